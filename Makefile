@@ -1,0 +1,43 @@
+# Two commands: `make run` measures this machine, `make test` checks this checkout. Both set everything up themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+.PHONY: setup run test lint types unit system lock clean
+
+setup: .venv/ready
+
+.venv/ready: locks/bootstrap.txt locks/dev.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r locks/bootstrap.txt
+	$(BIN)/uv pip sync --quiet --require-hashes locks/dev.txt
+	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+run: setup
+	$(BIN)/trainmark run quick
+	$(BIN)/trainmark report --output report.md
+	@echo "the report is in report.md"
+
+test: setup system lint types unit
+
+lint:
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types:
+	$(BIN)/mypy
+
+unit:
+	$(BIN)/pytest
+
+# A C++ compiler for torch.compile and one real data set, where a Debian machine lets us install them; tests that need
+# them skip with the reason elsewhere.
+system:
+	@sh scripts/install-system-packages
+
+# Hashes without the address of any registry; run after a change of dependencies in pyproject.toml.
+lock:
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		pyproject.toml --extra torch --group dev --output-file locks/dev.txt
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache report.md

@@ -1,0 +1,96 @@
+"""Several runs of one cell become one estimate.
+
+Runs differ by more than their steps tell: placement, clocks, neighbours, allocator luck. That variation is part of the
+answer to "how fast is this cell", so the interval comes from the spread between the runs: Student's t on the run values,
+every run with the same weight. Two runs can agree by chance, so the interval is never shorter than what the steps within
+the runs imply.
+
+Why not inverse-variance weights, random effects with the interval of Hartung and Knapp? With two to six runs the weights
+are guesses. With equal weights the spread is an unbiased measure of the error of the mean however unequal the runs are,
+and the 95% t interval is never too short for normal runs of any unequal variances (Bakirov and Szekely 2005). Simulated
+coverage in percent, 3000 trials, standard errors within runs in the ratio 1 : 3 : 0.5 : 2 : 1 : 0.3:
+
+    runs, spread between / within      2, 0   2, 1   2, 10   3, 0   3, 1   3, 10   6, 0   6, 1   6, 10
+    this module                        99.9   99.7   95.6    100    99.6   94.7    99.9   98.3   94.6
+    DerSimonian-Laird, Hartung-Knapp   95.0   93.8   92.3    94.6   89.5   92.9    93.8   88.5   94.5
+
+With equal runs this module has 98 to 99.2 (spread 0), 96.0 to 98.6 (spread 1) and 94.6 to 94.7 (spread 10).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from trainmark.analyse.estimate import Estimate
+from trainmark.analyse.interval import log_interval
+
+BETWEEN = "runs-t"
+WITHIN = "runs-within"
+
+
+def pool(estimates: Sequence[Estimate]) -> Estimate:
+    """Mean of the runs with the larger of the between-run and the within-run interval; one run comes back as it is.
+
+    Runs without an interval of their own count in full for the mean and the spread; the within-run interval is then
+    unknown and the between-run interval stands alone.
+    """
+    if not estimates:
+        raise ValueError("no runs to pool")
+    if len(estimates) == 1:
+        return estimates[0]
+    value = float(np.mean([estimate.value for estimate in estimates]))
+    chosen = _between(estimates, value)
+    within = _within(estimates, value)
+    if within is not None and _width(within) > _width(chosen):
+        chosen = within
+    return chosen
+
+
+def pool_median(estimates: Sequence[Estimate]) -> Estimate:
+    """Median of the runs, as older reports print it; without an interval."""
+    if not estimates:
+        raise ValueError("no runs to pool")
+    return _pooled(estimates, float(np.median([estimate.value for estimate in estimates])), None, None, "none")
+
+
+def _between(estimates: Sequence[Estimate], value: float) -> Estimate:
+    spread = float(np.std([estimate.value for estimate in estimates], ddof=1))
+    return _pooled(estimates, value, spread / math.sqrt(len(estimates)), len(estimates) - 1.0, BETWEEN)
+
+
+def _within(estimates: Sequence[Estimate], value: float) -> Estimate | None:
+    variances = []
+    weights = []
+    for estimate in estimates:
+        if estimate.std_error is None or estimate.dof is None:
+            return None
+        variances.append(estimate.std_error**2)
+        weights.append(estimate.std_error**4 / estimate.dof)
+    total = sum(variances)
+    # Satterthwaite's degrees of freedom of a sum of estimated variances.
+    dof = total**2 / sum(weights) if sum(weights) > 0 else math.inf
+    return _pooled(estimates, value, math.sqrt(total) / len(estimates), dof, WITHIN)
+
+
+def _width(estimate: Estimate) -> float:
+    return estimate.relative_half_width or 0.0
+
+
+def _pooled(
+    estimates: Sequence[Estimate], value: float, std_error: float | None, dof: float | None, method: str
+) -> Estimate:
+    interval = None
+    if std_error is not None and dof is not None:
+        interval = log_interval(value, std_error / value, dof)
+    return Estimate(
+        value=value,
+        ci95=interval,
+        num_steps=sum(estimate.num_steps for estimate in estimates),
+        num_warmup_steps=sum(estimate.num_warmup_steps for estimate in estimates),
+        method=method,
+        std_error=std_error,
+        dof=dof,
+    )

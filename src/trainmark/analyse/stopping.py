@@ -1,0 +1,88 @@
+"""When a measurement is precise enough to stop.
+
+Looking often and stopping at the first interval that happens to be short selects the intervals that are too short. Two
+rules keep that honest: `decide` looks only at step counts that grow geometrically (calling it more often changes nothing,
+it uses the steps up to the last such count), and it trusts no interval with few degrees of freedom behind it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
+
+from trainmark.analyse.estimate import Estimate
+from trainmark.analyse.series import read_series
+from trainmark.analyse.throughput import estimate_throughput
+
+DEFAULT_TARGET = 0.01
+DEFAULT_MIN_STEPS = 30
+DEFAULT_MIN_DOF = 15.0
+
+_LOOK_GROWTH = 1.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """Whether to go on measuring."""
+
+    stop: bool
+    """True when the measurement may end."""
+
+    reason: str
+    """Why, as a sentence for a person."""
+
+    estimate: Estimate | None
+    """What the last look saw; None before the first."""
+
+
+def decide(
+    seconds: ArrayLike,
+    samples: ArrayLike,
+    *,
+    target: float = DEFAULT_TARGET,
+    min_steps: int = DEFAULT_MIN_STEPS,
+    max_steps: int | None = None,
+    min_dof: float = DEFAULT_MIN_DOF,
+) -> Decision:
+    """Stop when the relative half width is within `target`, or at `max_steps`."""
+    durations, counts = read_series(seconds, samples)
+    num_steps = len(durations)
+    exhausted = max_steps is not None and num_steps >= max_steps
+    num_looked = num_steps if exhausted else last_look(num_steps, min_steps=min_steps)
+    if num_looked == 0:
+        reason = f"{num_steps} of the first {min_steps} steps measured"
+        return Decision(stop=False, reason=reason, estimate=None)
+    estimate = estimate_throughput(durations[:num_looked], counts[:num_looked])
+    reached, reason = _judge(estimate, target, min_steps, min_dof)
+    if exhausted and not reached:
+        reason = f"the limit of {max_steps} steps is reached; {reason}"
+    return Decision(stop=reached or exhausted, reason=reason, estimate=estimate)
+
+
+def _judge(estimate: Estimate, target: float, min_steps: int, min_dof: float) -> tuple[bool, str]:
+    half_width, dof = estimate.relative_half_width, estimate.dof
+    if half_width is None or dof is None or estimate.num_steps < min_steps:
+        return False, f"{estimate.num_steps} steps since the warm-up, at least {min_steps} are needed"
+    if half_width > target:
+        return False, f"the interval of ±{half_width:.2%} is wider than the target of ±{target:.2%}"
+    if dof < min_dof:
+        return False, f"the interval of ±{half_width:.2%} rests on {dof:.0f} degrees of freedom, not yet {min_dof:.0f}"
+    return True, f"the interval of ±{half_width:.2%} is within the target of ±{target:.2%}"
+
+
+def next_look(num_steps: int, *, min_steps: int = DEFAULT_MIN_STEPS) -> int:
+    """The smallest step count above `num_steps` at which `decide` looks."""
+    look = max(1, min_steps)
+    while look <= num_steps:
+        look = math.ceil(look * _LOOK_GROWTH)
+    return look
+
+
+def last_look(num_steps: int, *, min_steps: int = DEFAULT_MIN_STEPS) -> int:
+    """The largest step count up to `num_steps` at which `decide` looks; 0 if there is none."""
+    look, following = 0, max(1, min_steps)
+    while following <= num_steps:
+        look, following = following, math.ceil(following * _LOOK_GROWTH)
+    return look

@@ -1,0 +1,84 @@
+"""Runs to lines of a table: repeats pooled, each line compared with the smallest number of devices of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainmark.analyse.estimate import Estimate
+from trainmark.analyse.repeats import pool
+from trainmark.analyse.result import estimate_run
+from trainmark.analyse.speedup import Ratio, efficiency, speedup
+from trainmark.store.rows import RunRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One cell: all its runs together."""
+
+    first: RunRow
+    """Carries what the repeats share."""
+    runs: tuple[RunRow, ...]
+    estimate: Estimate | None
+    """Pooled over the runs that ended well; None where none did."""
+    speedup: Ratio | None
+    """Against the fewest devices with everything else equal; None for that one itself and where nothing compares."""
+    efficiency: Ratio | None
+
+    @property
+    def num_ok(self) -> int:
+        return sum(run.outcome == "ok" for run in self.runs)
+
+    @property
+    def problems(self) -> tuple[RunRow, ...]:
+        return tuple(run for run in self.runs if run.outcome != "ok")
+
+
+def build_lines(rows: Sequence[RunRow]) -> tuple[Line, ...]:
+    cells: dict[tuple[str, str | None], list[RunRow]] = {}
+    for row in rows:
+        cells.setdefault((row.cell_id, row.machine), []).append(row)
+    pooled = [(runs, _pool_runs(runs)) for runs in cells.values()]
+    bases = _find_bases(pooled)
+    return tuple(_build_line(runs, estimate, bases) for runs, estimate in pooled)
+
+
+Kind = tuple[object, ...]
+Base = tuple[int, Estimate]
+
+
+def _kind(row: RunRow) -> Kind:
+    """Everything but the number of devices: only lines of one kind may be divided by each other."""
+    return (row.workload, row.framework, row.recipe, row.precision, row.size, row.device, row.machine,
+            row.batch_size_per_device, row.data, row.epochs)  # fmt: skip
+
+
+def _pool_runs(runs: Sequence[RunRow]) -> Estimate | None:
+    estimates = [estimate for run in runs if (estimate := estimate_run(run)) is not None]
+    return pool(estimates) if estimates else None
+
+
+def _find_bases(pooled: Sequence[tuple[list[RunRow], Estimate | None]]) -> dict[Kind, Base]:
+    bases: dict[Kind, Base] = {}
+    for runs, estimate in pooled:
+        devices = runs[0].devices
+        if estimate is None or devices is None:
+            continue
+        known = bases.get(_kind(runs[0]))
+        if known is None or devices < known[0]:
+            bases[_kind(runs[0])] = (devices, estimate)
+    return bases
+
+
+def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, bases: dict[Kind, Base]) -> Line:
+    first = runs[0]
+    base = bases.get(_kind(first))
+    if estimate is None or base is None or first.devices is None or first.devices == base[0]:
+        return Line(first=first, runs=tuple(runs), estimate=estimate, speedup=None, efficiency=None)
+    return Line(
+        first=first,
+        runs=tuple(runs),
+        estimate=estimate,
+        speedup=speedup(estimate, base[1]),
+        efficiency=efficiency(estimate, base[1], first.devices / base[0]),
+    )

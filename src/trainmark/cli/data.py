@@ -1,0 +1,93 @@
+"""`trainmark data`: make a data set to train on, or check one that is there."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console
+from trainmark.units import format_bytes, format_seconds
+
+NAME = "data"
+SUMMARY = "make a labelled data set, or check one"
+_MAX_FAULTS_SHOWN = 50
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    make = actions.add_parser("make", help="generate a data set in a format's real layout")
+    make.add_argument("--images", type=int, metavar="N", help="how many images in all")
+    make.add_argument("--classes", type=int, metavar="N", help="how many classes")
+    make.add_argument("--val-fraction", type=float, metavar="X", help="part of the images for validation")
+    make.add_argument("--seed", type=int, metavar="N", help="the same seed gives the same bytes")
+    make.add_argument("--source", type=Path, metavar="DIR", help="original files, for a format that converts")
+    check = actions.add_parser("check", help="verify layout and every file; lists each fault")
+    check.add_argument("--quick", action="store_true", help="look at the ends of files only, decode none")
+    for action in (make, check):
+        action.add_argument("format", metavar="FORMAT", help="see `trainmark list formats`")
+        action.add_argument("folder", type=Path, metavar="DIR")
+        action.add_argument("--workers", type=int, metavar="N", help="processes or threads (default: all cores)")
+        add_json_flag(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    return _make(args) if args.action == "make" else _check(args)
+
+
+def _make(args: argparse.Namespace) -> int:
+    from trainmark.datasets.formats import MakeRequest, make_dataset
+
+    request = MakeRequest(
+        num_images=args.images,
+        num_classes=args.classes,
+        val_fraction=args.val_fraction,
+        seed=args.seed,
+        num_workers=args.workers,
+        source=args.source,
+    )
+    report = make_dataset(args.format, args.folder, request)
+    if args.json:
+        print_json(**_plain(asdict(report)))
+        return 0
+    size = f"{format_bytes(report.num_bytes)}, {format_bytes(report.mean_file_bytes)} each"
+    print(
+        f"{report.num_train} training and {report.num_val} validation images of {len(report.classes)} classes in "
+        f"{report.root} ({size}), {format_seconds(report.elapsed_s)}"
+    )
+    next_command(f"trainmark run resnet50 --data {args.folder}")
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    """Exit code 2 where something is wrong: the data set is input, and bad input is refused."""
+    from rich.text import Text
+
+    from trainmark.datasets.formats import check_dataset
+
+    report = check_dataset(args.format, args.folder, decode=not args.quick, num_workers=args.workers)
+    if args.json:
+        print_json(**_plain(asdict(report)), ok=not report.faults)
+        return 2 if report.faults else 0
+    console = stdout_console()
+    for fault in report.faults[:_MAX_FAULTS_SHOWN]:
+        console.print(Text(f"{fault.path}: {fault.problem}"))
+    if len(report.faults) > _MAX_FAULTS_SHOWN:
+        console.print(Text(f"... and {len(report.faults) - _MAX_FAULTS_SHOWN} more; --json lists all"))
+    counts = ", ".join(f"{split.name} {split.num_images} images" for split in report.splits)
+    verdict = f"{len(report.faults)} faults" if report.faults else "no faults"
+    console.print(Text(f"{args.folder}: {counts}; {verdict}"))
+    next_command(
+        "remove or replace the files named above" if report.faults else f"trainmark run resnet50 --data {args.folder}"
+    )
+    return 2 if report.faults else 0
+
+
+def _plain(value: Any) -> Any:
+    """Paths and enumerations as text, for JSON."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

@@ -1,0 +1,53 @@
+"""`trainmark list`: what can be measured."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console
+
+NAME = "list"
+SUMMARY = "show workloads, suites, launchers and data formats"
+KINDS = ("workloads", "suites", "launchers", "formats")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", nargs="?", choices=KINDS, help="only these (default: all)")
+    add_json_flag(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    found = _collect()
+    kinds = [args.kind] if args.kind else list(KINDS)
+    if args.json:
+        print_json(**{kind: found[kind] for kind in kinds})
+        return 0
+    _print(found, kinds)
+    next_command("trainmark run quick")
+    return 0
+
+
+def _collect() -> dict[str, list[dict[str, Any]]]:
+    from trainmark.datasets.formats import all_formats
+    from trainmark.launch.registry import CHOICES
+    from trainmark.spec.files import read_toml, shipped_suites
+    from trainmark.workloads.registry import load_cards
+
+    cards = [{**asdict(card), "summary": f"{card.title}, {card.task}"} for card in load_cards().values()]
+    suites = [
+        {"name": name, "summary": str(read_toml(path).get("summary", ""))} for name, path in shipped_suites().items()
+    ]
+    formats = [{"name": name, "summary": format_.summary} for name, format_ in all_formats().items()]
+    return {"workloads": cards, "suites": suites, "launchers": [{"name": name} for name in CHOICES], "formats": formats}
+
+
+def _print(found: dict[str, list[dict[str, Any]]], kinds: list[str]) -> None:
+    from rich.text import Text
+
+    console = stdout_console()
+    for kind in kinds:
+        console.print(Text(kind, style="bold"))
+        for item in found[kind]:
+            console.print(Text(f"  {item['name']:<14}{item.get('summary', '')}".rstrip()))

@@ -1,0 +1,77 @@
+"""The command line: verbs in the order of work, errors as a sentence with the next action.
+
+argparse, since `--help` must start in a quarter of a second; a verb's module imports what is heavy inside `run`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from types import FrameType
+
+import trainmark
+from trainmark.cli import data, doctor, list_, plan, report, run, show
+from trainmark.errors import SpecError, TrainmarkError
+
+VERBS = (list_, doctor, data, plan, run, show, report)
+"""In the order of work. A verb is a module with NAME, SUMMARY, add_arguments(parser) and run(args) -> exit code."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="trainmark",
+        description="Measures how fast machines train neural networks, proves the number and says why.",
+        epilog="Start with: trainmark run quick. Exit codes: 0 ok, 1 a run failed, 2 bad input, 3 regression found.",
+    )
+    parser.add_argument("--version", action="version", version=f"trainmark {trainmark.__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for verb in VERBS:
+        child = verbs.add_parser(verb.NAME, help=verb.SUMMARY, description=verb.SUMMARY)
+        verb.add_arguments(child)
+        child.set_defaults(run=verb.run)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _interrupt)  # pre-emption ends like Ctrl-C: in order, with partial results kept
+    try:
+        return int(args.run(args))
+    except TrainmarkError as error:
+        _print_error(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # `trainmark show | head`: the reader has gone, which is no error. Python would complain at exit otherwise.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _print_error(error: TrainmarkError) -> None:
+    print(f"error: {_plain(error.what)}", file=sys.stderr)
+    if isinstance(error, SpecError):
+        for fault in error.faults:
+            print(f"  {_plain(fault.where)}: {_plain(fault.problem)}", file=sys.stderr)
+            print(f"    hint: {_plain(fault.hint)}", file=sys.stderr)
+        return
+    if error.why:
+        print(f"  why: {_plain(error.why)}", file=sys.stderr)
+    if error.hint:
+        print(f"  hint: {_plain(error.hint)}", file=sys.stderr)
+
+
+def _plain(text: str) -> str:
+    """What strangers wrote cannot drive the terminal."""
+    return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

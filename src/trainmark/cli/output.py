@@ -1,0 +1,38 @@
+"""Results go to stdout, talk to stderr; `--json` prints one document."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def add_json_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+
+
+def add_store_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--store", default="runs", metavar="DIR", help="folder of results (default: runs)")
+
+
+def print_json(**document: Any) -> None:
+    json.dump({"schema": 1, **document}, sys.stdout, indent=1, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def talk(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def next_command(text: str) -> None:
+    talk(f"next: {text}")
+
+
+def stdout_console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())

@@ -1,0 +1,93 @@
+"""`trainmark plan`: the cells, what will be skipped here and why, how long it takes. Runs nothing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from trainmark.cli.output import next_command, print_json, stdout_console, talk
+from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
+from trainmark.plan.estimate import estimate
+from trainmark.plan.identity import cell_id
+from trainmark.units import format_seconds
+
+NAME = "plan"
+SUMMARY = "show what a suite would run, skip and take; runs nothing"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_spec_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    plan = make_plan(args)
+    entries = _describe(plan, Path(args.store))
+    total_s = sum(entry["estimate_s"] for entry in entries if entry["skip"] is None)
+    if args.json:
+        print_json(suite=plan.suite.name, cells=entries, total_s=total_s)
+        return 0
+    _print(entries)
+    num_runs = len(entries) - len(plan.skipped)
+    known = all(entry["estimate_is_measured"] for entry in entries if entry["skip"] is None)
+    talk(f"{num_runs} runs, {len(plan.skipped)} skipped, {'about' if known else 'at most'} {format_seconds(total_s)}")
+    next_command("trainmark run " + " ".join(sys.argv[2:]))
+    return 0
+
+
+def _describe(plan: Plan, store: Path) -> list[dict[str, Any]]:
+    earlier = _earlier(store)
+    entries = []
+    for cell in plan.cells:
+        duration = estimate(cell, plan.suite.measure, earlier)
+        entries.append(
+            {
+                "cell_id": cell_id(cell),
+                **cell.to_json(),
+                "skip": plan.skipped.get(cell),
+                "estimate_s": duration.seconds,
+                "estimate_is_measured": duration.is_measured,
+            }
+        )
+    return entries
+
+
+def _earlier(store: Path) -> dict[str, list[float]]:
+    """What runs took here before; nothing is created where there is no store yet."""
+    if not store.is_dir():
+        return {}
+    from trainmark.store.index import Store
+
+    return Store(store).wall_seconds()
+
+
+def _print(entries: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("cell", "what", "devices", "batch", "data", "repeat", "time"):
+        table.add_column(heading, overflow="fold")
+    skipped: dict[str, list[str]] = {}
+    for entry in entries:
+        what = f"{entry['workload']} {entry['framework']} {entry['recipe']} {entry['precision']} {entry['size']}"
+        devices = f"{entry['nodes']} × {entry['devices_per_node']} {entry['device']}"
+        sign = "" if entry["estimate_is_measured"] else "≤ "
+        time = "skipped" if entry["skip"] else f"{sign}{format_seconds(entry['estimate_s'])}"
+        values = (
+            entry["cell_id"][:6],
+            what,
+            devices,
+            entry["batch_size_per_device"],
+            entry["data"],
+            entry["repeat"],
+            time,
+        )
+        table.add_row(*(Text(str(value)) for value in values))
+        if entry["skip"]:
+            skipped.setdefault(entry["skip"], []).append(entry["cell_id"][:6])
+    console = stdout_console()
+    console.print(table)
+    for reason, cells in skipped.items():
+        console.print(Text(f"skipped {', '.join(dict.fromkeys(cells))}: {reason}"))

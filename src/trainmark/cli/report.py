@@ -1,0 +1,57 @@
+"""`trainmark report`: the results as a document."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from trainmark.cli.output import add_json_flag, add_store_flag, next_command, print_json, stdout_console, talk
+from trainmark.cli.results import read_rows
+from trainmark.errors import InputError
+
+NAME = "report"
+SUMMARY = "write the results as a report (Markdown, or a table in the terminal)"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids, or the beginnings of some (default: all)")
+    parser.add_argument("--format", choices=("md", "console"), default="md", help="default: md")
+    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the report")
+    parser.add_argument("--output", "-o", metavar="FILE", help="write it there instead of to stdout")
+    add_store_flag(parser)
+    add_json_flag(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from trainmark.analyse.result import describe_run
+    from trainmark.analyse.table import build_lines
+    from trainmark.report.console import print_lines
+    from trainmark.report.markdown import render_markdown
+
+    rows = read_rows(Path(args.store), args.runs)
+    if args.json:
+        print_json(results=[describe_run(row) for row in rows])
+        return 0
+    lines = build_lines(rows)
+    if args.format == "console":
+        print_lines(lines, stdout_console(), lang=args.lang)
+        return 0
+    text = render_markdown(lines, lang=args.lang)
+    if args.output is None:
+        print(text, end="")
+    else:
+        _write(Path(args.output), text)
+        talk(f"report written to {args.output}")
+    next_command("trainmark show")
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all, like everything else that is written."""
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InputError(f"cannot write the report to {path}", why=why, hint="give another --output FILE") from error

@@ -1,0 +1,34 @@
+"""`trainmark show`: the results of the store, or of some runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from trainmark.cli.output import add_json_flag, add_store_flag, next_command, print_json, stdout_console
+from trainmark.cli.results import read_rows
+
+NAME = "show"
+SUMMARY = "show results: all of the store, or the runs named"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids, or the beginnings of some")
+    parser.add_argument("--reindex", action="store_true", help="rebuild the index from the run folders first")
+    add_store_flag(parser)
+    add_json_flag(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    rows = read_rows(Path(args.store), args.runs, reindex=args.reindex)
+    if args.json:
+        from trainmark.analyse.result import describe_run
+
+        print_json(results=[describe_run(row) for row in rows])
+        return 0
+    from trainmark.analyse.table import build_lines
+    from trainmark.report.console import print_lines
+
+    print_lines(build_lines(rows), stdout_console())
+    next_command("trainmark report")
+    return 0

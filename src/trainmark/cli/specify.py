@@ -1,0 +1,131 @@
+"""From what was typed to cells: the same flags for `plan` and `run`, the same meaning as in a TOML file."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainmark.cli.output import add_json_flag, add_store_flag
+from trainmark.errors import Fault, SpecError
+from trainmark.plan.expand import expand
+from trainmark.plan.feasible import why_not
+from trainmark.plan.machine import Machine, read_machine
+from trainmark.spec.catalog import Catalog, Offer
+from trainmark.spec.cell import Cell
+from trainmark.spec.files import read_toml, shipped_suites
+from trainmark.spec.parse import parse_suite
+from trainmark.spec.suite import Suite
+from trainmark.workloads.registry import load_cards
+
+_LIST_FLAGS = {
+    "framework": "torch",
+    "recipe": "reference, fast",
+    "precision": "fp32, tf32, amp, bf16",
+    "size": "full, small",
+    "nodes": "number of machines",
+    "devices": "devices per machine",
+    "batch-size": "samples per device and step",
+    "data": "synthetic, cached:DIR or DIR",
+}
+_NUMBER_FLAGS = {
+    "epochs": "train this many epochs and evaluate after each, instead of measuring until the speed is known",
+    "seed": "of weights, order and augmentation",
+    "repeat": "how often each cell is run",
+    "max-steps": "stop measuring after this many steps",
+}
+_FRACTION_FLAGS = {
+    "target-ci": "stop when the 95%% interval is within this fraction (default 0.01)",
+    "min-seconds": "measure at least this long",
+    "max-seconds": "measure at most this long",
+    "timeout-s": "end a run that takes longer in all",
+}
+_WHOLE = ("nodes", "devices", "batch_size")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    suite: Suite
+    machine: Machine
+    cells: tuple[Cell, ...]
+    skipped: dict[Cell, str]
+    """Cells that cannot run here, each with the reason."""
+
+
+def add_spec_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what", metavar="WHAT", help="a workload, a shipped suite or a suite file (see `trainmark list`)"
+    )
+    axes = parser.add_argument_group("axes (commas sweep: --precision fp32,amp)")
+    for name, text in _LIST_FLAGS.items():
+        axes.add_argument(f"--{name}", metavar="A,B", help=text)
+    axes.add_argument("--device", metavar="KIND", help="cpu or cuda (default: cuda where there is a GPU)")
+    how = parser.add_argument_group("how long and how often")
+    for name, text in _NUMBER_FLAGS.items():
+        how.add_argument(f"--{name}", metavar="N", help=text)
+    for name, text in _FRACTION_FLAGS.items():
+        how.add_argument(f"--{name}", metavar="X", help=text)
+    add_store_flag(parser)
+    add_json_flag(parser)
+
+
+def make_plan(args: argparse.Namespace) -> Plan:
+    catalog = read_catalog()
+    suite = _read_suite(args.what, _overrides(args), catalog)
+    machine = read_machine()
+    cells = expand(suite, catalog=catalog, device=machine.best_device)
+    skipped = {cell: reason for cell in cells if (reason := why_not(cell, machine)) is not None}
+    return Plan(suite=suite, machine=machine, cells=cells, skipped=skipped)
+
+
+def read_catalog() -> Catalog:
+    return {
+        name: Offer(
+            frameworks=card.frameworks,
+            recipes=card.recipes,
+            sizes=tuple(card.sizes),
+            batch_sizes={size: facts.batch_size for size, facts in card.sizes.items()},
+        )
+        for name, card in load_cards().items()
+    }
+
+
+def _read_suite(what: str, overrides: dict[str, Any], catalog: Catalog) -> Suite:
+    shipped = shipped_suites()
+    if what.endswith(".toml"):
+        return parse_suite(read_toml(Path(what)), origin=what, catalog=catalog, overrides=overrides)
+    if what in shipped:
+        return parse_suite(read_toml(shipped[what]), origin=what, catalog=catalog, overrides=overrides)
+    if what not in catalog:
+        known = ", ".join([*catalog, *shipped])
+        hint = f"known: {known}; a suite of your own is a file that ends in .toml"
+        raise SpecError("nothing to run", [Fault(where="WHAT", problem=f"{what!r} is not known", hint=hint)])
+    return parse_suite({"name": what, "cells": [{"workload": what}]}, origin=what, catalog=catalog, overrides=overrides)
+
+
+def _overrides(args: argparse.Namespace) -> dict[str, Any]:
+    """Flags as the raw values that TOML would hold; what is no number stays text, and the parser says so."""
+    values = vars(args)
+    found: dict[str, Any] = {}
+    for flag in _LIST_FLAGS:
+        name = flag.replace("-", "_")
+        if values[name] is not None:
+            parts = [part.strip() for part in values[name].split(",")]
+            found[name] = [_number(part) for part in parts] if name in _WHOLE else parts
+    for flag in (*_NUMBER_FLAGS, *_FRACTION_FLAGS):
+        name = flag.replace("-", "_")
+        if values[name] is not None:
+            found[name] = _number(values[name])
+    if values["device"] is not None:
+        found["device"] = values["device"]
+    return found
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

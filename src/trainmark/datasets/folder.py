@@ -1,0 +1,153 @@
+"""The class folder, `DIR/train/<class>/*.jpg` and `DIR/val/<class>/*.jpg`, as torchvision's ImageFolder sees it.
+
+Reading lists names and opens nothing: one system call for some hundred files, so all of ImageNet takes seconds.
+A path is never trusted: a link that leads out of DIR is a fault, wherever in the tree it stands.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.errors import DataError
+
+SUFFIXES = (".jpg", ".jpeg")  # in any case: ImageNet's own files end in .JPEG
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitScan:
+    name: str
+    files: Mapping[str, tuple[str, ...]]
+    """Class to file names, both sorted."""
+
+    num_ignored: int
+    """Files of other types, which torchvision would not read either."""
+
+    faults: tuple[DataFault, ...]
+
+    def paths(self) -> Iterator[str]:
+        return (f"{self.name}/{class_}/{file}" for class_, files in self.files.items() for file in files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderScan:
+    root: Path
+    """Resolved: no link is left in it."""
+
+    train: SplitScan
+    val: SplitScan | None
+    faults: tuple[DataFault, ...]
+    """Of the layout, of both splits."""
+
+    @property
+    def splits(self) -> tuple[SplitScan, ...]:
+        return (self.train,) if self.val is None else (self.train, self.val)
+
+
+@dataclass(kw_only=True)
+class _Walk:
+    """One walk through one split: where it may go and what it met."""
+
+    root: str
+    num_ignored: int = 0
+    faults: list[DataFault] = field(default_factory=list)
+
+    def list_class(self, folder: str) -> tuple[str, ...]:
+        names = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if not entry.name.lower().endswith(SUFFIXES):
+                        self.num_ignored += 1
+                    elif entry.is_symlink():
+                        if self.admits_link(entry.path) and entry.is_file():
+                            names.append(entry.name)
+                    elif entry.is_file(follow_symlinks=False):
+                        names.append(entry.name)
+        except OSError as error:
+            self.add(folder, FaultKind.UNREADABLE, error.strerror or str(error))
+            return ()
+        if not names:
+            self.add(folder, FaultKind.EMPTY_CLASS, f"no {' or '.join(SUFFIXES)} file in it")
+        return tuple(sorted(names))
+
+    def admits_link(self, path: str) -> bool:
+        target = os.path.realpath(path)
+        if not target.startswith(self.root + os.sep):
+            self.add(path, FaultKind.OUTSIDE, f"a link to {printable(target)}, outside the folder")
+            return False
+        if not os.path.exists(target):  # noqa: PTH110  a Path here would double the time of a large scan
+            self.add(path, FaultKind.DANGLING, "a link to nothing")
+            return False
+        return True
+
+    def add(self, path: str, kind: FaultKind, problem: str) -> None:
+        self.faults.append(DataFault(path=printable(os.path.relpath(path, self.root)), kind=kind, problem=problem))
+
+
+def _scan_split(root: Path, name: str) -> SplitScan:
+    walk = _Walk(root=str(root))
+    top = str(root / name)
+    classes: list[str] = []
+    if not Path(top).is_symlink() or walk.admits_link(top):
+        try:
+            with os.scandir(top) as entries:
+                for entry in entries:
+                    if entry.is_symlink() and not walk.admits_link(entry.path):
+                        continue
+                    if entry.is_dir():
+                        classes.append(entry.name)
+                    else:
+                        walk.num_ignored += 1
+        except OSError as error:
+            walk.add(top, FaultKind.UNREADABLE, error.strerror or str(error))
+    files = {class_: walk.list_class(f"{top}/{class_}") for class_ in sorted(classes)}
+    if not files and not walk.faults:
+        walk.add(top, FaultKind.NO_CLASSES, "no folder in it, so no classes")
+    return SplitScan(name=name, files=files, num_ignored=walk.num_ignored, faults=tuple(walk.faults))
+
+
+def scan_folder(root: Path) -> FolderScan:
+    """Faults inside the folder are collected; what is no class folder at all is a DataError."""
+    resolved = _resolve(root)
+    if not os.path.lexists(resolved / "train"):
+        raise DataError(
+            f"{root} has no train folder",
+            why="an ImageNet-style folder holds train/<class>/*.jpg and val/<class>/*.jpg",
+            hint="give the folder that contains train and val, not one of these; "
+            "`trainmark data make imagenet DIR` makes one to try with",
+        )
+    train = _scan_split(resolved, "train")
+    val = _scan_split(resolved, "val") if os.path.lexists(resolved / "val") else None
+    faults = train.faults if val is None else train.faults + val.faults + _unknown_classes(train, val)
+    return FolderScan(root=resolved, train=train, val=val, faults=faults)
+
+
+def _resolve(root: Path) -> Path:
+    try:
+        resolved = root.resolve(strict=True)
+        with os.scandir(resolved):
+            return resolved
+    except FileNotFoundError:
+        raise DataError(f"{root} does not exist", hint="check the spelling, and that the disk is mounted") from None
+    except NotADirectoryError:
+        raise DataError(f"{root} is not a folder", hint="give the folder that contains train and val") from None
+    except OSError as error:
+        raise DataError(
+            f"{root} cannot be read",
+            why=error.strerror or str(error),
+            hint="ask its owner for read and search permission: chmod -R a+rX",
+        ) from error
+    except RuntimeError as error:  # a link that leads to itself
+        raise DataError(f"{root} cannot be read", why=str(error), hint="give the real folder") from error
+
+
+def _unknown_classes(train: SplitScan, val: SplitScan) -> tuple[DataFault, ...]:
+    unknown = (class_ for class_ in val.files if class_ not in train.files)
+    return tuple(
+        DataFault(path=printable(f"val/{class_}"), kind=FaultKind.UNKNOWN_CLASS, problem="not a class of train")
+        for class_ in unknown
+    )

@@ -1,0 +1,82 @@
+"""A folder appears whole or not at all: it is filled under another name near its place, then renamed into it."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trainmark.errors import DataError
+
+_HINTS = {
+    errno.ENOSPC: "free some space, make fewer images, or write to another disk",
+    errno.EDQUOT: "free some of your quota, make fewer images, or write to another disk",
+    errno.EACCES: "choose a folder that you may write to",
+    errno.EPERM: "choose a folder that you may write to",
+    errno.EROFS: "choose a disk that is not mounted read-only",
+}
+
+
+@contextmanager
+def staged_folder(root: Path) -> Iterator[Path]:
+    """Yields the folder to fill. On any failure, Ctrl-C too, it is removed, with the parents that were made for it."""
+    try:
+        target = root.resolve()
+        _refuse_occupied(root)
+        new_parents = [parent for parent in target.parents if not parent.exists()]
+    except OSError as error:
+        raise _as_data_error(root, error) from error
+    # An empty folder that is there may be a mount point, onto which nothing can be renamed: it is filled from inside.
+    beside = target if target.exists() else target.parent
+    private: Path | None = None
+    try:
+        beside.mkdir(parents=True, exist_ok=True)
+        private = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=beside))
+        filled = private / target.name  # made by mkdir, because mkdtemp's own folder is closed to everybody else
+        filled.mkdir()
+        yield filled
+        _move_into_place(filled, target)
+        private.rmdir()
+    except BaseException as error:
+        _remove_traces(private, new_parents)
+        if isinstance(error, OSError):
+            raise _as_data_error(root, error) from error
+        raise
+
+
+def _refuse_occupied(root: Path) -> None:
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise DataError(
+            f"{root} is not empty" if root.is_dir() else f"{root} is a file",
+            why="a data set is only written to a new or an empty folder, so that nothing of yours is lost",
+            hint="choose another folder, or remove this one first",
+        )
+
+
+def _move_into_place(filled: Path, target: Path) -> None:
+    if not target.exists():
+        filled.replace(target)
+        return
+    # `train` is what makes a folder a data set: sorted backwards it comes after `val`, so it appears last.
+    for child in sorted(filled.iterdir(), reverse=True):
+        child.replace(target / child.name)
+    filled.rmdir()
+
+
+def _remove_traces(private: Path | None, new_parents: list[Path]) -> None:
+    if private is not None:
+        shutil.rmtree(private, ignore_errors=True)
+    for parent in new_parents:
+        if parent.is_dir() and not any(parent.iterdir()):
+            parent.rmdir()
+
+
+def _as_data_error(root: Path, error: OSError) -> DataError:
+    return DataError(
+        f"{root} cannot be written",
+        why=f"{error.strerror or error}; nothing of it was kept",
+        hint=_HINTS.get(error.errno or 0, "mend that and run the same command again"),
+    )

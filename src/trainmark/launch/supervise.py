@@ -1,0 +1,137 @@
+"""Starts a run, watches it and ends it: the only place that owns processes.
+
+Watching reads rank 0's records as they appear. A run is ended early when its observer says enough is known (by a `stop`
+file, which the worker obeys at the next block of steps), when it takes too long, or when no step has come for many
+times the usual step: a hang is told by silence, not by a fixed time-out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from trainmark import records
+from trainmark.launch import processes
+from trainmark.launch.job import Command
+from trainmark.launch.outcome import Ending, decide
+from trainmark.records import Json, Kind, Outcome, RecordTail
+
+Observer = Callable[[list[Json]], bool]
+"""Gets the new records of rank 0; True asks the run to stop."""
+
+_POLL_S = 0.1
+_QUIET_FACTOR = 50
+_QUIET_LEAST_S = 60.0
+_QUIET_SETUP_S = 900.0
+"""Before the first steps there is no usual step: compiling a large model may take minutes."""
+
+
+class HangWatch:
+    """Silence longer than many usual steps. Phases (evaluation) and set-up have their own, longer patience."""
+
+    def __init__(self) -> None:
+        self._last_sign = time.monotonic()
+        self._seconds: list[float] = []
+        self._in_phase = True
+
+    def note(self, new: list[Json]) -> None:
+        for record in new:
+            if record["kind"] == Kind.STEP:
+                self._seconds.append(float(record["seconds"]))
+                self._in_phase = False
+            elif record["kind"] == Kind.PHASE:
+                self._in_phase = record.get("edge") == "begin"
+            if record["kind"] != Kind.TELEMETRY:  # telemetry has its own thread: it goes on while the loop hangs
+                self._last_sign = time.monotonic()
+
+    def patience_s(self) -> float:
+        if self._in_phase or len(self._seconds) < 5:
+            return _QUIET_SETUP_S
+        return max(_QUIET_LEAST_S, _QUIET_FACTOR * statistics.median(self._seconds[-200:]))
+
+    def silence_s(self) -> float:
+        return time.monotonic() - self._last_sign
+
+
+def supervise(
+    folder: Path, run_id: str, command: Command, *, launcher: str, timeout_s: float, observe: Observer
+) -> Ending:
+    """Runs `command` to its end; writes command.json and exit.json. A KeyboardInterrupt ends the run, then goes on up."""
+    records.write_json(folder / records.COMMAND_FILE, _describe(command, launcher))
+    started = time.time()
+    with (folder / records.OUTPUT_FILE).open("wb") as output:
+        fcntl.flock(output, fcntl.LOCK_EX)  # held while the run lives: readers tell a live run from a dead one by it
+        root = processes.start(command, output=output)
+        ended_by: Outcome | None = None
+        why = ""
+        tail = _Tail(folder, observe)
+        try:
+            ended_by, why = _watch(root, tail, timeout_s)
+        except KeyboardInterrupt:
+            ended_by, why = Outcome.KILLED, "interrupted by Ctrl-C; the steps so far are kept"
+            raise
+        finally:
+            processes.end(run_id, root)
+            tail.look()
+            ending = decide(run_end=tail.run_end, returncode=root.wait(), ended_by=ended_by, why=why)
+            _write_exit(folder, ending, root.returncode, started, output)
+    return ending
+
+
+class _Tail:
+    def __init__(self, folder: Path, observe: Observer) -> None:
+        self._folder = folder
+        self._tail = RecordTail(folder / records.rank_file(0))
+        self._observe = observe
+        self.hang = HangWatch()
+        self.run_end: dict[str, Any] | None = None
+
+    def look(self) -> None:
+        new = self._tail.read_new()
+        if not new:
+            return
+        self.hang.note(new)
+        for record in new:
+            if record["kind"] == Kind.RUN_END:
+                self.run_end = record
+        stop = self._folder / records.STOP_FILE
+        if self._observe(new) and self.run_end is None and not stop.exists():
+            stop.touch()
+
+
+def _watch(root: subprocess.Popen[bytes], tail: _Tail, timeout_s: float) -> tuple[Outcome | None, str]:
+    deadline = time.monotonic() + timeout_s
+    while root.poll() is None:
+        time.sleep(_POLL_S)
+        tail.look()
+        if time.monotonic() > deadline:
+            return Outcome.TIMEOUT, f"took longer than {timeout_s:.0f} s; raise --timeout if that is normal for it"
+        if tail.hang.silence_s() > tail.hang.patience_s():
+            return Outcome.HANG, f"no step for {tail.hang.silence_s():.0f} s"
+    return None, ""
+
+
+def _describe(command: Command, launcher: str) -> Json:
+    return {
+        "schema": records.SCHEMA,
+        "launcher": launcher,
+        "argv": list(command.argv),
+        "environment": dict(command.environment),
+        "hosts": [os.uname().nodename],
+        "controller_pid": os.getpid(),
+    }
+
+
+def _write_exit(folder: Path, ending: Ending, returncode: int, started: float, output: IO[bytes]) -> None:
+    ended = time.time()
+    output.flush()
+    document = {"schema": records.SCHEMA, **asdict(ending), "returncode": returncode}
+    times = {"started_unix_s": started, "ended_unix_s": ended, "wall_s": ended - started}
+    records.write_json(folder / records.EXIT_FILE, {**document, **times})

@@ -1,0 +1,48 @@
+"""A suite becomes cells, in the order in which they run."""
+
+from __future__ import annotations
+
+import itertools
+
+from trainmark.spec.catalog import Catalog
+from trainmark.spec.cell import Cell
+from trainmark.spec.suite import Suite, Sweep
+
+
+def expand(suite: Suite, *, catalog: Catalog, device: str) -> tuple[Cell, ...]:
+    """Repeats are the outermost loop: A B A B, not A A B B, so that a drifting machine touches all cells alike."""
+    most = max((sweep.repeat for sweep in suite.sweeps), default=0)
+    rounds = (
+        cell
+        for repeat in range(1, most + 1)
+        for sweep in suite.sweeps
+        if repeat <= sweep.repeat
+        for cell in _expand_sweep(sweep, repeat, catalog, device)
+    )
+    return tuple(dict.fromkeys(rounds))
+
+
+def _expand_sweep(sweep: Sweep, repeat: int, catalog: Catalog, device: str) -> list[Cell]:
+    offer = catalog[sweep.workload]
+    axes = itertools.product(
+        sweep.framework, sweep.recipe, sweep.precision, sweep.size, sweep.nodes, sweep.devices, sweep.data
+    )
+    return [
+        Cell(
+            workload=sweep.workload,
+            framework=framework,
+            recipe=recipe,
+            precision=precision,
+            size=size,
+            device=sweep.device or device,
+            nodes=nodes,
+            devices_per_node=devices,
+            batch_size_per_device=batch_size,
+            data=data,
+            epochs=sweep.epochs,
+            seed=sweep.seed,
+            repeat=repeat,
+        )
+        for framework, recipe, precision, size, nodes, devices, data in axes
+        for batch_size in sweep.batch_size or (offer.batch_sizes[size],)
+    ]

@@ -1,0 +1,24 @@
+"""Identity by content: the same question has the same name on every machine and in every session."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+
+from trainmark.spec.cell import Cell
+
+
+def cell_id(cell: Cell) -> str:
+    """Names what is measured; repeats of one measurement share it."""
+    fields = cell.to_json()
+    del fields["repeat"]
+    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def new_run_id(cell: Cell) -> str:
+    """Names one execution: sortable by time, readable, unique among concurrent controllers."""
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    return f"{stamp}-{cell.workload}-{cell_id(cell)[:6]}-r{cell.repeat}-{secrets.token_hex(2)}"

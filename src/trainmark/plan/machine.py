@@ -1,0 +1,114 @@
+"""What this machine has, found without importing a framework."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import socket
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+FRAMEWORKS = {"torch": "torch", "paddle": "paddlepaddle"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    name: str
+    memory_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    hostname: str
+    system: str
+    cpu: str
+    num_cores: int
+    """Cores this process may use, not those of the box: containers and Slurm limit it."""
+    memory_bytes: int
+    gpus: tuple[Gpu, ...]
+    driver: str | None
+    frameworks: dict[str, str]
+    """Installed frameworks and their versions."""
+    compiler: str | None
+    """A C++ compiler, which torch.compile needs on the CPU."""
+
+    @property
+    def best_device(self) -> str:
+        return "cuda" if self.gpus else "cpu"
+
+    def num_devices(self, device: str) -> int:
+        return len(self.gpus) if device == "cuda" else self.num_cores
+
+
+def read_machine() -> Machine:
+    gpus, driver = _read_gpus()
+    return Machine(
+        hostname=socket.gethostname(),
+        system=platform.platform(),
+        cpu=_read_cpu_name(),
+        num_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        gpus=gpus,
+        driver=driver,
+        frameworks=_read_frameworks(),
+        compiler=shutil.which("g++") or shutil.which("clang++"),
+    )
+
+
+def _read_gpus() -> tuple[tuple[Gpu, ...], str | None]:
+    """By NVML, honouring CUDA_VISIBLE_DEVICES as the framework will."""
+    try:
+        import pynvml
+    except ImportError:
+        return (), None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return (), None
+    try:
+        gpus = []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            name = pynvml.nvmlDeviceGetName(handle)
+            gpus.append(Gpu(name=str(name), memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)))
+        return _visible(tuple(gpus)), str(pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError:
+        return (), None
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _visible(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted is None:
+        return gpus
+    fields = [field.strip() for field in wanted.split(",") if field.strip()]
+    numbered = [int(field) for field in fields if field.isdigit()]
+    if len(numbered) == len(fields):
+        return tuple(gpus[number] for number in numbered if number < len(gpus))
+    return gpus[: len(fields)]
+
+
+def _read_cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _read_frameworks() -> dict[str, str]:
+    """By package metadata: importing torch to learn its version costs seconds."""
+    found = {}
+    for module, package in FRAMEWORKS.items():
+        if importlib.util.find_spec(module) is not None:
+            try:
+                found[module] = metadata.version(package)
+            except metadata.PackageNotFoundError:
+                found[module] = "unknown"
+    return found

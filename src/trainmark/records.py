@@ -1,0 +1,121 @@
+"""The run folder: its files, the records in it, and how they are written so that a crash loses at most one line.
+
+    run.json      the cell, resolved              rank<k>.jsonl  append-only records, one JSON object a line
+    command.json  argv, environment, launcher     output.log     what the processes printed
+    env.json      machine and software            exit.json      outcome, with the reason and where to look
+    stop          appears when the controller asks the worker to end at the next block of steps
+
+Standard library only: the worker writes these inside any vendor container, and everything else reads them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+RUN_FILE = "run.json"
+COMMAND_FILE = "command.json"
+ENVIRONMENT_FILE = "env.json"
+EXIT_FILE = "exit.json"
+OUTPUT_FILE = "output.log"
+STOP_FILE = "stop"
+
+Json = dict[str, Any]
+
+
+class Outcome(StrEnum):
+    OK = "ok"
+    OUT_OF_MEMORY = "oom"
+    NAN = "nan"
+    HANG = "hang"
+    KILLED = "killed"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+
+
+class Kind(StrEnum):
+    RUN_START = "run_start"
+    STEP = "step"
+    EVAL = "eval"
+    PHASE = "phase"
+    TELEMETRY = "telemetry"
+    WARNING = "warning"
+    RUN_END = "run_end"
+
+
+def rank_file(rank: int) -> str:
+    return f"rank{rank}.jsonl"
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Whole or not at all: written beside, forced to disk, renamed over."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1, ensure_ascii=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+
+
+def read_json(path: Path) -> Json | None:
+    """None where the file is absent or not a JSON object: a reader of stranger's folders must go on."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def encode_record(record: Mapping[str, Any]) -> bytes:
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def decode_record(line: bytes) -> Json | None:
+    """None for a torn or foreign line, which a kill or a full disk may leave."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("kind"), str) else None
+
+
+def read_records(path: Path) -> Iterator[Json]:
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            record = decode_record(line)
+            if record is not None:
+                yield record
+
+
+class RecordTail:
+    """Reads the complete lines that were appended since the last look, for progress and the stopping rule."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def read_new(self) -> list[Json]:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                chunk = file.read()
+        except FileNotFoundError:
+            return []
+        end = chunk.rfind(b"\n") + 1
+        self._offset += end
+        decoded = (decode_record(line) for line in chunk[:end].splitlines())
+        return [record for record in decoded if record is not None]

@@ -1,0 +1,82 @@
+"""A line as texts: the one place that decides what a column says, for every renderer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from trainmark.analyse.speedup import Ratio
+from trainmark.analyse.table import Line
+from trainmark.report.words import UNITS
+from trainmark.units import ABSENT, format_interval, format_number, format_plus_minus
+
+COLUMNS = ("workload", "recipe", "precision", "devices", "batch", "data", "runs", "throughput", "interval", "relative",
+           "speedup", "efficiency", "accuracy")  # fmt: skip
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: object) -> str:
+    """No control characters and no direction overrides: names come from strangers' paths and logs."""
+    return _CONTROL.sub("\ufffd", str(text))
+
+
+def describe_line(line: Line, lang: str) -> dict[str, str]:
+    first, estimate = line.first, line.estimate
+    unit = UNITS[lang].get(first.unit, f"{first.unit}/s")
+    failed = ", ".join(sorted({str(run.outcome or "running") for run in line.problems}))
+    runs = f"{line.num_ok}/{len(line.runs)} ({failed})" if line.problems else str(line.num_ok)
+    small = f" ({first.size})" if first.size not in (None, "full") else ""
+    nodes = f"{first.nodes} × {first.devices // first.nodes}" if first.devices and first.nodes else ABSENT
+    device = " CPU" if first.device == "cpu" else ""
+    return {
+        "workload": clean(f"{first.workload or first.model}{small}"),
+        "recipe": clean(first.recipe or ABSENT),
+        "precision": clean(first.precision or ABSENT),
+        "devices": nodes + device,
+        "batch": str(first.batch_size_per_device or ABSENT),
+        "data": clean(_short_data(first.data)),
+        "runs": runs,
+        "throughput": f"{format_number(estimate.value)} {unit}" if estimate else ABSENT,
+        "interval": format_interval(estimate.ci95) if estimate else ABSENT,
+        "relative": format_plus_minus(estimate.relative_half_width) if estimate else ABSENT,
+        "speedup": _ratio(line.speedup, ""),
+        "efficiency": _ratio(line.efficiency, "%"),
+        "accuracy": _last_metric(line),
+    }
+
+
+def shown_columns(lines: Sequence[dict[str, str]]) -> tuple[str, ...]:
+    """Speed-up, efficiency and metric only where some line has one."""
+    optional = {"speedup", "efficiency", "accuracy"}
+    return tuple(name for name in COLUMNS if name not in optional or any(line[name] != ABSENT for line in lines))
+
+
+def _ratio(ratio: Ratio | None, sign: str) -> str:
+    if ratio is None:
+        return ABSENT
+    factor = 100 if sign else 1
+    value = format_number(factor * ratio.value, digits=3)
+    if ratio.ci95 is None:
+        return f"{value}{sign}"
+    low, high = (format_number(factor * bound, digits=3) for bound in ratio.ci95)
+    return f"{value}{sign} ({low} … {high})"
+
+
+def _short_data(data: str | None) -> str:
+    if data is None:
+        return ABSENT
+    kind, colon, path = data.partition(":") if data.startswith("cached:") else ("", "", data)
+    return f"{kind}{colon}{path.rstrip('/').rsplit('/', 1)[-1]}" if "/" in path else data
+
+
+def _last_metric(line: Line) -> str:
+    """The main metric's last value in each run; the first metric of a workload is its main one."""
+    values = []
+    name = None
+    for run in line.runs:
+        name = name or next((str(e["metric"]) for e in run.evals), None)
+        own = [e["value"] for e in run.evals if e["metric"] == name]
+        values += own[-1:]
+    if not values:
+        return ABSENT
+    return clean(f"{name} " + ", ".join(format_number(value, digits=3) for value in values))

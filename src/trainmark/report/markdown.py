@@ -1,0 +1,120 @@
+"""The report as Markdown, in the five parts that every report of this field has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from trainmark.analyse.table import Line
+from trainmark.report.cells import clean, describe_line, shown_columns
+from trainmark.report.words import WORDS
+from trainmark.store.rows import RunRow
+from trainmark.units import ABSENT, format_bytes, format_seconds
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~])")
+
+
+def render_markdown(lines: Sequence[Line], *, lang: str) -> str:
+    words = WORDS[lang]
+    if not any(line.estimate for line in lines):
+        return f"# {words['title']}\n\n{words['none']}\n"
+    parts = [
+        f"# {words['title']}",
+        _environment(lines, words),
+        _setup(lines, words),
+        _steps(lines, words),
+        _results(lines, words, lang),
+        _logs(lines, words),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _environment(lines: Sequence[Line], words: dict[str, str]) -> str:
+    rows = []
+    seen: set[tuple[str, ...]] = set()
+    for line in lines:
+        environment = line.first.environment
+        row = (_machine(line.first), str(environment.get("system", ABSENT)), _software(environment))
+        if row not in seen:
+            seen.add(row)
+            rows.append([_escape(cell) for cell in row])
+    header = [words[name] for name in ("machine", "system", "software")]
+    return f"## {words['environment']}\n\n" + _table(header, rows)
+
+
+def _machine(row: RunRow) -> str:
+    cores = row.environment.get("num_cores")
+    memory = row.environment.get("memory_bytes")
+    host = f"{cores} cores, {format_bytes(memory)}" if cores else ABSENT
+    cpu = row.environment.get("cpu")
+    return f"{row.machine or ABSENT}; {host}" if row.device == "cpu" else f"{row.machine or ABSENT}; {cpu}, {host}"
+
+
+def _software(environment: dict[str, Any]) -> str:
+    parts = [f"trainmark {environment.get('trainmark', ABSENT)}", str(environment.get("framework", ABSENT))]
+    parts += [f"{name} {environment[name]}" for name in ("cuda", "cudnn", "nccl") if environment.get(name)]
+    return ", ".join([*parts, f"Python {environment.get('python', ABSENT)}"])
+
+
+def _setup(lines: Sequence[Line], words: dict[str, str]) -> str:
+    names = ("workload", "recipe", "precision", "devices", "batch", "data")
+    rows = []
+    for line in lines:
+        flags = line.first.environment.get("flags", {})
+        switched = ", ".join(f"{key}={value}" for key, value in flags.items())
+        rows.append([*(_escape(describe_line(line, "en")[name]) for name in names), _escape(switched or ABSENT)])
+    return f"## {words['setup']}\n\n" + _table([words[name] for name in (*names, "flags")], rows)
+
+
+def _steps(lines: Sequence[Line], words: dict[str, str]) -> str:
+    commands = dict.fromkeys(_command(line.first) for line in lines)
+    listing = "\n".join(f"    {command}" for command in commands)
+    return f"## {words['steps']}\n\n{words['commands']}\n\n{listing}"
+
+
+def _command(row: RunRow) -> str:
+    data = "" if row.data == "synthetic" else f" --data {clean(row.data)}"
+    epochs = f" --epochs {row.epochs}" if row.epochs else ""
+    size = f" --size {row.size}" if row.size != "full" else ""
+    devices = (row.devices or 1) // (row.nodes or 1)
+    return (
+        f"trainmark run {clean(row.workload)} --recipe {clean(row.recipe)} --precision {clean(row.precision)}{size}"
+        f" --device {clean(row.device)} --devices {devices} --batch-size {row.batch_size_per_device}{data}{epochs}"
+    )
+
+
+def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
+    described = [describe_line(line, lang) for line in lines]
+    columns = shown_columns(described)
+    extra = ("warmup", "steady", "memory")
+    rows = []
+    for line, cells in zip(lines, described, strict=True):
+        estimate = line.estimate
+        counts = (str(estimate.num_warmup_steps), str(estimate.num_steps)) if estimate else (ABSENT, ABSENT)
+        peak = max((run.peak_memory_bytes or 0 for run in line.runs), default=0)
+        rows.append([*(_escape(cells[name]) for name in columns), *counts, format_bytes(peak or None)])
+    table = _table([words[name] for name in (*columns, *extra)], rows)
+    return f"## {words['results']}\n\n{table}\n\n{words['how']}"
+
+
+def _logs(lines: Sequence[Line], words: dict[str, str]) -> str:
+    rows = []
+    for run in (run for line in lines for run in line.runs):
+        outcome = run.outcome or "running"
+        problem = run.reason if outcome != "ok" else ABSENT
+        warned = f"{len(run.warnings)}: {run.warnings[0]['message']}" if run.warnings else ABSENT
+        folder = f"`{clean(run.id)}`"
+        rows.append([folder, outcome, format_seconds(run.wall_s), _escape(problem), _escape(warned)])
+    header = [words[name] for name in ("folder", "outcome", "time", "problem", "warnings")]
+    return f"## {words['logs']}\n\n" + _table(header, rows)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _escape(text: object) -> str:
+    """Markdown and HTML from a stranger's path or log stay text."""
+    return _SPECIAL.sub(r"\\\1", clean(text)).replace("&", "&amp;")

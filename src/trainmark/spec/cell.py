@@ -1,0 +1,73 @@
+"""A cell: one point of a sweep, complete and frozen. Two cells with equal fields measure the same thing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+PRECISIONS = ("fp32", "tf32", "amp", "bf16")
+DEVICES = ("cpu", "cuda")
+DataKind = Literal["synthetic", "cached", "real"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSource:
+    """Where the samples come from: `synthetic`, `cached:DIR` (decoded once) or `DIR` (the real pipeline)."""
+
+    kind: DataKind = "synthetic"
+    path: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> DataSource:
+        if text == "synthetic":
+            return cls()
+        prefix, _, rest = text.partition(":")
+        if prefix == "cached":
+            return cls(kind="cached", path=rest)
+        return cls(kind="real", path=text)
+
+    def __str__(self) -> str:
+        if self.kind == "cached":
+            return f"cached:{self.path}"
+        return self.path or self.kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    workload: str
+    """What is trained: a folder of `trainmark/workloads`."""
+    framework: str
+    """`torch` (and `paddle` where the workload has it)."""
+    recipe: str
+    """`reference`: as the seed does it; `fast`: the same mathematics, every legal optimisation."""
+    precision: str
+    """`fp32` (strict, TF32 off), `tf32`, `amp` (fp16 with a loss scaler) or `bf16`."""
+    size: str
+    """`full`: the recipe's own input; `small`: a reduced input for a CPU. Never compared with each other."""
+    device: str
+    """`cpu` or `cuda`."""
+    nodes: int
+    devices_per_node: int
+    batch_size_per_device: int
+    data: DataSource
+    epochs: int | None
+    """None: measure speed until it is known; a number: train that many epochs and evaluate after each."""
+    seed: int
+    repeat: int
+    """Which repeat of the same measurement this is, from 1."""
+
+    @property
+    def num_devices(self) -> int:
+        return self.nodes * self.devices_per_node
+
+    @property
+    def global_batch_size(self) -> int:
+        return self.num_devices * self.batch_size_per_device
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "data": str(self.data)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Cell:
+        fields = {name: value[name] for name in cls.__dataclass_fields__}
+        return cls(**{**fields, "data": DataSource.parse(str(value["data"]))})

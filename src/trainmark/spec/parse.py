@@ -1,0 +1,169 @@
+"""Raw tables (from TOML or flags) to a Suite. Every fault of a suite is found in one pass and reported at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from trainmark.errors import Fault, SpecError
+from trainmark.spec.catalog import Catalog, Offer
+from trainmark.spec.cell import DEVICES, PRECISIONS, DataSource
+from trainmark.spec.suite import Measure, Suite, Sweep
+
+Table = Mapping[str, Any]
+SUITE_KEYS = ("schema", "name", "summary", "measure", "cells")
+MEASURE_KEYS = tuple(Measure.__dataclass_fields__)
+CELL_KEYS = tuple(Sweep.__dataclass_fields__)
+
+
+def parse_suite(raw: Table, *, origin: str, catalog: Catalog, overrides: Table | None = None) -> Suite:
+    """`overrides` are the flags given beside a suite: they replace the same key in every cell of it."""
+    faults: list[Fault] = []
+    _refuse_unknown(raw, SUITE_KEYS, "suite", faults)
+    if raw.get("schema", 1) != 1:
+        faults.append(Fault(where="schema", problem=f"{raw['schema']!r} is not known", hint="this version reads 1"))
+    measure_keys = {key: value for key, value in (overrides or {}).items() if key in MEASURE_KEYS}
+    cell_keys = {key: value for key, value in (overrides or {}).items() if key not in MEASURE_KEYS}
+    measure = _parse_measure({**_table(raw, "measure", faults), **measure_keys}, faults)
+    cells = raw.get("cells")
+    if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
+        faults.append(Fault(where="cells", problem="no cells", hint="add at least one [[cells]] table with a workload"))
+        cells = []
+    sweeps = []
+    for position, cell in enumerate(cells):
+        where = f"cells[{position}]" if len(cells) > 1 or origin.endswith(".toml") else "cell"
+        sweeps.append(_parse_sweep({**cell, **cell_keys}, where, catalog, faults))
+    if faults:
+        noun = "fault" if len(faults) == 1 else "faults"
+        raise SpecError(f"{origin} has {len(faults)} {noun}", faults)
+    name = str(raw.get("name", origin))
+    return Suite(name=name, summary=str(raw.get("summary", "")), measure=measure, sweeps=tuple(s for s in sweeps if s))
+
+
+def _parse_sweep(raw: Table, where: str, catalog: Catalog, faults: list[Fault]) -> Sweep | None:
+    _refuse_unknown(raw, CELL_KEYS, where, faults)
+    offer = _find_offer(raw.get("workload"), where, catalog, faults)
+    check = _Checker(raw, where, faults)
+    axes: dict[str, Any] = {
+        "framework": check.words("framework", offer.frameworks if offer else None),
+        "recipe": check.words("recipe", offer.recipes if offer else None),
+        "precision": check.words("precision", PRECISIONS),
+        "size": check.words("size", offer.sizes if offer else None),
+        "nodes": check.counts("nodes"),
+        "devices": check.counts("devices"),
+        "batch_size": check.counts("batch_size"),
+        "data": check.sources("data"),
+        "device": check.word("device", DEVICES),
+        "epochs": check.count("epochs"),
+        "seed": check.count("seed", least=0),
+        "repeat": check.count("repeat"),
+    }
+    if offer is None:
+        return None
+    return Sweep(workload=str(raw["workload"]), **{key: value for key, value in axes.items() if value is not None})
+
+
+def _parse_measure(raw: Table, faults: list[Fault]) -> Measure:
+    _refuse_unknown(raw, MEASURE_KEYS, "measure", faults)
+    values: dict[str, Any] = {}
+    for key, value in raw.items():
+        if key not in MEASURE_KEYS or (key == "max_steps" and value is None):
+            continue
+        number = not isinstance(value, bool) and isinstance(value, int if key == "max_steps" else (int, float))
+        if not number or not 0 < value < float("inf"):
+            kind = "whole number" if key == "max_steps" else "number"
+            faults.append(Fault(where=f"measure.{key}", problem=f"{value!r} is no positive {kind}", hint="give one"))
+        elif key == "target_ci" and value >= 1:
+            hint = "it is a fraction: 0.01 means ±1%"
+            faults.append(Fault(where="measure.target_ci", problem=f"{value!r} is 100% or more", hint=hint))
+        else:
+            values[key] = value
+    return Measure(**values)
+
+
+class _Checker:
+    """Reads one table's values, each a single value or a list, and notes what is wrong with them."""
+
+    def __init__(self, raw: Table, where: str, faults: list[Fault]) -> None:
+        self._raw, self._where, self._faults = raw, where, faults
+
+    def words(self, key: str, allowed: Iterable[str] | None) -> tuple[str, ...] | None:
+        choices = tuple(allowed) if allowed is not None else None
+        return self._many(key, lambda value: self._check_word(key, value, choices))
+
+    def counts(self, key: str) -> tuple[int, ...] | None:
+        return self._many(key, lambda value: self._check_count(key, value, 1))
+
+    def sources(self, key: str) -> tuple[DataSource, ...] | None:
+        texts = self._many(key, lambda value: self._check_source(key, value))
+        return None if texts is None else tuple(DataSource.parse(text) for text in texts)
+
+    def word(self, key: str, allowed: Iterable[str]) -> str | None:
+        value = self._raw.get(key)
+        return str(value) if value is not None and self._check_word(key, value, tuple(allowed)) else None
+
+    def count(self, key: str, *, least: int = 1) -> int | None:
+        value = self._raw.get(key)
+        return int(value) if value is not None and self._check_count(key, value, least) else None
+
+    def _many(self, key: str, is_right: Callable[[Any], bool]) -> tuple[Any, ...] | None:
+        value = self._raw.get(key)
+        if value is None:
+            return None
+        values = value if isinstance(value, list) else [value]
+        if not values:
+            self._fault(key, "is an empty list", "give at least one value or leave the key out")
+        right = [item for item in values if is_right(item)]
+        return tuple(dict.fromkeys(right)) or None
+
+    def _check_word(self, key: str, value: Any, allowed: tuple[str, ...] | None) -> bool:
+        if allowed is None or value in allowed:
+            return isinstance(value, str)
+        self._fault(key, f"{value!r} is not known", _suggest(value, allowed))
+        return False
+
+    def _check_count(self, key: str, value: Any, least: int) -> bool:
+        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+            return True
+        self._fault(key, f"{value!r} is no whole number from {least} up", f"give {max(least, 1)} or more")
+        return False
+
+    def _check_source(self, key: str, value: Any) -> bool:
+        if isinstance(value, str) and value and value != "cached:" and "\0" not in value:
+            return True
+        self._fault(key, f"{value!r} is no data source", "give synthetic, cached:DIR or DIR")
+        return False
+
+    def _fault(self, key: str, problem: str, hint: str) -> None:
+        self._faults.append(Fault(where=f"{self._where}.{key}", problem=problem, hint=hint))
+
+
+def _find_offer(name: Any, where: str, catalog: Catalog, faults: list[Fault]) -> Offer | None:
+    if isinstance(name, str) and name in catalog:
+        return catalog[name]
+    problem = "is missing" if name is None else f"{name!r} is not known"
+    faults.append(Fault(where=f"{where}.workload", problem=problem, hint=_suggest(name, tuple(catalog))))
+    return None
+
+
+def _table(raw: Table, key: str, faults: list[Fault]) -> Table:
+    value = raw.get(key, {})
+    if isinstance(value, dict):
+        return value
+    faults.append(Fault(where=key, problem="is not a table", hint=f"write [{key}] and its keys below"))
+    return {}
+
+
+def _refuse_unknown(raw: Table, known: tuple[str, ...], where: str, faults: list[Fault]) -> None:
+    faults.extend(
+        Fault(where=f"{where}.{key}", problem="is not a key", hint=_suggest(key, known))
+        for key in raw
+        if key not in known
+    )
+
+
+def _suggest(value: Any, allowed: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(str(value), allowed, n=1)
+    known = ", ".join(allowed)
+    return f"did you mean {close[0]}? known: {known}" if close else f"known: {known}"

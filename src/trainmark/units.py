@@ -1,0 +1,63 @@
+"""Quantities carry their unit and scope; every number a person reads is formatted here and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+SampleUnit = Literal["images", "clips"]
+Scope = Literal["global", "per_device"]
+
+ABSENT = "–"
+"""What stands in a table where nothing was measured: absent is never 0 and never blank."""
+
+
+def format_number(value: float | None, *, digits: int = 4) -> str:
+    """Significant digits with thousands separators, never in exponent form: 6953.87 -> 6,954, 3.06512 -> 3.065."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(decimals, 6)}f}"
+
+
+def format_rate(value: float | None, unit: SampleUnit) -> str:
+    return ABSENT if value is None else f"{format_number(value)} {unit}/s"
+
+
+def format_interval(interval: tuple[float, float] | None, *, digits: int = 4) -> str:
+    if interval is None:
+        return ABSENT
+    low, high = interval
+    return f"{format_number(low, digits=digits)} … {format_number(high, digits=digits)}"
+
+
+def format_plus_minus(fraction: float | None) -> str:
+    """A relative half width: 0.0042 -> ±0.42%."""
+    if fraction is None or not math.isfinite(fraction):
+        return ABSENT
+    percent = 100 * fraction
+    return f"±{percent:.2f}%" if percent < 10 else f"±{percent:.0f}%"
+
+
+def format_seconds(value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    if value < 1:
+        return f"{value * 1000:.3g} ms"
+    if value < 120:
+        return f"{value:.3g} s"
+    minutes, seconds = divmod(round(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
+
+
+def format_bytes(value: float | None) -> str:
+    if value is None:
+        return ABSENT
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"

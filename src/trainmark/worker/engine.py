@@ -1,0 +1,59 @@
+"""What the measured loop needs of a framework. Nothing here or in the loop knows torch, so a fake can stand in.
+
+Each framework has a module `engine_<name>` with `build_engine(cell) -> Engine` and `is_out_of_memory(error) -> bool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+Mark = Any
+"""A point in the device's own time. Opaque to the loop: a CUDA event, or a reading of the host's clock."""
+
+
+class Engine(Protocol):
+    rank: int
+    world_size: int
+    samples_per_step: int
+    """Global: of all ranks together."""
+    steps_per_epoch: int | None
+    """None for data without epochs."""
+
+    def step(self) -> None:
+        """Queue one training step. May return before the device has done it."""
+
+    def mark(self) -> Mark:
+        """Note the point in the device's queue behind all that was queued so far. Never waits."""
+
+    def is_done(self, mark: Mark) -> bool:
+        """Whether the device has passed the mark. Never waits."""
+
+    def seconds_between(self, earlier: Mark, later: Mark) -> float:
+        """Time of the device between two marks that are done."""
+
+    def queue_loss(self) -> Any:
+        """Ask for the loss of the latest step. Never waits; read it by `read_loss` once a later mark is done."""
+
+    def read_loss(self, handle: Any) -> float: ...
+
+    def wait(self) -> None:
+        """Until the device has done everything."""
+
+    def agree(self, stop: bool, block: int) -> tuple[bool, int]:
+        """The same on every rank: stop if one rank says so, and rank 0's block. All must end at the same step."""
+
+    def evaluate(self) -> Mapping[str, float] | None:
+        """The metrics on the validation set; None where there is none."""
+
+    def begin_epoch(self, epoch: int) -> None: ...
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """New (code, message) pairs since the last call, such as images that could not be read."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """What the run should remember: flags, parameter count, learning rate rule, what `fast` switched on."""
+
+    def peak_memory_bytes(self) -> int | None: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,234 @@
+"""PyTorch behind the measured loop: device, precision, processes and time. What a step does is `engine_torch_step`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from trainmark.worker.engine_torch_feed import Feed, build_feed
+from trainmark.worker.engine_torch_step import Precision, TrainStep
+from trainmark.workloads.registry import load_card, load_module
+from trainmark.workloads.schedules import learning_rate
+
+_RUN_AHEAD = 3
+"""Steps the host may queue before it waits for the device: enough to hide Python, few enough to keep memory low."""
+_LOSS_SLOTS = 256
+
+
+def build_engine(cell: Mapping[str, Any]) -> TorchEngine:
+    return TorchEngine(cell)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+class TorchEngine:
+    def __init__(self, cell: Mapping[str, Any]) -> None:
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
+        self.samples_per_step = cell["batch_size_per_device"] * self.world_size
+        self._cell = cell
+        self._card = load_card(cell["workload"])
+        self._workload = load_module(cell["workload"], "torch")
+        self._metric = load_module(cell["workload"], "metric")
+        self._device = _choose_device(cell["device"])
+        self._control = _join_processes(self._device, self.world_size)
+        self._precision = Precision.of(cell["precision"], self._device.type)
+        self._precision.apply()
+        torch.manual_seed(cell["seed"])
+        self._feed = self._build_feed()
+        self.steps_per_epoch = self._feed.steps_per_epoch
+        self._train_step = self._build_step()
+        self._num_steps = 0
+        self._recent: deque[torch.cuda.Event] = deque()
+        self._losses = torch.zeros(_LOSS_SLOTS, pin_memory=self._device.type == "cuda")
+        self._next_slot = 0
+        self._prepare()
+
+    # -- building ------------------------------------------------------------------------------------------------------
+
+    def _build_feed(self) -> Feed:
+        return build_feed(
+            self._cell,
+            card=self._card,
+            device=self._device,
+            rank=self.rank,
+            world_size=self.world_size,
+            input_dtype=self._precision.dtype if self._cell["recipe"] == "fast" else torch.float32,
+            channels_last=self._cell["recipe"] == "fast",
+        )
+
+    def _build_step(self) -> TrainStep:
+        recipe = self._cell["recipe"]
+        model = self._workload.build_model(
+            recipe=recipe, device_type=self._device.type, num_classes=self._feed.num_classes
+        )
+        model = model.to(self._device).train()
+        if recipe == "fast":
+            model = model.to(memory_format=torch.channels_last)
+        self.model = model
+        wrapped = model
+        if self.world_size > 1:
+            ids = [self._device.index] if self._device.type == "cuda" else None
+            wrapped = DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
+        return TrainStep(
+            model=wrapped,
+            workload=self._workload,
+            optimizer_facts=self._card.optimizer,
+            precision=self._precision,
+            is_fast=recipe == "fast",
+        )
+
+    def _prepare(self) -> None:
+        """Compile and capture before the clock starts; the state is as before when this returns."""
+        self._feed.begin_epoch(0)
+        if self._train_step.needs_preparation:
+            self._train_step.prepare(*self._feed.next_batch())
+            self._feed.begin_epoch(0)
+
+    # -- the loop's side -----------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        if len(self._recent) > _RUN_AHEAD:
+            self._recent.popleft().synchronize()
+        inputs, targets = self._feed.next_batch()
+        self._train_step.set_learning_rate(self.learning_rate(self._num_steps))
+        self._train_step.run(inputs, targets)
+        self._num_steps += 1
+
+    def learning_rate(self, step: int) -> float:
+        batch = self.samples_per_step
+        return learning_rate(
+            self._card.schedule,
+            step=step,
+            steps_per_epoch=self.steps_per_epoch or self._card.num_train_samples / batch,
+            epochs=self._cell["epochs"] or self._card.schedule.epochs,
+            global_batch=batch,
+        )
+
+    def mark(self) -> Any:
+        if self._device.type == "cpu":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._recent.append(event)
+        return event
+
+    def is_done(self, mark: Any) -> bool:
+        return self._device.type == "cpu" or bool(mark.query())
+
+    def seconds_between(self, earlier: Any, later: Any) -> float:
+        if self._device.type == "cpu":
+            return float(later - earlier)
+        return float(earlier.elapsed_time(later)) / 1000
+
+    def queue_loss(self) -> int:
+        slot = self._next_slot
+        self._next_slot = (slot + 1) % _LOSS_SLOTS
+        self._losses[slot].copy_(self._train_step.loss, non_blocking=True)
+        return slot
+
+    def read_loss(self, handle: int) -> float:
+        return self._losses[handle].item()
+
+    def wait(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def agree(self, stop: bool, block: int) -> tuple[bool, int]:
+        if self._control is None:
+            return stop, block
+        # On the host: a collective on the device would have to be waited for, and the queue would run dry.
+        values = torch.tensor([int(stop), block if self.rank == 0 else 0])
+        distributed.all_reduce(values, op=distributed.ReduceOp.MAX, group=self._control)
+        return bool(values[0].item()), int(values[1].item())
+
+    def begin_epoch(self, epoch: int) -> None:
+        self._feed.begin_epoch(epoch)
+
+    def evaluate(self) -> Mapping[str, float] | None:
+        if not self._feed.can_evaluate:
+            return None
+        self.model.eval()
+        totals = torch.zeros(1 + len(self._metric.COUNTS), dtype=torch.float64, device=self._device)
+        with torch.no_grad(), self._precision.autocast():
+            for inputs, targets in self._feed.eval_batches():
+                counts = self._workload.count_correct(self.model(inputs), targets)
+                totals += torch.stack([torch.tensor(len(targets), device=self._device), *counts.values()])
+        self.model.train()
+        if self.world_size > 1:
+            distributed.all_reduce(totals)
+        num_samples, *correct = totals.tolist()
+        metrics: dict[str, float] = self._metric.from_counts(
+            dict(zip(self._metric.COUNTS, correct, strict=True)), num_samples
+        )
+        return metrics
+
+    def warnings(self) -> list[tuple[str, str]]:
+        return self._feed.warnings() + self._train_step.warnings()
+
+    def peak_memory_bytes(self) -> int | None:
+        if self._device.type == "cuda":
+            return torch.cuda.max_memory_allocated()
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+    def facts(self) -> Mapping[str, Any]:
+        is_cuda = self._device.type == "cuda"
+        return {
+            "framework": f"torch {torch.__version__}",
+            "device_name": torch.cuda.get_device_name() if is_cuda else None,
+            "cuda": torch.version.cuda if is_cuda else None,
+            "cudnn": torch.backends.cudnn.version() if is_cuda else None,
+            "nccl": ".".join(map(str, torch.cuda.nccl.version())) if is_cuda else None,
+            "num_threads": torch.get_num_threads(),
+            "num_parameters": sum(p.numel() for p in self.model.parameters() if p.requires_grad),
+            "num_classes": self._feed.num_classes,
+            "learning_rate_peak": self._card.schedule.base_lr * self.samples_per_step / self._card.schedule.base_batch,
+            "flags": {
+                "tf32_matmul": torch.backends.cuda.matmul.allow_tf32,
+                "tf32_convolution": torch.backends.cudnn.allow_tf32,
+                "cudnn_benchmark": torch.backends.cudnn.benchmark,
+                **self._train_step.facts(),
+            },
+        }
+
+    def close(self) -> None:
+        self._feed.close()
+        if self.world_size > 1:
+            distributed.destroy_process_group()
+
+
+def _choose_device(kind: str) -> torch.device:
+    if kind == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    # Copies on the host must not start a team of threads each: the cores are the decoders'.
+    torch.set_num_threads(1)
+    # Not the default stream: it is the one stream that waits for others, and JPEG decoding beside it would take turns.
+    torch.cuda.set_stream(torch.cuda.Stream(device))
+    return device
+
+
+def _join_processes(device: torch.device, world_size: int) -> distributed.ProcessGroup | None:
+    """The group over which ranks agree; None for a single process."""
+    if world_size == 1:
+        return None
+    if device.type == "cpu":
+        distributed.init_process_group("gloo")
+    else:
+        distributed.init_process_group("nccl", device_id=device)
+    control = distributed.new_group(backend="gloo")
+    assert isinstance(control, distributed.ProcessGroup)
+    return control

@@ -1,0 +1,125 @@
+"""JPEG files to a normalised batch: on the CPU here, by nvJPEG and all cores in `engine_torch_nvjpeg` for a GPU."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainmark.datasets.jpeg import decode_lenient, jpeg_size
+
+View = Callable[[NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.bool_]]]
+"""Sizes (height, width) of a batch's images to boxes (top, left, height, width) and flips."""
+
+_UNKNOWN_SIZE = (64, 64)
+_GREY = 127
+"""Stands in for an image that cannot be read at all: the batch keeps its size, and the problem is named."""
+_MAX_PIXELS = 89_000_000
+"""What Pillow calls a decompression bomb; a damaged header may claim 65535 x 65535."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """What the model wants to see."""
+
+    image_size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    dtype: torch.dtype
+    channels_last: bool
+
+
+class Images(Protocol):
+    """Prepares batches; called from several threads at once."""
+
+    def prepare(self, paths: Sequence[str], files: Sequence[bytes], view: View) -> Tensor: ...
+    def close(self) -> None: ...
+
+
+class Problems:
+    """Images that could not be read, each named once, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._new: list[tuple[str, str]] = []
+        self._known: set[str] = set()
+
+    def note(self, path: str, problem: str) -> None:
+        with self._lock:
+            if path not in self._known:
+                self._known.add(path)
+                self._new.append((path, problem))
+
+    def take(self) -> list[tuple[str, str]]:
+        with self._lock:
+            new, self._new = self._new, []
+            return new
+
+
+def read_sizes(files: Sequence[bytes]) -> NDArray[np.int64]:
+    """From the headers alone."""
+    return np.array([_size_of(data) for data in files], dtype=np.int64)
+
+
+def _size_of(data: bytes) -> tuple[int, int]:
+    size = jpeg_size(data)
+    return size if size is not None and 0 < size[0] * size[1] <= _MAX_PIXELS else _UNKNOWN_SIZE
+
+
+def decode_or_grey(path: str, data: bytes, problems: Problems) -> NDArray[np.uint8]:
+    """An array of exactly the size that `read_sizes` told, whatever is in the file."""
+    size = _size_of(data)
+    image, problem = decode_lenient(data) if size == jpeg_size(data) else (None, "no readable JPEG header")
+    if problem is not None:
+        problems.note(path, problem)
+    return image if image is not None and image.shape[:2] == size else np.full((*size, 3), _GREY, dtype=np.uint8)
+
+
+class CpuImages:
+    """Decoder and Pillow's resize both let go of the interpreter's lock, so threads use all cores."""
+
+    def __init__(self, wanted: Format, problems: Problems) -> None:
+        self._format, self._problems = wanted, problems
+        self._pool = ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0)), thread_name_prefix="decode")
+
+    def prepare(self, paths: Sequence[str], files: Sequence[bytes], view: View) -> Tensor:
+        boxes, flips = view(read_sizes(files))
+        size = self._format.image_size
+        batch = np.empty((len(files), size, size, 3), dtype=np.uint8)
+
+        def fill(row: int) -> None:
+            image = decode_or_grey(paths[row], files[row], self._problems)
+            batch[row] = crop_resize_one(image, boxes[row], flips[row], size)
+
+        list(self._pool.map(fill, range(len(files))))
+        return self._normalise(torch.from_numpy(batch))
+
+    def _normalise(self, batch: Tensor) -> Tensor:
+        mean = 255 * torch.tensor(self._format.mean)
+        std = 255 * torch.tensor(self._format.std)
+        images = ((batch - mean) / std).permute(0, 3, 1, 2)
+        layout = torch.channels_last if self._format.channels_last else torch.contiguous_format
+        return images.to(self._format.dtype).contiguous(memory_format=layout)
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+def crop_resize_one(
+    image: NDArray[np.uint8], box: NDArray[np.float64], flip: np.bool_ | bool, size: int
+) -> NDArray[np.uint8]:
+    from PIL import Image
+
+    top, left, height, width = (float(value) for value in box)
+    limits = image.shape[1], image.shape[0]
+    corners = (left, top, min(left + width, limits[0]), min(top + height, limits[1]))
+    resized = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR, box=corners))
+    return resized[:, ::-1] if flip else resized

@@ -1,0 +1,89 @@
+"""env.json: where a number came from, so that it never leaves its provenance."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import trainmark
+from trainmark.worker.telemetry import GpuSensor
+
+_PACKAGES = (
+    "torch", "torchvision", "triton", "paddlepaddle", "numpy", "simplejpeg", "pillow", "nvidia-ml-py", "psutil",
+)  # fmt: skip
+_VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+              "TORCHINDUCTOR_CACHE_DIR", "LD_PRELOAD")  # fmt: skip
+_VARIABLE_PREFIXES = ("NCCL_", "GLOO_", "MKL_", "CUDNN_", "NVIDIA_TF32")
+
+
+def describe_environment(framework_facts: dict[str, Any], *, gpu_index: int | None) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "trainmark": trainmark.__version__,
+        "hostname": platform.node(),
+        "system": platform.platform(),
+        "python": sys.version.split()[0],
+        "cpu": _cpu_name(),
+        "num_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "packages": _versions(),
+        "variables": {key: value for key, value in os.environ.items() if _matters(key)},
+        "container": _container(),
+        "git": _git(Path(__file__).resolve().parent),
+        "gpu_at_start": GpuSensor(gpu_index).read() if gpu_index is not None else None,
+        **framework_facts,
+    }
+
+
+def _matters(key: str) -> bool:
+    return key in _VARIABLES or key.startswith(_VARIABLE_PREFIXES)
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def _container() -> str | None:
+    for variable in ("NVIDIA_PRODUCT_NAME", "NVIDIA_PYTORCH_VERSION", "SINGULARITY_CONTAINER", "APPTAINER_CONTAINER"):
+        if variable in os.environ:
+            return f"{variable}={os.environ[variable]}"
+    return "docker" if Path("/.dockerenv").exists() else None
+
+
+def _git(folder: Path) -> dict[str, Any] | None:
+    """The commit of the code that ran, and a hash of what differs from it; None outside a checkout."""
+    commit = _run_git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    diff = _run_git(folder, "diff", "HEAD") or b""
+    digest = hashlib.sha256(diff).hexdigest()[:12] if diff else None
+    return {"commit": commit.decode().strip(), "diff_sha256": digest}
+
+
+def _run_git(folder: Path, *arguments: str) -> bytes | None:
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, timeout=10, check=True)  # noqa: S607
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout

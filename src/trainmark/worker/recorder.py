@@ -1,0 +1,54 @@
+"""Appends records to rank<k>.jsonl from a thread of its own: the loop hands over a dict and goes on."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from trainmark.records import encode_record
+
+
+class Recorder:
+    def __init__(self, path: Path) -> None:
+        self.failure: str | None = None
+        """Why writing failed (a full disk), for the loop to end the run with a reason."""
+        self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._file = path.open("ab", buffering=0)
+        self._thread = threading.Thread(target=self._work, name="recorder", daemon=True)
+        self._thread.start()
+
+    def write(self, record: dict[str, Any]) -> None:
+        record["unix_s"] = time.time()
+        self._queue.put(record)
+
+    def close(self) -> None:
+        self._queue.put(None)
+        self._thread.join(timeout=30)
+        self._file.close()
+
+    def _work(self) -> None:
+        while True:
+            batch = [self._queue.get()]
+            while not self._queue.empty():
+                batch.append(self._queue.get())
+            lines = b"".join(encode_record(record) for record in batch if record is not None)
+            if lines and self.failure is None:
+                self.failure = _append(self._file, lines)
+            if None in batch:
+                return
+            # Steps come in bursts at the edges of blocks: one write for each burst instead of one for each record.
+            time.sleep(0.02)
+
+
+def _append(file: BinaryIO, lines: bytes) -> str | None:
+    """The reason why not all of it was written, or None. A raw file may take only a part when the disk fills up."""
+    try:
+        view = memoryview(lines)
+        while view:
+            view = view[file.write(view) :]
+    except OSError as error:
+        return error.strerror or str(error)
+    return None

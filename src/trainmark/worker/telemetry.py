@@ -1,0 +1,121 @@
+"""What the machine did meanwhile: power, clocks, temperature, memory, utilisation and throttling, once a second.
+
+NVML and psutil are optional: inside a vendor container the worker records what it can.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from trainmark.records import Kind
+from trainmark.worker.recorder import Recorder
+
+_PERIOD_S = 1.0
+_THROTTLE_BITS = {  # the names NVML gives to the bits of its clocks-event mask
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+
+
+class Telemetry:
+    def __init__(self, recorder: Recorder, *, gpu_index: int | None) -> None:
+        self._recorder = recorder
+        self._gpu = GpuSensor(gpu_index) if gpu_index is not None else None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)
+
+    def __enter__(self) -> Telemetry:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(timeout=5)
+
+    def _work(self) -> None:
+        host = HostSensor()
+        while not self._stop.wait(_PERIOD_S):
+            record: dict[str, Any] = {"kind": Kind.TELEMETRY, **host.read()}
+            if self._gpu is not None:
+                record.update(self._gpu.read())
+            self._recorder.write(record)
+
+
+class HostSensor:
+    """CPU and memory of the host and of this process."""
+
+    def __init__(self) -> None:
+        try:
+            import psutil
+        except ImportError:
+            self._psutil = None
+            return
+        self._psutil = psutil
+        self._process = psutil.Process()
+        psutil.cpu_percent()
+        self._last = (time.monotonic(), self._cpu_s())
+
+    def read(self) -> dict[str, Any]:
+        if self._psutil is None:
+            return {}
+        now = (time.monotonic(), self._cpu_s())
+        cores = (now[1] - self._last[1]) / max(now[0] - self._last[0], 1e-9)
+        self._last = now
+        memory = self._psutil.virtual_memory()
+        return {
+            "cpu_percent": self._psutil.cpu_percent(),
+            "process_cores": round(cores, 3),
+            "process_rss_bytes": self._process.memory_info().rss,
+            "memory_used_bytes": memory.total - memory.available,
+        }
+
+    def _cpu_s(self) -> float:
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+
+class GpuSensor:
+    """One GPU through NVML; every reading is optional, since not all cards and containers give all of them."""
+
+    def __init__(self, index: int) -> None:
+        self._nvml: Any = None
+        self._handle: Any = None
+        try:
+            nvml: Any = importlib.import_module("pynvml")
+            nvml.nvmlInit()
+            self._handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        except Exception:  # noqa: S110 - absent, too old or forbidden: the run goes on without telemetry
+            pass
+        else:
+            self._nvml = nvml
+
+    def read(self) -> dict[str, Any]:
+        nvml, handle = self._nvml, self._handle
+        if nvml is None:
+            return {}
+        readings: dict[str, Callable[[], Any]] = {
+            "gpu_power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+            "gpu_sm_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+            "gpu_memory_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
+            "gpu_temperature_c": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+            "gpu_memory_used_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).used),
+            "gpu_utilisation_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+            "gpu_throttle": lambda: name_throttle(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
+        }
+        result: dict[str, Any] = {}
+        for name, reading in readings.items():
+            with contextlib.suppress(nvml.NVMLError, AttributeError):
+                result[name] = reading()
+        return result
+
+
+def name_throttle(mask: int) -> list[str]:
+    return [name for bit, name in _THROTTLE_BITS.items() if mask & bit]

@@ -1,0 +1,56 @@
+"""ResNet-50 v1.5 in PyTorch: torchvision's model, which has the stride in the 3x3 as v1.5 wants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torchvision.models import resnet50
+
+from trainmark.workloads.resnet50.card import CARD, LABEL_SMOOTHING
+from trainmark.workloads.resnet50.metric import COUNTS
+
+
+def build_model(*, recipe: str, device_type: str, num_classes: int) -> nn.Module:
+    model: nn.Module = resnet50(num_classes=num_classes)
+    if recipe == "fast" and device_type == "cuda":
+        from trainmark.workloads.resnet50.torch_norm import speed_up_norms
+        from trainmark.workloads.resnet50.torch_stem import speed_up_stem
+
+        speed_up_stem(model)
+        speed_up_norms(model)
+    return model
+
+
+def compute_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    logits = model(inputs)
+    return functional.cross_entropy(logits, targets, label_smoothing=LABEL_SMOOTHING)
+
+
+def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
+    """BatchNorm is not decayed; everything else is, the classifier's bias too, as the seed does."""
+    norms = {id(p) for m in model.modules() if isinstance(m, nn.BatchNorm2d) for p in m.parameters(recurse=False)}
+    decayed = [p for p in model.parameters() if id(p) not in norms]
+    exempt = [p for p in model.parameters() if id(p) in norms]
+    return [
+        {"params": decayed, "weight_decay": CARD.optimizer.weight_decay},
+        {"params": exempt, "weight_decay": 0.0},
+    ]
+
+
+def synthetic_batch(
+    *, batch_size: int, image_size: int, num_classes: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Normalised noise and random labels, made on the generator's own device."""
+    device = generator.device
+    inputs = torch.randn((batch_size, 3, image_size, image_size), generator=generator, device=device)
+    targets = torch.randint(0, num_classes, (batch_size,), generator=generator, device=device)
+    return inputs, targets
+
+
+def count_correct(logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    best = logits.topk(min(5, logits.shape[1]), dim=1).indices
+    hits = best == targets[:, None]
+    return dict(zip(COUNTS, (hits[:, :1].sum(), hits.sum()), strict=True))

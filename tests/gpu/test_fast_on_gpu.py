@@ -1,0 +1,94 @@
+"""The fast recipe on a GPU is the reference's mathematics. Skipped where there is no GPU; CI has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from making import make_cell, make_images
+from torch.nn import functional
+
+from trainmark.spec.cell import DataSource
+from trainmark.worker.engine_torch import TorchEngine
+
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    pytest.mark.filterwarnings("default"),
+]
+
+
+def losses_of(recipe: str, precision: str, *, rate: float, num_steps: int = 20) -> list[float]:
+    cell = make_cell(device="cuda", recipe=recipe, precision=precision, size="full", batch_size_per_device=128)
+    engine = TorchEngine(cell.to_json())
+    engine.learning_rate = lambda _: rate  # type: ignore[method-assign]
+    engine.begin_epoch(0)
+    handles = []
+    for _ in range(num_steps):
+        engine.step()
+        handles.append(engine.queue_loss())
+    engine.wait()
+    losses = [engine.read_loss(handle) for handle in handles]
+    engine.close()
+    return losses
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("bf16", 0.02), ("amp", 0.02)])
+def test_fast_equals_reference_over_20_steps(precision: str, tolerance: float) -> None:
+    reference = losses_of("reference", precision, rate=0.02)
+    fast = losses_of("fast", precision, rate=0.02)
+    apart = np.abs(np.array(fast) / np.array(reference) - 1)
+    print(f"{precision}: losses {reference[0]:.4f} -> {reference[-1]:.4f}, at most {apart.max():.5f} apart")
+    assert apart.max() < tolerance
+    assert reference[-1] < 0.9 * reference[0]
+
+
+def test_the_stem_is_the_same_convolution() -> None:
+    from trainmark.workloads.resnet50.torch_stem import SpaceToDepthStem
+
+    torch.backends.cudnn.allow_tf32 = False
+    plain = torch.nn.Conv2d(3, 64, 7, 2, 3, bias=False).cuda()
+    images = torch.randn(4, 3, 224, 224, device="cuda")
+    gradient = torch.randn(4, 64, 112, 112, device="cuda")
+    wanted = plain(images)
+    (wanted_gradient,) = torch.autograd.grad(wanted, plain.weight, gradient)
+    stem = SpaceToDepthStem(plain)
+    got = stem(images)
+    (got_gradient,) = torch.autograd.grad(got, plain.weight, gradient)
+    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(got_gradient, wanted_gradient, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_max_pool_is_the_frameworks(dtype: torch.dtype) -> None:
+    from trainmark.workloads.resnet50.torch_stem import MaxPool3x3Stride2
+
+    x = functional.relu(torch.randn(3, 64, 30, 42, device="cuda").to(dtype)).to(memory_format=torch.channels_last)
+    x[0, 0, 3, 3] = float("nan")
+    ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    got, wanted = MaxPool3x3Stride2()(ours), functional.max_pool2d(theirs, 3, 2, 1)
+    assert torch.equal(got.nan_to_num(99), wanted.nan_to_num(99))
+    gradient = torch.randn_like(wanted)
+    got.backward(gradient)
+    wanted.backward(gradient)
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-2 if dtype is torch.bfloat16 else 1e-6, atol=0)
+
+
+def test_images_on_the_gpu_are_those_of_the_cpu(tmp_path: Path) -> None:
+    """nvJPEG, the host's cores and the batched resize against Pillow: within a few grey levels, broken files included."""
+    root = make_images(tmp_path, per_class=16)
+    victim = root / "train" / "class0" / "3.jpg"
+    victim.write_bytes(victim.read_bytes()[:500])
+    batches = {}
+    for device in ("cpu", "cuda"):
+        cell = make_cell(device=device, size="small", batch_size_per_device=32, data=DataSource.parse(str(root)))
+        engine = TorchEngine(cell.to_json())
+        engine._feed.begin_epoch(0)
+        inputs, targets = engine._feed.next_batch()
+        batches[device] = inputs.float().cpu(), targets.cpu()
+        assert [message.split(":")[0] for _, message in engine.warnings()] == ["train/class0/3.jpg"]
+        engine.close()
+    assert torch.equal(batches["cpu"][1], batches["cuda"][1])
+    apart = (batches["cpu"][0] - batches["cuda"][0]).abs() * 0.225 * 255
+    assert apart.mean() < 6  # noise images, chroma upsampled differently by each decoder

@@ -1,0 +1,66 @@
+"""What several tests make: cells, run folders as a worker leaves them, small image folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from trainmark import records
+from trainmark.plan.identity import cell_id
+from trainmark.spec.cell import Cell, DataSource
+
+
+def make_cell(**changes: Any) -> Cell:
+    facts: dict[str, Any] = {
+        "workload": "resnet50", "framework": "torch", "recipe": "reference", "precision": "fp32", "size": "small",
+        "device": "cpu", "nodes": 1, "devices_per_node": 1, "batch_size_per_device": 4, "data": DataSource(),
+        "epochs": None, "seed": 0, "repeat": 1,
+    }  # fmt: skip
+    return Cell(**{**facts, **changes})
+
+
+def make_run(
+    root: Path,
+    run_id: str,
+    *,
+    cell: Cell | None = None,
+    seconds: list[float] | None = None,
+    outcome: str | None = "ok",
+    reason: str = "done",
+    extra: list[dict[str, Any]] | None = None,
+) -> Path:
+    """`outcome=None` leaves no exit.json, as a killed controller does."""
+    cell = cell or make_cell()
+    folder = root / run_id
+    folder.mkdir(parents=True)
+    run = {"cell": cell.to_json(), "cell_id": cell_id(cell), "suite": "t", "unit": "images", "model": "ResNet-50 v1.5"}
+    records.write_json(folder / records.RUN_FILE, {**run, "created_unix_s": 1.0})
+    lines = [
+        {"kind": "step", "step": n + 1, "seconds": s, "samples": cell.global_batch_size, "time_s": 0.0}
+        for n, s in enumerate(seconds if seconds is not None else [0.1] * 50)
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in [*lines, *(extra or [])])
+    (folder / records.rank_file(0)).write_text(text)
+    (folder / records.OUTPUT_FILE).write_text("")
+    if outcome is not None:
+        records.write_json(folder / records.EXIT_FILE, {"outcome": outcome, "reason": reason, "wall_s": 12.0})
+    return folder
+
+
+def make_images(
+    root: Path, *, classes: int = 2, per_class: int = 4, splits: tuple[str, ...] = ("train", "val")
+) -> Path:
+    random = np.random.default_rng(0)
+    for split in splits:
+        for label in range(classes):
+            folder = root / split / f"class{label}"
+            folder.mkdir(parents=True)
+            for number in range(per_class):
+                height, width = int(random.integers(60, 100)), int(random.integers(60, 100))
+                pixels = random.integers(0, 255, (height, width, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(folder / f"{number}.jpg", quality=90)
+    return root

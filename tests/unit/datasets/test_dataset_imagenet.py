@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trainmark.datasets.imagenet import read_folder
+from trainmark.errors import DataError
+
+BuildFolder = Callable[[dict[str, list[str]]], Path]
+
+
+def fault_of(root: Path) -> DataError:
+    with pytest.raises(DataError) as caught:
+        read_folder(root)
+    assert caught.value.hint, "every error tells the next action"
+    return caught.value
+
+
+def test_paths_and_labels(build_folder: BuildFolder) -> None:
+    root = build_folder(
+        {"train/b": ["2.jpg", "1.JPEG"], "train/a": ["x.jpeg", "notes.txt"], "train/B": ["y.JPG"], "val/b": ["v.jpg"]}
+    )
+    folder = read_folder(root)
+    assert folder.classes == ("B", "a", "b")
+    assert folder.train.paths == ("train/B/y.JPG", "train/a/x.jpeg", "train/b/1.JPEG", "train/b/2.jpg")
+    assert folder.train.labels.tolist() == [0, 1, 2, 2]
+    assert folder.train.labels.dtype == np.int64
+    assert folder.val is not None
+    assert (folder.val.paths, folder.val.labels.tolist()) == (("val/b/v.jpg",), [2])
+
+
+def test_order_is_torchvisions(build_folder: BuildFolder) -> None:
+    datasets = pytest.importorskip("torchvision.datasets")
+    root = build_folder({f"train/{name}": [f"{i}.jpg" for i in (10, 9, 1)] for name in ("n2", "n10", "N3", "ä", "_")})
+    ours, theirs = read_folder(root), datasets.ImageFolder(str(root / "train"))
+    assert list(ours.classes) == theirs.classes
+    assert [str(ours.root / path) for path in ours.train.paths] == [path for path, _ in theirs.samples]
+    assert ours.train.labels.tolist() == theirs.targets
+
+
+def test_val_is_optional(build_folder: BuildFolder) -> None:
+    assert read_folder(build_folder({"train/a": ["1.jpg"]})).val is None
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    assert "does not exist" in fault_of(tmp_path / "nowhere").what
+
+
+def test_file_instead_of_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "is not a folder" in fault_of(tmp_path / "file").what
+
+
+def test_no_train(build_folder: BuildFolder) -> None:
+    assert "has no train folder" in fault_of(build_folder({"val/a": ["1.jpg"]})).what
+
+
+def test_no_classes(build_folder: BuildFolder) -> None:
+    assert "no class folders in train" in fault_of(build_folder({"train": ["1.jpg"]})).why
+
+
+def test_all_empty_classes_are_named(build_folder: BuildFolder) -> None:
+    files = {f"train/{name}": [] if name in "bd" else ["1.jpg"] for name in "abcd"}
+    why = fault_of(build_folder({**files, "val/a": ["only.png"]})).why
+    assert "train/b, train/d, val/a" in why
+    assert "train/a" not in why
+
+
+def test_classes_of_val_that_train_lacks(build_folder: BuildFolder) -> None:
+    why = fault_of(build_folder({"train/a": ["1.jpg"], "val/a": ["1.jpg"], "val/z": ["1.jpg"]})).why
+    assert "not a class of train: val/z" in why
+
+
+def test_several_kinds_of_fault_at_once(build_folder: BuildFolder) -> None:
+    error = fault_of(build_folder({"train/a": ["1.jpg"], "train/b": [], "val/z": ["1.jpg"]}))
+    assert "train/b" in error.why
+    assert "val/z" in error.why
+
+
+@pytest.mark.parametrize("link", ["train/a/link.jpg", "train/linked", "val"])
+def test_links_out_of_the_folder_are_refused(build_folder: BuildFolder, tmp_path: Path, link: str) -> None:
+    root = build_folder({"train/a": ["1.jpg"]})
+    elsewhere = tmp_path / "data-elsewhere"  # begins like the folder's own name, and is not inside it
+    (elsewhere / "a").mkdir(parents=True)
+    (elsewhere / "a" / "1.jpg").touch()
+    (root / link).symlink_to(elsewhere / "a" / "1.jpg" if link.endswith("jpg") else elsewhere)
+    why = fault_of(root).why
+    assert "outside" in why
+    assert link in why
+
+
+def test_links_within_the_folder_are_followed(build_folder: BuildFolder, tmp_path: Path) -> None:
+    root = build_folder({"train/a": ["1.jpg"], "blobs": ["2.jpg"]})
+    (root / "train/a/2.jpg").symlink_to("../../blobs/2.jpg")
+    (root / "train/b").symlink_to("a")
+    (tmp_path / "name").symlink_to(root)
+    folder = read_folder(tmp_path / "name")
+    assert folder.train.paths == ("train/a/1.jpg", "train/a/2.jpg", "train/b/1.jpg", "train/b/2.jpg")
+    assert folder.root == root.resolve()
+
+
+def test_links_to_nothing_and_to_themselves(build_folder: BuildFolder, tmp_path: Path) -> None:
+    root = build_folder({"train/a": ["1.jpg"]})
+    (root / "train/a/gone.jpg").symlink_to("never.jpg")
+    assert "links to nothing: train/a/gone.jpg" in fault_of(root).why
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert "cannot be read" in fault_of(tmp_path / "loop").what
+
+
+def test_many_bad_links_are_counted_not_listed(build_folder: BuildFolder) -> None:
+    root = build_folder({"train/a": ["1.jpg"]})
+    for index in range(30):
+        (root / f"train/a/{index}.jpg").unlink(missing_ok=True)
+        (root / f"train/a/{index}.jpg").symlink_to("/dev/null")
+    assert "and 20 more" in fault_of(root).why
+
+
+def test_pipes_and_folders_with_an_images_name_are_no_images(build_folder: BuildFolder) -> None:
+    root = build_folder({"train/a": ["1.jpg"]})
+    os.mkfifo(root / "train/a/pipe.jpg")
+    (root / "train/a/folder.jpg").mkdir()
+    assert read_folder(root).train.paths == ("train/a/1.jpg",)
+
+
+def test_names_that_would_upset_a_terminal_are_escaped(build_folder: BuildFolder) -> None:
+    why = fault_of(build_folder({"train/a": ["1.jpg"], "train/\x1b[31mred": []})).why
+    assert "\x1b" not in why
+    assert "\\x1b[31mred" in why
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything, whatever the permissions say")
+@pytest.mark.parametrize("closed", [".", "train", "train/a"])
+def test_closed_folder(build_folder: BuildFolder, closed: str) -> None:
+    root = build_folder({"train/a": ["1.jpg"]})
+    (root / closed).chmod(0)
+    try:
+        error = fault_of(root)
+    finally:
+        (root / closed).chmod(0o700)
+    assert "cannot be read" in str(error)
+
+
+@pytest.mark.parametrize("closed", [".", "train", "train/a"])
+def test_closed_folder_as_the_system_would_report_it(
+    build_folder: BuildFolder, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    root = build_folder({"train/a": ["1.jpg"]}).resolve()
+    scandir = os.scandir
+
+    def refuse(path: str | Path) -> object:
+        if Path(path) == root / closed:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    error = fault_of(root)
+    assert "cannot be read" in str(error)
+    assert "chmod" in error.hint
+
+
+def test_a_large_folder_is_read_in_no_time(tmp_path: Path) -> None:
+    root = tmp_path / "large"
+    for class_ in range(20):
+        (root / "train" / f"{class_:02d}").mkdir(parents=True)
+        for index in range(500):
+            (root / "train" / f"{class_:02d}" / f"{index}.JPEG").touch()
+    started = time.perf_counter()
+    assert len(read_folder(root).train.paths) == 10_000
+    assert time.perf_counter() - started < 1  # some 20 ms alone; all of ImageNet has 128 times as many

@@ -1,0 +1,113 @@
+"""Supervision with real processes, none of them a framework."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from trainmark import records
+from trainmark.launch import supervise as module
+from trainmark.launch.job import RUN_TAG, Command
+from trainmark.launch.processes import find
+from trainmark.records import Outcome
+
+STEP = '{"kind":"step","step":%d,"seconds":0.01,"samples":4}\n'
+
+
+def write_worker(folder: Path, body: str) -> Command:
+    script = folder / "worker.py"
+    script.write_text(f"import os, sys, time, subprocess, signal\nfolder = {str(folder)!r}\n{body}\n")
+    return Command(argv=(sys.executable, str(script)), environment={RUN_TAG: folder.name})
+
+
+def run(folder: Path, body: str, *, timeout_s: float = 20.0, observe: module.Observer = lambda _: False) -> Outcome:
+    command = write_worker(folder, body)
+    ending = module.supervise(folder, folder.name, command, launcher="local", timeout_s=timeout_s, observe=observe)
+    document = records.read_json(folder / records.EXIT_FILE)
+    assert document is not None
+    assert document["outcome"] == ending.outcome
+    assert find(folder.name) == []
+    return ending.outcome
+
+
+def test_a_worker_that_says_ok_is_ok(tmp_path: Path) -> None:
+    body = 'open(folder + \'/rank0.jsonl\', \'w\').write(\'{"kind":"run_end","outcome":"ok","reason":"x"}\\n\')'
+    assert run(tmp_path, body) is Outcome.OK
+
+
+def test_a_worker_that_dies_is_failed_and_its_output_kept(tmp_path: Path) -> None:
+    assert run(tmp_path, "print('hello'); sys.exit(3)") is Outcome.FAILED
+    assert (tmp_path / records.OUTPUT_FILE).read_text() == "hello\n"
+
+
+def test_a_killed_worker_is_killed(tmp_path: Path) -> None:
+    assert run(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)") is Outcome.KILLED
+
+
+def test_a_time_out_ends_the_whole_tree_and_nothing_else(tmp_path: Path) -> None:
+    """The grandchild has its own session and ignores SIGTERM, as torchrun's workers may."""
+    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
+    body = f"subprocess.Popen([sys.executable, '-c', {stubborn!r}], start_new_session=True); time.sleep(60)"
+    try:
+        begin = time.monotonic()
+        assert run(tmp_path, body, timeout_s=1.0) is Outcome.TIMEOUT
+        assert time.monotonic() - begin < 20
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_silence_is_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_QUIET_LEAST_S", 0.5)
+    steps = "".join(STEP % n for n in range(10))
+    body = f"open(folder + '/rank0.jsonl', 'w').write({steps!r}); time.sleep(60)"
+    assert run(tmp_path, body) is Outcome.HANG
+
+
+def test_the_observer_stops_a_run(tmp_path: Path) -> None:
+    body = (
+        "out = open(folder + '/rank0.jsonl', 'w', buffering=1)\n"
+        "for n in range(2000):\n"
+        f"    out.write({STEP!r} % n)\n"
+        "    time.sleep(0.005)\n"
+        "    if os.path.exists(folder + '/stop'): break\n"
+        'out.write(\'{"kind":"run_end","outcome":"ok","reason":"%d"}\\n\' % n)\n'
+    )
+    seen: list[int] = []
+
+    def observe(new: list[records.Json]) -> bool:
+        seen.extend(record["step"] for record in new if record["kind"] == "step")
+        return len(seen) >= 50
+
+    assert run(tmp_path, body, observe=observe) is Outcome.OK
+    assert 50 <= len(seen) < 2000
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs Linux: the kernel ends the worker with its parent")
+def test_a_controller_killed_with_9_leaves_no_orphan(tmp_path: Path) -> None:
+    command = write_worker(tmp_path, "time.sleep(60)")
+    source = (
+        "import sys; from pathlib import Path; from trainmark.launch.supervise import supervise; "
+        "from trainmark.launch.job import Command\n"
+        f"command = Command(argv={command.argv!r}, environment={dict(command.environment)!r})\n"
+        f"supervise(Path({str(tmp_path)!r}), {tmp_path.name!r}, command, launcher='l', timeout_s=60, observe=lambda n: False)"
+    )
+    controller = subprocess.Popen([sys.executable, "-c", source])
+    deadline = time.monotonic() + 15
+    while not find(tmp_path.name) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    workers = find(tmp_path.name)
+    assert workers
+    os.kill(controller.pid, signal.SIGKILL)
+    controller.wait()
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert alive == []

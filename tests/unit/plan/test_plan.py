@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from making import make_cell
+
+from trainmark.cli.specify import read_catalog
+from trainmark.plan.estimate import estimate
+from trainmark.plan.expand import expand
+from trainmark.plan.feasible import why_not
+from trainmark.plan.identity import cell_id, new_run_id
+from trainmark.plan.machine import Gpu, Machine, read_machine
+from trainmark.spec.suite import Measure, Suite, Sweep
+
+
+def machine(num_gpus: int = 0, num_cores: int = 2, frameworks: tuple[str, ...] = ("torch",)) -> Machine:
+    return Machine(
+        hostname="h", system="s", cpu="c", num_cores=num_cores, memory_bytes=1, driver=None, compiler=None,
+        gpus=(Gpu(name="H200", memory_bytes=1),) * num_gpus, frameworks=dict.fromkeys(frameworks, "1"),
+    )  # fmt: skip
+
+
+def test_repeats_are_interleaved() -> None:
+    suite = Suite(name="s", sweeps=(Sweep(workload="resnet50", precision=("fp32", "amp"), repeat=2),))
+    cells = expand(suite, catalog=read_catalog(), device="cuda")
+    assert [(cell.precision, cell.repeat) for cell in cells] == [("fp32", 1), ("amp", 1), ("fp32", 2), ("amp", 2)]
+
+
+def test_the_same_cell_twice_is_run_once() -> None:
+    sweep = Sweep(workload="resnet50")
+    assert len(expand(Suite(name="s", sweeps=(sweep, sweep)), catalog=read_catalog(), device="cpu")) == 1
+
+
+def test_batch_size_defaults_to_the_cards() -> None:
+    cells = expand(Suite(name="s", sweeps=(Sweep(workload="resnet50"),)), catalog=read_catalog(), device="cpu")
+    assert cells[0].batch_size_per_device == 128
+
+
+def test_identity_is_content() -> None:
+    assert cell_id(make_cell()) == cell_id(make_cell(repeat=5))
+    others = [make_cell(seed=1), make_cell(precision="bf16"), make_cell(batch_size_per_device=5), make_cell(epochs=1)]
+    assert len({cell_id(cell) for cell in [make_cell(), *others]}) == 5
+    assert new_run_id(make_cell()) != new_run_id(make_cell())
+
+
+def test_why_a_cell_cannot_run_here() -> None:
+    assert why_not(make_cell(), machine()) is None
+    assert "3 devices asked for, 2 CPU cores here" in str(why_not(make_cell(devices_per_node=3), machine()))
+    cuda = make_cell(device="cuda", devices_per_node=8)
+    assert "8 devices asked for, 1 GPU here; use --devices 1 or fewer" in str(why_not(cuda, machine(1)))
+    assert "no NVIDIA GPU" in str(why_not(make_cell(device="cuda"), machine()))
+    assert "pip install 'trainmark[torch]'" in str(why_not(make_cell(), machine(frameworks=())))
+    assert "tf32" in str(why_not(make_cell(precision="tf32"), machine()))
+    assert "2 nodes" in str(why_not(make_cell(nodes=2), machine()))
+    assert why_not(make_cell(device="cuda", precision="tf32"), machine(1)) is None
+
+
+def test_time_is_taken_from_earlier_runs() -> None:
+    cell = make_cell()
+    measured = estimate(cell, Measure(), {cell_id(cell): [10.0, 30.0, 20.0]})
+    assert (measured.seconds, measured.is_measured) == (20.0, True)
+    bound = estimate(cell, Measure(max_seconds=40), {})
+    assert (bound.seconds, bound.is_measured) == (55.0, False)
+
+
+def test_this_machine_can_be_read() -> None:
+    here = read_machine()
+    assert here.num_cores >= 1
+    assert here.memory_bytes > 1 << 28
+    assert here.best_device in ("cpu", "cuda")

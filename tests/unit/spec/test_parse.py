@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from trainmark.cli.main import build_parser
+from trainmark.cli.specify import make_plan, read_catalog
+from trainmark.errors import SpecError
+from trainmark.spec.cell import Cell, DataSource
+from trainmark.spec.files import read_toml, shipped_suites
+from trainmark.spec.parse import parse_suite
+
+CATALOG = read_catalog()
+
+
+def test_toml_and_flags_give_the_same_cells(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        '[measure]\nmax_seconds = 9.5\n[[cells]]\nworkload = "resnet50"\nrecipe = ["reference", "fast"]\n'
+        'precision = ["fp32", "bf16"]\nbatch_size = [8, 16]\ndevices = 1\nrepeat = 2\nsize = "small"\ndevice = "cpu"\n'
+    )
+    flags = "plan resnet50 --recipe reference,fast --precision fp32,bf16 --batch-size 8,16 --devices 1 --repeat 2"
+    by_flags = make_plan(
+        build_parser().parse_args([*flags.split(), *"--size small --device cpu --max-seconds 9.5".split()])
+    )
+    by_file = make_plan(build_parser().parse_args(["plan", str(path)]))
+    assert by_flags.cells == by_file.cells
+    assert len(by_flags.cells) == 2 * 2 * 2 * 2
+    assert by_flags.suite.measure == by_file.suite.measure
+
+
+def test_three_faults_are_reported_at_once() -> None:
+    raw = tomllib.loads('[[cells]]\nworkload = "resnet5"\nbatch_size = 0\nprecison = "fp32"\n')
+    with pytest.raises(SpecError) as caught:
+        parse_suite(raw, origin="bad.toml", catalog=CATALOG)
+    found = {fault.where: fault for fault in caught.value.faults}
+    assert set(found) == {"cells[0].workload", "cells[0].batch_size", "cells[0].precison"}
+    assert "did you mean resnet50" in found["cells[0].workload"].hint
+    assert "did you mean precision" in found["cells[0].precison"].hint
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("schema = 2\n[[cells]]\nworkload='resnet50'", "schema"),
+        ("name = 'x'", "cells"),
+        ("cells = 3", "cells"),
+        ("measure = 3\n[[cells]]\nworkload='resnet50'", "measure"),
+        ("[measure]\ntarget_ci = 5\n[[cells]]\nworkload='resnet50'", "measure.target_ci"),
+        ("[measure]\nmax_seconds = -1\n[[cells]]\nworkload='resnet50'", "measure.max_seconds"),
+        ("[measure]\nmax_steps = 1.5\n[[cells]]\nworkload='resnet50'", "measure.max_steps"),
+        ("[[cells]]\nworkload='resnet50'\ndevices = true", "cells[0].devices"),
+        ("[[cells]]\nworkload='resnet50'\nrecipe = []", "cells[0].recipe"),
+        ("[[cells]]\nworkload='resnet50'\nrecipe = 'quick'", "cells[0].recipe"),
+        ("[[cells]]\nworkload='resnet50'\ndata = ''", "cells[0].data"),
+        ("[[cells]]\nworkload='resnet50'\ndevice = 'tpu'", "cells[0].device"),
+        ("[[cells]]\nworkload='resnet50'\nrepeat = '3'", "cells[0].repeat"),
+    ],
+)
+def test_each_fault_names_its_place(text: str, where: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_suite(tomllib.loads(text), origin="bad.toml", catalog=CATALOG)
+    assert [fault.where for fault in caught.value.faults] == [where]
+
+
+def test_text_that_is_no_toml_is_a_spec_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_bytes(b"a = = 1")
+    with pytest.raises(SpecError, match="is not TOML"):
+        read_toml(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(SpecError, match="is not TOML"):
+        read_toml(path)
+
+
+def test_every_shipped_suite_is_valid() -> None:
+    assert set(shipped_suites()) >= {"quick", "seeds", "scaling"}
+    for name, path in shipped_suites().items():
+        suite = parse_suite(read_toml(path), origin=name, catalog=CATALOG)
+        assert suite.name == name
+        assert suite.summary
+
+
+def test_cells_survive_json() -> None:
+    for data in ("synthetic", "cached:/a b", "dir/sub"):
+        cell = Cell(
+            workload="resnet50", framework="torch", recipe="fast", precision="bf16", size="full", device="cuda", nodes=2,
+            devices_per_node=8, batch_size_per_device=128, data=DataSource.parse(data), epochs=None, seed=3, repeat=2,
+        )  # fmt: skip
+        assert Cell.from_json(cell.to_json()) == cell
+        assert cell.global_batch_size == 2048

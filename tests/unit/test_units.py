@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from trainmark import units
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (6953.87, "6,954"),
+        (3.06512, "3.065"),
+        (0.001234, "0.001234"),
+        (25.1, "25.10"),
+        (0, "0"),
+        (None, "–"),
+        (1234567.0, "1,234,567"),
+        (float("nan"), "–"),
+    ],
+)
+def test_numbers_have_four_digits_and_no_exponent(value: float | None, text: str) -> None:
+    assert units.format_number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0123, "12.3 ms"), (5.04, "5.04 s"), (125, "2 min 05 s"), (3720, "1 h 02 min"), (None, "–")]
+)
+def test_seconds(value: float | None, text: str) -> None:
+    assert units.format_seconds(value) == text
+
+
+def test_absent_is_never_zero() -> None:
+    assert units.format_rate(None, "images") == "–"
+    assert units.format_interval(None) == "–"
+    assert units.format_plus_minus(None) == "–"
+    assert units.format_bytes(None) == "–"
+
+
+def test_plus_minus_and_bytes() -> None:
+    assert units.format_plus_minus(0.0042) == "±0.42%"
+    assert units.format_plus_minus(0.5) == "±50%"
+    assert units.format_bytes(1536) == "1.5 KiB"
+    assert units.format_interval((6900.4, 7010.6)) == "6,900 … 7,011"

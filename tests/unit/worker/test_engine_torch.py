@@ -1,0 +1,202 @@
+"""The PyTorch engine on the CPU: every precision, the fast recipe against the reference, data without surprises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from making import make_cell, make_images
+from PIL import Image
+
+from trainmark.spec.cell import DataSource
+from trainmark.worker import engine_torch
+from trainmark.worker.engine_torch import TorchEngine, is_out_of_memory
+from trainmark.worker.engine_torch_images import crop_resize_one
+from trainmark.worker.engine_torch_resample import crop_resize
+from trainmark.workloads.registry import load_card
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 x 32 images: half-precision convolutions are very slow on most CPUs."""
+    card = load_card("resnet50")
+    size = replace(card.sizes["small"], image_size=32)
+    monkeypatch.setattr(engine_torch, "load_card", lambda _: replace(card, sizes={"small": size}))
+
+
+def build(**changes: Any) -> TorchEngine:
+    return TorchEngine(make_cell(**{"batch_size_per_device": 2, **changes}).to_json())
+
+
+def losses_of(engine: TorchEngine, num_steps: int) -> list[float]:
+    losses = []
+    engine.begin_epoch(0)
+    for _ in range(num_steps):
+        engine.step()
+        losses.append(engine.read_loss(engine.queue_loss()))
+    engine.close()
+    return losses
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize("precision", ["fp32", "amp", "bf16"])
+def test_every_precision_steps_the_optimizer_exactly_once(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = build(precision=precision)
+    monkeypatch.setattr(engine, "learning_rate", lambda _: 1e-4)  # the first rates of the warm-up vanish in rounding
+    if precision == "amp":  # a scale that does not overflow: a step that is skipped is another test
+        engine._train_step._scaler = torch.amp.GradScaler("cpu", init_scale=2.0**-10)
+    optimizer = engine._train_step.optimizer
+    calls = []
+    optimizer.register_step_post_hook(lambda *_: calls.append(1))
+    weights = [p for p in engine.model.parameters() if p.ndim > 1]
+    before = [p.detach().clone() for p in weights]
+    for number in range(1, 4):
+        engine.step()
+        assert len(calls) == number
+    changed = sum(not torch.equal(a, b) for a, b in zip(before, weights, strict=True))
+    assert changed == len(before)
+    assert np.isfinite(engine.read_loss(engine.queue_loss()))
+    engine.close()
+
+
+@pytest.mark.usefixtures("tiny")
+def test_an_overflow_in_the_first_step_is_skipped_not_spread() -> None:
+    engine = build(precision="amp")
+    engine._train_step._scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
+    losses = losses_of(engine, 4)
+    assert np.isfinite(losses).all()
+    assert all(torch.isfinite(p).all() for p in engine.model.parameters())
+
+
+def test_fast_equals_reference_over_20_steps() -> None:
+    """Compiled, channels_last and fused: the same losses in fp32, from the first step on."""
+    reference = losses_of(build(recipe="reference", batch_size_per_device=4), 20)
+    fast = losses_of(build(recipe="fast", batch_size_per_device=4), 20)
+    np.testing.assert_allclose(fast, reference, rtol=2e-3)
+    assert reference[-1] < reference[0]  # it learns its one batch: equal losses that stand still would prove little
+
+
+def test_facts_say_what_was_switched_on() -> None:
+    engine = build()
+    facts = engine.facts()
+    assert facts["num_parameters"] == 25_557_032
+    assert facts["flags"]["tf32_matmul"] is False
+    assert facts["flags"]["layout"] == "contiguous"
+    engine.close()
+
+
+def test_learning_rate_scales_with_the_global_batch_and_is_set() -> None:
+    engine = build(batch_size_per_device=4)
+    engine.step()
+    expected = engine.learning_rate(0)
+    assert 0 < expected < 0.256 * 4 / 256
+    assert {group["lr"] for group in engine._train_step.optimizer.param_groups} == {expected}
+    engine.close()
+
+
+def test_memory_errors_are_told_from_others() -> None:
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"))
+    assert not is_out_of_memory(RuntimeError("shape mismatch"))
+
+
+# -- data ------------------------------------------------------------------------------------------------------------------
+
+
+def feed_of(root: Path, *, rank: int = 0, world_size: int = 1, batch_size: int = 2) -> Any:
+    from trainmark.worker.engine_torch_feed import build_feed
+
+    cell = make_cell(data=DataSource.parse(str(root)), batch_size_per_device=batch_size).to_json()
+    return build_feed(
+        cell, card=load_card("resnet50"), device=torch.device("cpu"), rank=rank, world_size=world_size,
+        input_dtype=torch.float32, channels_last=False,
+    )  # fmt: skip
+
+
+def test_two_ranks_see_what_one_with_the_double_batch_sees(tmp_path: Path) -> None:
+    root = make_images(tmp_path)
+    whole = feed_of(root, batch_size=4)
+    parts = [feed_of(root, rank=rank, world_size=2, batch_size=2) for rank in range(2)]
+    for feed in (whole, *parts):
+        feed.begin_epoch(1)
+    for _ in range(2 * whole.steps_per_epoch):
+        inputs, targets = whole.next_batch()
+        halves = [part.next_batch() for part in parts]
+        torch.testing.assert_close(torch.cat([half[0] for half in halves]), inputs)
+        assert torch.equal(torch.cat([half[1] for half in halves]), targets)
+    for feed in (whole, *parts):
+        feed.close()
+
+
+def test_an_epoch_shows_every_image_once(tmp_path: Path) -> None:
+    feed = feed_of(make_images(tmp_path, classes=4, per_class=3))
+    feed.begin_epoch(0)
+    labels = torch.cat([feed.next_batch()[1] for _ in range(feed.steps_per_epoch)])
+    assert sorted(labels.tolist()) == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert len(torch.cat([targets for _, targets in feed.eval_batches()])) == 12
+    feed.close()
+
+
+def test_validation_is_counted_once_over_ranks(tmp_path: Path) -> None:
+    root = make_images(tmp_path, classes=3, per_class=3)
+    counts = []
+    for rank in range(2):
+        feed = feed_of(root, rank=rank, world_size=2, batch_size=4)
+        counts.append(sum(len(targets) for _, targets in feed.eval_batches()))
+        feed.close()
+    assert counts == [5, 4]
+
+
+def test_a_bad_image_is_named_and_the_batch_stays_whole(tmp_path: Path) -> None:
+    root = make_images(tmp_path)
+    victim = root / "train" / "class0" / "1.jpg"
+    victim.write_bytes(victim.read_bytes()[:400])
+    (root / "train" / "class1" / "2.jpg").write_bytes(b"not a picture")
+    huge = bytearray((root / "train" / "class1" / "3.jpg").read_bytes())
+    at = huge.index(b"\xff\xc0")
+    huge[at + 5 : at + 9] = b"\xff\xff\xff\xff"  # claims 65535 x 65535
+    (root / "train" / "class1" / "3.jpg").write_bytes(huge)
+    feed = feed_of(root)
+    feed.begin_epoch(0)
+    for _ in range(feed.steps_per_epoch):
+        inputs, _ = feed.next_batch()
+        assert inputs.shape == (2, 3, 64, 64)
+        assert torch.isfinite(inputs).all()
+    named = {message.split(":")[0] for code, message in feed.warnings() if code == "bad-image"}
+    assert named == {"train/class0/1.jpg", "train/class1/2.jpg", "train/class1/3.jpg"}
+    assert feed.warnings() == []
+    feed.close()
+
+
+def test_cached_batches_come_again(tmp_path: Path) -> None:
+    from trainmark.worker.engine_torch_feed import CachedFeed
+
+    cached = CachedFeed(feed_of(make_images(tmp_path, per_class=2)))
+    first = [cached.next_batch()[0] for _ in range(2)]
+    assert cached.next_batch()[0] is first[0]
+
+
+def test_the_batched_resize_is_pillows(tmp_path: Path) -> None:
+    """Crop, antialiased resize and flip as matrix products against Pillow, to a grey level and a half."""
+    random = np.random.default_rng(0)
+    smooth = Image.fromarray(random.integers(0, 255, (40, 50, 3), dtype=np.uint8)).resize(
+        (500, 375), Image.Resampling.BICUBIC
+    )
+    image = np.asarray(smooth)
+    boxes = np.array([[10.0, 20.0, 300.0, 400.0], [0.0, 0.0, 375.0, 500.0], [100.0, 50.0, 60.0, 80.0]])
+    flips = np.array([False, True, True])
+    padded = torch.zeros(3, 400, 512, 3, dtype=torch.uint8)
+    padded[:, :375, :500] = torch.from_numpy(image.copy())
+    got = crop_resize(
+        padded, torch.from_numpy(boxes).float(), torch.from_numpy(flips), image_size=64, mean=(0.0,) * 3, std=(1 / 255,) * 3,
+        dtype=torch.float32, channels_last=False,
+    )  # fmt: skip
+    for row in range(3):
+        top, left, height, width = boxes[row].astype(int)
+        crop = image[top : top + height, left : left + width]
+        wanted = crop_resize_one(crop, np.array([0.0, 0.0, height, width]), flips[row], 64).transpose(2, 0, 1)
+        assert np.abs(got[row].numpy() - wanted.astype(float)).max() < 1.5
