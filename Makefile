@@ -1,7 +1,7 @@
 # Two commands: `make run` measures this machine, `make test` checks this checkout. Both set everything up themselves.
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: setup run test lint types unit system lock clean
+.PHONY: setup run test lint types unit system reference lock clean
 
 setup: .venv/ready
 
@@ -33,6 +33,9 @@ unit:
 # them skip with the reason elsewhere.
 system:
 	@sh scripts/install-system-packages
+
+reference: setup
+	$(BIN)/python scripts/make-reference
 
 # Hashes without the address of any registry; run after a change of dependencies in pyproject.toml.
 lock:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from making import make_cell, make_images
 from torch.nn import functional
 
+from making import make_cell, make_images
 from trainmark.spec.cell import DataSource
 from trainmark.worker.engine_torch import TorchEngine
 
@@ -72,11 +72,11 @@ def test_the_max_pool_is_the_frameworks(dtype: torch.dtype) -> None:
     gradient = torch.randn_like(wanted)
     got.backward(gradient)
     wanted.backward(gradient)
-    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-2 if dtype is torch.bfloat16 else 1e-6, atol=0)
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-2 if dtype is torch.bfloat16 else 1e-4, atol=1e-6)
 
 
 def test_images_on_the_gpu_are_those_of_the_cpu(tmp_path: Path) -> None:
-    """nvJPEG, the host's cores and the batched resize against Pillow: within a few grey levels, broken files included."""
+    """nvJPEG, the host's cores and the batched resize against Pillow: a few grey levels apart."""
     root = make_images(tmp_path, per_class=16)
     victim = root / "train" / "class0" / "3.jpg"
     victim.write_bytes(victim.read_bytes()[:500])

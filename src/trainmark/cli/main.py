@@ -35,7 +35,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = build_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    args = build_parser().parse_args(words)
+    args.words = words
     signal.signal(signal.SIGTERM, _interrupt)  # pre-emption ends like Ctrl-C: in order, with partial results kept
     try:
         return int(args.run(args))

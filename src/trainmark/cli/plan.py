@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     num_runs = len(entries) - len(plan.skipped)
     known = all(entry["estimate_is_measured"] for entry in entries if entry["skip"] is None)
     talk(f"{num_runs} runs, {len(plan.skipped)} skipped, {'about' if known else 'at most'} {format_seconds(total_s)}")
-    next_command("trainmark run " + " ".join(sys.argv[2:]))
+    next_command(shlex.join(["trainmark", "run", *args.words[1:]]))
     return 0
 
 

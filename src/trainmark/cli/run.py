@@ -21,6 +21,7 @@ from trainmark.spec.cell import Cell
 from trainmark.workloads.registry import load_card
 
 if TYPE_CHECKING:
+    from trainmark.cli.progress import Progress
     from trainmark.store.index import Store
     from trainmark.store.rows import RunRow
 
@@ -95,11 +96,9 @@ def _run_all(cells: list[Cell], plan: Plan, store: Store, launcher: str) -> tupl
     return rows, False
 
 
-def _run_one(cell: Cell, plan: Plan, store: Store, launcher: str, progress: object, number: int) -> RunRow:
-    from trainmark.cli.progress import Progress
+def _run_one(cell: Cell, plan: Plan, store: Store, launcher: str, progress: Progress, number: int) -> RunRow:
     from trainmark.launch.supervise import supervise
 
-    assert isinstance(progress, Progress)
     run_id = new_run_id(cell)
     card = load_card(cell.workload)
     measure = plan.suite.measure

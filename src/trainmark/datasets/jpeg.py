@@ -92,7 +92,7 @@ def decode_rgb(data: bytes) -> Pixels:
         raise DataError(
             "an image cannot be decoded",
             why=str(error),
-            hint="`trainmark data check imagenet DIR --decode` lists every such file",
+            hint="`trainmark data check imagenet DIR` lists every such file",
         ) from error
 
 

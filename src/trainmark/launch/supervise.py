@@ -63,7 +63,7 @@ class HangWatch:
 def supervise(
     folder: Path, run_id: str, command: Command, *, launcher: str, timeout_s: float, observe: Observer
 ) -> Ending:
-    """Runs `command` to its end; writes command.json and exit.json. A KeyboardInterrupt ends the run, then goes on up."""
+    """Runs `command` to its end; writes command.json and exit.json. Ctrl-C ends the run, then goes on up."""
     records.write_json(folder / records.COMMAND_FILE, _describe(command, launcher))
     started = time.time()
     with (folder / records.OUTPUT_FILE).open("wb") as output:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import math
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,10 @@ def _read_records(path: Path) -> dict[str, Any]:
     for record in records.read_records(path):
         kind = record["kind"]
         if kind == Kind.STEP:
-            seconds.append(float(record.get("seconds", "nan")))
-            samples.append(float(record.get("samples", "nan")))
+            step = _read_step(record)
+            if step is not None:
+                seconds.append(step[0])
+                samples.append(step[1])
         elif kind == Kind.EVAL:
             evals.append({key: record.get(key) for key in ("step", "epoch", "time_s", "metric", "value")})
         elif kind == Kind.WARNING:
@@ -79,6 +82,14 @@ def _read_records(path: Path) -> dict[str, Any]:
         "warnings": tuple(warnings),
         "peak_memory_bytes": peak,
     }
+
+
+def _read_step(record: Json) -> tuple[float, float] | None:
+    """Seconds and samples; None for a record that is not as the worker writes it."""
+    pair = (record.get("seconds"), record.get("samples"))
+    if not all(isinstance(value, (int, float)) and math.isfinite(value) and value > 0 for value in pair):
+        return None
+    return float(pair[0]), float(pair[1])  # type: ignore[arg-type]
 
 
 def _read_ending(folder: Path) -> Json:

@@ -99,7 +99,8 @@ def test_a_controller_killed_with_9_leaves_no_orphan(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from trainmark.launch.supervise import supervise; "
         "from trainmark.launch.job import Command\n"
         f"command = Command(argv={command.argv!r}, environment={dict(command.environment)!r})\n"
-        f"supervise(Path({str(tmp_path)!r}), {tmp_path.name!r}, command, launcher='l', timeout_s=60, observe=lambda n: False)"
+        f"folder, name = Path({str(tmp_path)!r}), {tmp_path.name!r}\n"
+        "supervise(folder, name, command, launcher='l', timeout_s=60, observe=lambda n: False)"
     )
     controller = subprocess.Popen([sys.executable, "-c", source])
     deadline = time.monotonic() + 15

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from making import make_cell
-
 from trainmark.cli.specify import read_catalog
 from trainmark.plan.estimate import estimate
 from trainmark.plan.expand import expand

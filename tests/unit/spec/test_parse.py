@@ -23,7 +23,7 @@ def test_toml_and_flags_give_the_same_cells(tmp_path: Path) -> None:
     )
     flags = "plan resnet50 --recipe reference,fast --precision fp32,bf16 --batch-size 8,16 --devices 1 --repeat 2"
     by_flags = make_plan(
-        build_parser().parse_args([*flags.split(), *"--size small --device cpu --max-seconds 9.5".split()])
+        build_parser().parse_args([*flags.split(), *["--size", "small", "--device", "cpu", "--max-seconds", "9.5"]])
     )
     by_file = make_plan(build_parser().parse_args(["plan", str(path)]))
     assert by_flags.cells == by_file.cells
@@ -86,8 +86,9 @@ def test_every_shipped_suite_is_valid() -> None:
 def test_cells_survive_json() -> None:
     for data in ("synthetic", "cached:/a b", "dir/sub"):
         cell = Cell(
-            workload="resnet50", framework="torch", recipe="fast", precision="bf16", size="full", device="cuda", nodes=2,
-            devices_per_node=8, batch_size_per_device=128, data=DataSource.parse(data), epochs=None, seed=3, repeat=2,
+            workload="resnet50", framework="torch", recipe="fast", precision="bf16", size="full", device="cuda",
+            nodes=2, devices_per_node=8, batch_size_per_device=128, data=DataSource.parse(data), epochs=None, seed=3,
+            repeat=2,
         )  # fmt: skip
         assert Cell.from_json(cell.to_json()) == cell
         assert cell.global_batch_size == 2048

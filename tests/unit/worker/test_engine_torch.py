@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from making import make_cell, make_images
 from PIL import Image
 
+from making import make_cell, make_images
 from trainmark.spec.cell import DataSource
 from trainmark.worker import engine_torch
 from trainmark.worker.engine_torch import TorchEngine, is_out_of_memory
@@ -104,7 +104,7 @@ def test_memory_errors_are_told_from_others() -> None:
     assert not is_out_of_memory(RuntimeError("shape mismatch"))
 
 
-# -- data ------------------------------------------------------------------------------------------------------------------
+# -- data --------------------------------------------------------------------------------------------------------------
 
 
 def feed_of(root: Path, *, rank: int = 0, world_size: int = 1, batch_size: int = 2) -> Any:
@@ -192,8 +192,8 @@ def test_the_batched_resize_is_pillows(tmp_path: Path) -> None:
     padded = torch.zeros(3, 400, 512, 3, dtype=torch.uint8)
     padded[:, :375, :500] = torch.from_numpy(image.copy())
     got = crop_resize(
-        padded, torch.from_numpy(boxes).float(), torch.from_numpy(flips), image_size=64, mean=(0.0,) * 3, std=(1 / 255,) * 3,
-        dtype=torch.float32, channels_last=False,
+        padded, torch.from_numpy(boxes).float(), torch.from_numpy(flips), image_size=64, mean=(0.0,) * 3,
+        std=(1 / 255,) * 3, dtype=torch.float32, channels_last=False,
     )  # fmt: skip
     for row in range(3):
         top, left, height, width = boxes[row].astype(int)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def test_a_loss_that_is_no_number_ends_the_run(tmp_path: Path, bad: float) -> No
 def test_blocks_grow_to_a_quarter_of_a_second(tmp_path: Path) -> None:
     _, found = run_loop(tmp_path / "r", Limits(max_seconds=30), seconds=[5.0] + [0.001] * 10**6)
     with_loss = [record["step"] for record in steps(found) if "loss" in record]
-    gaps = [b - a for a, b in zip(with_loss, with_loss[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(with_loss)]
     assert gaps[:6] == [1, 2, 4, 8, 16, 32]
     assert 240 <= gaps[-2] <= 260
 

@@ -1,0 +1,20 @@
+"""Six steps of ResNet-50 with fixed BatchNorm statistics; each rank leaves its losses. Started by torchrun."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from trainmark.worker.engine_torch import TorchEngine
+
+engine = TorchEngine(json.loads(sys.argv[1]))
+engine.model.eval()
+engine.learning_rate = lambda _: 0.01  # type: ignore[method-assign]
+engine.begin_epoch(0)
+losses = []
+for _ in range(6):
+    engine.step()
+    losses.append(engine.read_loss(engine.queue_loss()))
+Path(sys.argv[2], f"rank{engine.rank}.json").write_text(json.dumps(losses))
+engine.close()

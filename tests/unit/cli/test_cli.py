@@ -1,0 +1,207 @@
+"""The command line without a framework: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from making import make_images, make_run
+from trainmark.cli.main import VERBS, build_parser, main
+
+
+def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    code = main(list(argv))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ("run resnet5", "'resnet5' is not known"),
+        ("run resnet50 --batch-size 0", "0 is no whole number from 1 up"),
+        ("run resnet50 --batch-size many", "'many' is no whole number"),
+        ("run resnet50 --precision fp33", "did you mean fp32"),
+        ("run resnet50 --device cpu --devices 4096", "4096 devices asked for"),
+        ("run resnet50 --device cpu --nodes 2", "use --nodes 1"),
+        ("run resnet50 --device cpu --precision tf32", "use --precision fp32"),
+        ("run resnet50 --device cpu --data /no/such/folder", "/no/such/folder"),
+        ("run nowhere.toml", "cannot read the suite"),
+        ("show --store /no/such/store", "trainmark run quick"),
+        ("report --store /no/such/store", "trainmark run quick"),
+        ("data make nothing DIR", "known formats"),
+        ("data check imagenet /no/such/folder", "/no/such/folder"),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_code_2(argv: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(*argv.split(), capsys=capsys)
+    assert code == 2
+    assert out == ""
+    assert err.count("error:") == 1
+    assert says in err
+    assert "hint:" in err
+    assert "Traceback" not in err
+
+
+def test_a_suite_with_three_faults_names_all_three(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text('[[cells]]\nworkload = "resnet50"\nbatch_size = 0\nprecison = "fp32"\nrecipe = "fastest"\n')
+    code, _, err = run("run", str(path), capsys=capsys)
+    assert code == 2
+    assert "has 3 faults" in err
+    assert err.count("hint:") == 3
+
+
+def test_an_empty_class_is_refused_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = make_images(tmp_path / "data")
+    (root / "train" / "class9").mkdir()
+    code, _, err = run(
+        "run", "resnet50", "--device", "cpu", "--data", str(root), "--store", str(tmp_path / "s"), capsys=capsys
+    )
+    assert code == 2
+    assert "class9" in err
+    assert not (tmp_path / "s").exists()
+
+
+def test_fewer_images_than_a_batch_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = make_images(tmp_path / "data")
+    argv = [
+        "run",
+        "resnet50",
+        "--device",
+        "cpu",
+        "--data",
+        str(root),
+        "--batch-size",
+        "64",
+        "--store",
+        str(tmp_path / "s"),
+    ]
+    code, _, err = run(*argv, capsys=capsys)
+    assert code == 2
+    assert "8 training images, a global batch of 64" in err
+
+
+def test_a_store_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    argv = ["run", "quick", "--device", "cpu", "--store", str(tmp_path / "file")]
+    code, _, err = run(*argv, capsys=capsys)
+    assert code == 2
+    assert "cannot write to the store" in err
+
+
+def test_plan_prints_cells_and_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = [
+        "plan",
+        "resnet50",
+        "--device",
+        "cpu",
+        "--precision",
+        "fp32,tf32",
+        "--repeat",
+        "2",
+        "--size",
+        "small",
+        "--json",
+    ]
+    code, out, _ = run(*argv, "--store", str(tmp_path / "s"), capsys=capsys)
+    plan = json.loads(out)
+    assert code == 0
+    assert [cell["skip"] is None for cell in plan["cells"]] == [True, False, True, False]
+    assert plan["total_s"] == 2 * 135
+    assert not (tmp_path / "s").exists()
+
+
+def test_dry_prints_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["run", "resnet50", "--device", "cpu", "--launcher", "dry", "--store", str(tmp_path / "s")]
+    code, out, err = run(*argv, capsys=capsys)
+    assert code == 0
+    assert "-m trainmark.worker.main" in out
+    assert "nothing was started" in err
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("verb", ["list", "doctor"])
+def test_json_of_the_verbs_that_look(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(verb, "--json", capsys=capsys)
+    assert code == 0
+    assert json.loads(out)["schema"] == 1
+
+
+def test_show_and_report_read_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "run-a")
+    make_run(tmp_path, "run-b", outcome=None)
+    code, out, _ = run("show", "--json", "--store", str(tmp_path), capsys=capsys)
+    results = json.loads(out)["results"]
+    assert code == 0
+    assert {result["id"]: result["outcome"] for result in results} == {"run-a": "ok", "run-b": "killed"}
+    code, out, _ = run("show", "run-a", "--store", str(tmp_path), capsys=capsys)
+    assert "40.00 images/s" in out
+    code, _, err = run("show", "nonsense", "--store", str(tmp_path), capsys=capsys)
+    assert (code, "no run begins with" in err) == (2, True)
+    report = tmp_path / "out.md"
+    code, out, err = run("report", "--lang", "zh", "-o", str(report), "--store", str(tmp_path), capsys=capsys)
+    assert (code, out) == (0, "")
+    assert "# 训练速度" in report.read_text()
+    code, _, err = run("report", "-o", str(tmp_path / "no" / "out.md"), "--store", str(tmp_path), capsys=capsys)
+    assert (code, "cannot write the report" in err) == (2, True)
+
+
+def test_data_make_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "d")
+    code, out, _ = run("data", "make", "imagenet", folder, "--images", "20", "--classes", "2", capsys=capsys)
+    assert code == 0
+    assert "16 training and 4 validation images" in out
+    code, out, _ = run("data", "check", "imagenet", folder, capsys=capsys)
+    assert (code, "no faults" in out) == (0, True)
+    victim = next((tmp_path / "d" / "train").rglob("*.jpg"))
+    victim.write_bytes(victim.read_bytes()[:1000])
+    code, out, _ = run("data", "check", "imagenet", folder, "--json", capsys=capsys)
+    document = json.loads(out)
+    assert (code, document["ok"], len(document["faults"])) == (2, False, 1)
+    assert victim.name in document["faults"][0]["path"]
+
+
+def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+    make_run(tmp_path, "run-a")
+    command = f"{sys.executable} -m trainmark.cli.main show --json --store {tmp_path} | head -c 1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+def test_the_set_of_flags_is_pinned() -> None:
+    """A new flag is a decision: variation belongs into suite files."""
+    found = {}
+    actions = next(a for a in build_parser()._actions if a.dest == "verb")
+    for name, parser in actions.choices.items():  # type: ignore[union-attr]
+        found[name] = sorted(
+            o for a in parser._actions for o in a.option_strings if o.startswith("--") and o != "--help"
+        )
+    axes = (
+        "batch-size data device devices epochs framework json max-seconds max-steps min-seconds nodes precision recipe"
+    )
+    axes += " repeat seed size store target-ci timeout-s"
+    assert found == {
+        "list": ["--json"],
+        "doctor": ["--json", "--store"],
+        "data": [],
+        "plan": [f"--{name}" for name in axes.split()],
+        "run": sorted(f"--{name}" for name in [*axes.split(), "launcher"]),
+        "show": ["--json", "--reindex", "--store"],
+        "report": ["--format", "--json", "--lang", "--output", "--store"],
+    }
+    assert [verb.NAME for verb in VERBS] == ["list", "doctor", "data", "plan", "run", "show", "report"]
+
+
+def test_no_colour_when_piped(tmp_path: Path) -> None:
+    make_run(tmp_path, "run-a")
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    argv = [sys.executable, "-m", "trainmark.cli.main", "show", "--store", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=True)
+    assert "\x1b" not in done.stdout + done.stderr

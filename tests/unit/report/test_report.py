@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from making import make_cell, make_run
+from trainmark.analyse.result import describe_run
+from trainmark.analyse.table import Line, build_lines
+from trainmark.report.cells import describe_line
+from trainmark.report.console import print_lines, say
+from trainmark.report.markdown import render_markdown
+from trainmark.report.words import WORDS
+from trainmark.store.folder import read_run
+
+
+def lines_of(*folders: Path) -> tuple[Line, ...]:
+    rows = [row for folder in folders if (row := read_run(folder)) is not None]
+    return build_lines(rows)
+
+
+def test_repeats_are_one_line_and_devices_are_compared(tmp_path: Path) -> None:
+    one = [make_run(tmp_path, f"a{n}", cell=make_cell(repeat=n), seconds=[0.1] * 60) for n in (1, 2)]
+    two = make_run(tmp_path, "b", cell=make_cell(devices_per_node=2), seconds=[0.125] * 60)
+    base, double = lines_of(*one, two)
+    assert base.estimate is not None
+    assert double.estimate is not None
+    assert base.estimate.value == pytest.approx(40)
+    assert double.estimate.value == pytest.approx(64)
+    assert base.speedup is None
+    assert double.speedup is not None
+    assert double.speedup.value == pytest.approx(1.6)
+    assert double.efficiency is not None
+    assert double.efficiency.value == pytest.approx(0.8)
+
+
+def test_a_different_batch_is_never_the_base(tmp_path: Path) -> None:
+    one = make_run(tmp_path, "a", cell=make_cell(batch_size_per_device=8))
+    two = make_run(tmp_path, "b", cell=make_cell(devices_per_node=2))
+    assert [line.speedup for line in lines_of(one, two)] == [None, None]
+
+
+def test_a_run_that_failed_has_no_speed(tmp_path: Path) -> None:
+    (line,) = lines_of(make_run(tmp_path, "a", outcome="nan", reason="the loss was nan"))
+    assert line.estimate is None
+    assert describe_run(line.first)["throughput"] is None
+    assert describe_run(line.first)["median"] is None
+    assert "no result" in say(line)
+
+
+def test_warm_up_is_found_and_left_out(tmp_path: Path) -> None:
+    (line,) = lines_of(make_run(tmp_path, "a", seconds=[60.0] + [0.1] * 99))
+    assert line.estimate is not None
+    assert line.estimate.num_warmup_steps == 1
+    assert line.estimate.value == pytest.approx(40)
+
+
+def test_json_has_every_field_of_the_contract(tmp_path: Path) -> None:
+    (line,) = lines_of(make_run(tmp_path, "a"))
+    result = describe_run(line.first)
+    fields = (
+        "id source dialect workload model framework recipe precision nodes devices batch_size_per_device data repeat"
+    )
+    fields += " outcome records throughput median mean_of_rates last evals time_to_train_s peak_memory_bytes warnings"
+    assert set(fields.split()) <= set(result)
+    assert set(result["throughput"]) == {"value", "unit", "scope", "ci95", "steps", "warmup_steps", "method"}
+    assert result["throughput"]["unit"] == "images/s"
+    assert result["throughput"]["scope"] == "global"
+    assert result["dialect"] is None
+
+
+def test_both_languages_have_the_same_words() -> None:
+    assert set(WORDS["en"]) == set(WORDS["zh"])
+    assert all(text for words in WORDS.values() for text in words.values())
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_markdown_has_the_five_parts(tmp_path: Path, lang: str) -> None:
+    folders = [make_run(tmp_path, "a"), make_run(tmp_path, "b", cell=make_cell(precision="bf16"), outcome="oom")]
+    text = render_markdown(lines_of(*folders), lang=lang)
+    words = WORDS[lang]
+    for part in ("environment", "setup", "steps", "results", "logs"):
+        assert f"## {words[part]}\n" in text
+    assert "40.00" in text
+    assert "oom" in text
+    widths = {line.count("|") for line in text.splitlines() if line.startswith("|") and words["throughput"] in line}
+    assert len(widths) == 1
+
+
+def test_nothing_from_a_stranger_reaches_markdown_or_terminal_alive(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>|\x1b[31m\u202e`x`"
+    folder = make_run(tmp_path, "a", extra=[{"kind": "warning", "code": "bad-image", "message": evil}])
+    bad = make_run(tmp_path, "b", outcome="failed", reason=evil)
+    lines = lines_of(folder, bad)
+    text = render_markdown(lines, lang="en")
+    assert "<script" not in text.replace("\\<", "")
+    assert "\x1b" not in text
+    out = io.StringIO()
+    print_lines(lines, Console(file=out, width=80, highlight=False))
+    assert "\x1b" not in out.getvalue()
+    assert "\u202e" not in out.getvalue()
+
+
+def test_the_table_fits_80_columns(tmp_path: Path) -> None:
+    folders = [
+        make_run(tmp_path, f"r{n}", cell=make_cell(devices_per_node=n), seconds=[0.1 + n / 1000] * 50)
+        for n in (1, 2, 4)
+    ]
+    out = io.StringIO()
+    print_lines(lines_of(*folders), Console(file=out, width=80, highlight=False))
+    assert max(len(line.rstrip()) for line in out.getvalue().splitlines()) <= 80
+
+
+def test_absent_is_a_dash(tmp_path: Path) -> None:
+    (line,) = lines_of(make_run(tmp_path, "a", seconds=[0.1]))
+    cells = describe_line(line, "en")
+    assert cells["interval"] == "–"
+    assert cells["speedup"] == "–"

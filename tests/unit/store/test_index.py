@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from making import make_cell, make_run
+from trainmark.errors import StoreError
+from trainmark.store.folder import read_run
+from trainmark.store.index import INDEX_FILE, Store
+from trainmark.store.schema import to_record
+
+
+def test_reindexing_gives_the_same_rows(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for number in range(3):
+        extra = [{"kind": "warning", "code": "bad-image", "message": "x.jpg: 坏"}] if number else []
+        store.index(make_run(tmp_path, f"run{number}", cell=make_cell(repeat=number + 1), extra=extra))
+    before = [to_record(row) for row in store.rows()]
+    assert store.reindex() == 3
+    assert [to_record(row) for row in store.rows()] == before
+    (tmp_path / INDEX_FILE).unlink()
+    fresh = Store(tmp_path)
+    fresh.sync()
+    assert [to_record(row) for row in fresh.rows()] == before
+
+
+def test_steps_come_back_exactly(tmp_path: Path) -> None:
+    seconds = np.random.default_rng(0).random(500).tolist()
+    Store(tmp_path).index(make_run(tmp_path, "run", seconds=seconds))
+    (row,) = Store(tmp_path).rows()
+    assert row.seconds.tolist() == seconds
+    assert (row.samples == 4).all()
+    assert row.outcome == "ok"
+
+
+def test_a_run_without_an_end_is_killed_not_lost(tmp_path: Path) -> None:
+    make_run(tmp_path, "run", outcome=None)
+    store = Store(tmp_path)
+    store.sync()
+    (row,) = store.rows()
+    assert row.outcome == "killed"
+    assert len(row.seconds) == 50
+
+
+def test_a_live_run_is_neither_ok_nor_killed(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "run", outcome=None)
+    with (folder / "output.log").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        code = (
+            "import sys; from pathlib import Path; from trainmark.store.folder import read_run\n"
+            f"sys.exit(0 if read_run(Path({str(folder)!r})).outcome is None else 1)"
+        )
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    row = read_run(folder)
+    assert row is not None
+    assert row.outcome == "killed"
+
+
+@pytest.mark.parametrize("file", ["run.json", "rank0.jsonl", "exit.json", "env.json"])
+def test_any_file_cut_at_any_byte_can_be_read(tmp_path: Path, file: str) -> None:
+    folder = make_run(tmp_path, "run", seconds=[0.1] * 3)
+    (folder / "env.json").write_text('{"cpu": "x"}')
+    whole = (folder / file).read_bytes()
+    for cut in range(len(whole)):
+        (folder / file).write_bytes(whole[:cut])
+        row = read_run(folder)
+        assert row is None or row.id == "run"
+        assert (row is None) == (file == "run.json" and cut < len(whole) - 1)
+
+
+def test_four_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from making import make_run
+from trainmark.store.index import Store
+root = Path(sys.argv[1])
+store = Store(root)
+for number in range(10):
+    store.index(make_run(root, f"w{sys.argv[2]}-{number}", seconds=[0.1]))
+"""
+    tests = str(Path(__file__).parents[2])
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(n), tests]) for n in range(4)]
+    assert [writer.wait(timeout=120) for writer in writers] == [0] * 4
+    assert len(Store(tmp_path).rows()) == 40
+
+
+def test_foreign_folders_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "run.json").write_text("[]")
+    store = Store(tmp_path)
+    store.sync()
+    assert store.rows() == []
+
+
+def test_a_store_that_cannot_be_written_is_said_before_the_first_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError) as caught:
+        Store(tmp_path / "file" / "store").check_writable()
+    assert "--store" in caught.value.hint
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_store_can_be_shown(tmp_path: Path) -> None:
+    make_run(tmp_path, "run")
+    tmp_path.chmod(0o555)
+    try:
+        store = Store(tmp_path)
+        store.sync()
+        assert [row.id for row in store.rows()] == ["run"]
+        with pytest.raises(StoreError):
+            store.check_writable()
+    finally:
+        tmp_path.chmod(0o755)
+
+
+def test_an_index_that_is_no_database_is_an_error_with_a_hint(tmp_path: Path) -> None:
+    (tmp_path / INDEX_FILE).write_bytes(b"not a database, but long enough to be looked at as one" * 10)
+    with pytest.raises(StoreError) as caught:
+        Store(tmp_path).rows()
+    assert "not a database" in caught.value.why
+
+
+def test_times_of_earlier_runs(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    row = store.index(make_run(tmp_path, "a"))
+    store.index(make_run(tmp_path, "b", outcome="failed"))
+    assert row is not None
+    assert store.wall_seconds() == {row.cell_id: [12.0]}
