@@ -91,7 +91,7 @@ def _autoregress(deviations: NDArray[np.float64], variance: float) -> LongRun:
 
 def _max_order(num_values: int) -> int:
     """Highest order looked at: enough for a cycle of a few loader workers, at most an eighth of the values."""
-    return int(max(1, min(num_values // 8, 10 * math.log10(num_values))))
+    return max(1, num_values // 8)
 
 
 def _burg(deviations: NDArray[np.float64], order: int) -> NDArray[np.float64]:
