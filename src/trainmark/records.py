@@ -57,13 +57,14 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Whole or not at all: written beside, forced to disk, renamed over."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("w", encoding="utf-8") as file:
+        # A name that is no text (a lone surrogate) becomes its JSON escape.
+        with beside.open("w", encoding="utf-8", errors="backslashreplace") as file:
             json.dump(value, file, indent=1, ensure_ascii=False)
             file.write("\n")
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             beside.unlink()
         raise
@@ -73,20 +74,20 @@ def read_json(path: Path) -> Json | None:
     """None where the file is absent or not a JSON object: a reader of stranger's folders must go on."""
     try:
         value = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
 def encode_record(record: Mapping[str, Any]) -> bytes:
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace") + b"\n"
 
 
 def decode_record(line: bytes) -> Json | None:
     """None for a torn or foreign line, which a kill or a full disk may leave."""
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and isinstance(record.get("kind"), str) else None
 

@@ -1,15 +1,23 @@
-"""Quantities carry their unit and scope; every number a person reads is formatted here and nowhere else."""
+"""Quantities carry their unit; every number and every foreign text that a person reads is made fit for it here."""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Literal
 
 SampleUnit = Literal["images", "clips"]
-Scope = Literal["global", "per_device"]
 
 ABSENT = "–"
 """What stands in a table where nothing was measured: absent is never 0 and never blank."""
+
+
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def plain(text: object) -> str:
+    """Text from a stranger's path, log or suite, with nothing that drives a terminal or turns the reading direction."""
+    return _UNSAFE.sub("\ufffd", str(text))
 
 
 def format_number(value: float | None, *, digits: int = 4) -> str:
@@ -44,7 +52,7 @@ def format_plus_minus(fraction: float | None) -> str:
 def format_seconds(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return ABSENT
-    if value < 1:
+    if value < 0.9995:
         return f"{value * 1000:.3g} ms"
     if value < 120:
         return f"{value:.3g} s"

@@ -1,12 +1,12 @@
 """Several runs of one cell become one estimate.
 
 Runs differ by more than their steps tell: placement, clocks, neighbours, allocator luck. That variation is part of the
-answer to "how fast is this cell", so the interval comes from the spread between the runs: Student's t on the run values,
-every run with the same weight. Two runs can agree by chance, so the interval is never shorter than what the steps within
-the runs imply.
+answer to "how fast is this cell", so the interval comes from the spread between the runs: Student's t on the values of
+the runs, each with the same weight. Two runs can agree by chance, so the interval is never shorter than what the steps
+within the runs imply.
 
-Why not inverse-variance weights, random effects with the interval of Hartung and Knapp? With two to six runs the weights
-are guesses. With equal weights the spread is an unbiased measure of the error of the mean however unequal the runs are,
+Why not inverse-variance weights, random effects with the interval of Hartung and Knapp? With two to six runs they are
+guesses. With equal weights the spread is an unbiased measure of the error of the mean however unequal the runs are,
 and the 95% t interval is never too short for normal runs of any unequal variances (Bakirov and Szekely 2005). Simulated
 coverage in percent, 3000 trials, standard errors within runs in the ratio 1 : 3 : 0.5 : 2 : 1 : 0.3:
 

@@ -10,8 +10,8 @@ from trainmark.analyse.throughput import estimate_throughput
 from trainmark.store.rows import RunRow
 
 _PLAIN = ("id", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size", "device", "nodes",
-          "devices", "batch_size_per_device", "data", "epochs", "repeat", "suite", "cell_id", "machine", "outcome",
-          "reason", "wall_s", "peak_memory_bytes")  # fmt: skip
+          "devices", "batch_size_per_device", "data", "epochs", "seed", "repeat", "suite", "cell_id", "machine",
+          "outcome", "reason", "wall_s", "peak_memory_bytes")  # fmt: skip
 
 
 def estimate_run(row: RunRow) -> Estimate | None:

@@ -37,8 +37,8 @@ _CLIP_DEVIATIONS = 10.0
 _SIGNIFICANT = 4.0
 _SIGNIFICANT_IF_SHORT = 20.0
 
-# The rule looks at single steps and at this many batches: single steps place a sharp edge, batches see the faint tail of
-# a ramp that hides in the noise of single steps.
+# The rule looks at single steps and at this many batches: single steps place a sharp edge, batches see the faint tail
+# of a ramp that hides in the noise of single steps.
 _NUM_BATCHES = 50
 
 # The place of a change is known to a few steps only: this much of the first half is surely before the second.

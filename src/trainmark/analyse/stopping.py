@@ -1,8 +1,8 @@
 """When a measurement is precise enough to stop.
 
 Looking often and stopping at the first interval that happens to be short selects the intervals that are too short. Two
-rules keep that honest: `decide` looks only at step counts that grow geometrically (calling it more often changes nothing,
-it uses the steps up to the last such count), and it trusts no interval with few degrees of freedom behind it.
+rules keep that honest: `decide` looks only at step counts that grow geometrically (calling it more often changes
+nothing, it uses the steps up to the last such count), and it trusts no interval with few degrees of freedom behind it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,8 @@ class Line:
     speedup: Ratio | None
     """Against the fewest devices with everything else equal; None for that one itself and where nothing compares."""
     efficiency: Ratio | None
+    variant: str
+    """What tells this line from another of the same cell (software, host); empty where it is the only one."""
 
     @property
     def num_ok(self) -> int:
@@ -35,12 +38,48 @@ class Line:
 
 
 def build_lines(rows: Sequence[RunRow]) -> tuple[Line, ...]:
-    cells: dict[tuple[str, str | None], list[RunRow]] = {}
-    for row in rows:
-        cells.setdefault((row.cell_id, row.machine), []).append(row)
-    pooled = [(runs, _pool_runs(runs)) for runs in cells.values()]
+    groups = _group(rows)
+    pooled = [(runs, _pool_runs(runs)) for runs in groups]
     bases = _find_bases(pooled)
-    return tuple(_build_line(runs, estimate, bases) for runs, estimate in pooled)
+    num_of_cell = Counter(runs[0].cell_id for runs in groups)
+    return tuple(
+        _build_line(runs, estimate, bases, _variant(runs[0]) if num_of_cell[runs[0].cell_id] > 1 else "")
+        for runs, estimate in pooled
+    )
+
+
+def _group(rows: Sequence[RunRow]) -> list[list[RunRow]]:
+    """Repeats are runs of one cell in one environment: a newer framework or commit makes a line of its own.
+
+    A run that failed may not have come to know its environment; it stands with the latest line of its cell.
+    """
+    groups: dict[tuple[object, ...], list[RunRow]] = {}
+    latest: dict[str, list[RunRow]] = {}
+    for row in rows:
+        if row.outcome == "ok" or row.cell_id not in latest:
+            latest[row.cell_id] = groups.setdefault((row.cell_id, *_environment(row)), [])
+        latest[row.cell_id].append(row)
+    return list(groups.values())
+
+
+def _environment(row: RunRow) -> tuple[object, ...]:
+    if row.outcome != "ok":
+        return ()
+    facts = row.environment
+    git = facts.get("git")
+    commit = (git.get("commit"), git.get("diff_sha256")) if isinstance(git, dict) else ()
+    return (
+        row.machine,
+        *(str(facts.get(name)) for name in ("hostname", "num_cores", "framework", "trainmark")),
+        *commit,
+    )
+
+
+def _variant(row: RunRow) -> str:
+    facts = row.environment
+    git = facts.get("git")
+    commit = f" {str(git.get('commit'))[:8]}" if isinstance(git, dict) else ""
+    return f"{facts.get('framework', row.framework)}{commit} {facts.get('hostname', '')}".rstrip()
 
 
 Kind = tuple[object, ...]
@@ -70,15 +109,16 @@ def _find_bases(pooled: Sequence[tuple[list[RunRow], Estimate | None]]) -> dict[
     return bases
 
 
-def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, bases: dict[Kind, Base]) -> Line:
+def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, bases: dict[Kind, Base], variant: str) -> Line:
     first = runs[0]
     base = bases.get(_kind(first))
     if estimate is None or base is None or first.devices is None or first.devices == base[0]:
-        return Line(first=first, runs=tuple(runs), estimate=estimate, speedup=None, efficiency=None)
+        return Line(first=first, runs=tuple(runs), estimate=estimate, speedup=None, efficiency=None, variant=variant)
     return Line(
         first=first,
         runs=tuple(runs),
         estimate=estimate,
         speedup=speedup(estimate, base[1]),
         efficiency=efficiency(estimate, base[1], first.devices / base[0]),
+        variant=variant,
     )

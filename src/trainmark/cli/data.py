@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def _make(args: argparse.Namespace) -> int:
         f"{report.num_train} training and {report.num_val} validation images of {len(report.classes)} classes in "
         f"{report.root} ({size}), {format_seconds(report.elapsed_s)}"
     )
-    next_command(f"trainmark run resnet50 --data {args.folder}")
+    next_command(f"trainmark run resnet50 --data {shlex.quote(str(args.folder))}")
     return 0
 
 
@@ -79,7 +80,9 @@ def _check(args: argparse.Namespace) -> int:
     verdict = f"{len(report.faults)} faults" if report.faults else "no faults"
     console.print(Text(f"{args.folder}: {counts}; {verdict}"))
     next_command(
-        "remove or replace the files named above" if report.faults else f"trainmark run resnet50 --data {args.folder}"
+        "remove or replace the files named above"
+        if report.faults
+        else f"trainmark run resnet50 --data {shlex.quote(str(args.folder))}"
     )
     return 2 if report.faults else 0
 

@@ -14,6 +14,7 @@ from types import FrameType
 import trainmark
 from trainmark.cli import data, doctor, list_, plan, report, run, show
 from trainmark.errors import SpecError, TrainmarkError
+from trainmark.units import plain
 
 VERBS = (list_, doctor, data, plan, run, show, report)
 """In the order of work. A verb is a module with NAME, SUMMARY, add_arguments(parser) and run(args) -> exit code."""
@@ -54,21 +55,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _print_error(error: TrainmarkError) -> None:
-    print(f"error: {_plain(error.what)}", file=sys.stderr)
+    print(f"error: {plain(error.what)}", file=sys.stderr)
     if isinstance(error, SpecError):
         for fault in error.faults:
-            print(f"  {_plain(fault.where)}: {_plain(fault.problem)}", file=sys.stderr)
-            print(f"    hint: {_plain(fault.hint)}", file=sys.stderr)
+            print(f"  {plain(fault.where)}: {plain(fault.problem)}", file=sys.stderr)
+            print(f"    hint: {plain(fault.hint)}", file=sys.stderr)
         return
     if error.why:
-        print(f"  why: {_plain(error.why)}", file=sys.stderr)
+        print(f"  why: {plain(error.why)}", file=sys.stderr)
     if error.hint:
-        print(f"  hint: {_plain(error.hint)}", file=sys.stderr)
-
-
-def _plain(text: str) -> str:
-    """What strangers wrote cannot drive the terminal."""
-    return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
+        print(f"  hint: {plain(error.hint)}", file=sys.stderr)
 
 
 def _interrupt(_: int, __: FrameType | None) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
+
+from trainmark.units import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,11 +29,13 @@ def print_json(**document: Any) -> None:
 
 
 def talk(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    with contextlib.suppress(BrokenPipeError):  # whoever read the talk has gone; the work goes on
+        print(plain(text), file=sys.stderr, flush=True)
 
 
-def next_command(text: str) -> None:
-    talk(f"next: {text}")
+def next_command(text: str, *, store: str = "runs") -> None:
+    """Ends every verb; names the store where it is not the usual one."""
+    talk(f"next: {text}" + ("" if store == "runs" else f" --store {shlex.quote(store)}"))
 
 
 def stdout_console() -> Console:

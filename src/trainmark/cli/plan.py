@@ -11,7 +11,7 @@ from trainmark.cli.output import next_command, print_json, stdout_console, talk
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
 from trainmark.plan.estimate import estimate
 from trainmark.plan.identity import cell_id
-from trainmark.units import format_seconds
+from trainmark.units import format_seconds, plain
 
 NAME = "plan"
 SUMMARY = "show what a suite would run, skip and take; runs nothing"
@@ -84,7 +84,7 @@ def _print(entries: list[dict[str, Any]]) -> None:
             entry["repeat"],
             time,
         )
-        table.add_row(*(Text(str(value)) for value in values))
+        table.add_row(*(Text(plain(value)) for value in values))
         if entry["skip"]:
             skipped.setdefault(entry["skip"], []).append(entry["cell_id"][:6])
     console = stdout_console()

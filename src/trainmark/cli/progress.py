@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from types import TracebackType
@@ -16,7 +17,7 @@ from trainmark.launch.supervise import Observer
 from trainmark.records import Json, Kind, Outcome
 from trainmark.spec.cell import Cell
 from trainmark.spec.suite import Measure
-from trainmark.units import SampleUnit, format_plus_minus, format_rate, format_seconds
+from trainmark.units import SampleUnit, format_plus_minus, format_rate, format_seconds, plain
 
 _PLAIN_PERIOD_S = 10.0
 
@@ -57,11 +58,13 @@ class Progress:
         if self._live is not None:
             self._live.update(Text(f"{self._title}: {text}"))
         elif force:
-            print(f"{self._title}: {text}", file=sys.stderr, flush=True)
+            with contextlib.suppress(BrokenPipeError):  # whoever read the talk has gone; the run goes on
+                print(f"{self._title}: {text}", file=sys.stderr, flush=True)
 
     def end(self, outcome: Outcome, reason: str) -> None:
-        text = Text(f"{self._title}: {outcome}: {reason.splitlines()[0][:200] if reason else ''}")
-        self._console.print(text, soft_wrap=True)
+        text = Text(plain(f"{self._title}: {outcome}: {reason.splitlines()[0][:200] if reason else ''}"))
+        with contextlib.suppress(BrokenPipeError):
+            self._console.print(text, soft_wrap=True)
 
 
 class RunWatch:
@@ -74,31 +77,32 @@ class RunWatch:
         self._look_at = 0
         self._estimate: Estimate | None = None
         self._begin = self._last_line = time.monotonic()
-        self._is_enough = False
-        self._metric = ""
+        self._enough: str | None = None
+        self._metric = ("", "")
 
-    def __call__(self, new: list[Json]) -> bool:
+    def __call__(self, new: list[Json]) -> str | None:
         for record in new:
             if record["kind"] == Kind.STEP:
                 self._seconds.append(float(record["seconds"]))
                 self._samples.append(float(record["samples"]))
-            elif record["kind"] == Kind.EVAL and not self._metric.startswith(str(record["metric"])):
-                self._metric = f"{record['metric']} {record['value']:.3f} after epoch {record['epoch']}"
+            elif record["kind"] == Kind.EVAL and self._metric[0] in ("", record["metric"]):
+                text = f"{record['metric']} {record['value']:.3f} after epoch {record['epoch']}"
+                self._metric = (record["metric"], text)  # a workload's first metric is its main one
         self._look()
         due = time.monotonic() - self._last_line > _PLAIN_PERIOD_S
         self._progress.line(self._describe(), force=due)
         self._last_line = time.monotonic() if due else self._last_line
-        return self._is_enough
+        return self._enough
 
     def _look(self) -> None:
         """At geometrically spaced step counts: looking often would stop too early by chance."""
-        if len(self._seconds) < max(self._look_at, 1) or self._is_enough:
+        if len(self._seconds) < max(self._look_at, 1) or self._enough:
             return
         self._look_at = next_look(len(self._seconds))
         decision = decide(self._seconds, self._samples, target=self._measure.target_ci)
         self._estimate = decision.estimate
         if self._cell.epochs is None and sum(self._seconds) >= self._measure.min_seconds:
-            self._is_enough = decision.stop
+            self._enough = decision.reason if decision.stop else None
 
     def _describe(self) -> str:
         took = format_seconds(time.monotonic() - self._begin)
@@ -108,6 +112,6 @@ class RunWatch:
         if self._estimate is not None:
             rate = format_rate(self._estimate.value, self._unit)
             parts.append(f"{rate} {format_plus_minus(self._estimate.relative_half_width)}")
-        if self._metric:
-            parts.append(self._metric)
+        if self._metric[1]:
+            parts.append(self._metric[1])
         return ", ".join(parts)

@@ -34,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     lines = build_lines(rows)
     if args.format == "console":
+        if args.output is not None:
+            raise InputError("--output goes with --format md", hint="leave it out, or use --format md")
         print_lines(lines, stdout_console(), lang=args.lang)
         return 0
     text = render_markdown(lines, lang=args.lang)
@@ -42,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _write(Path(args.output), text)
         talk(f"report written to {args.output}")
-    next_command("trainmark show")
+    next_command("trainmark show", store=args.store)
     return 0
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from trainmark import records
 from trainmark.cli.output import next_command, print_json, stdout_console, talk
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
-from trainmark.errors import DataError, InputError, StoreError
+from trainmark.errors import DataError, InputError, RunError, StoreError
 from trainmark.launch.job import Command, Job
 from trainmark.launch.registry import CHOICES, LAUNCHERS, choose
 from trainmark.plan.identity import cell_id, new_run_id
@@ -39,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     plan = make_plan(args)
     cells = _runnable(plan)
+    for cell in cells:
+        choose(args.launcher, num_processes=cell.devices_per_node)
     if args.launcher == "dry":
         return _print_commands(cells, plan, Path(args.store))
     from trainmark.store.index import Store
@@ -50,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if was_interrupted:
         talk(f"interrupted after {len(rows)} of {len(cells)} runs; what was measured is kept in {store.root}")
         return 130
-    next_command(f"trainmark report --store {args.store}" if args.store != "runs" else "trainmark report")
+    next_command("trainmark report", store=args.store)
     return 0 if all(row.outcome == "ok" for row in rows) else 1
 
 
@@ -102,28 +104,42 @@ def _run_one(cell: Cell, plan: Plan, store: Store, launcher: str, progress: Prog
     run_id = new_run_id(cell)
     card = load_card(cell.workload)
     measure = plan.suite.measure
+    folder = _make_folder(cell, plan, store, run_id)
+    observer = progress.begin(run_id, cell, measure, card.unit, number)
+    name = choose(launcher, num_processes=cell.devices_per_node)
+    command = LAUNCHERS[name](_job(cell, plan, run_id, folder))
     try:
-        folder = store.new_folder(run_id)
-        document = {
-            "schema": records.SCHEMA,
-            "cell": cell.to_json(),
-            "cell_id": cell_id(cell),
-            "suite": plan.suite.name,
-        }
-        facts = {"measure": asdict(measure), "unit": card.unit, "model": card.title, "created_unix_s": time.time()}
-        records.write_json(folder / records.RUN_FILE, {**document, **facts})
-        observer = progress.begin(run_id, cell, measure, card.unit, number)
-        name = choose(launcher, num_processes=cell.devices_per_node)
-        command = LAUNCHERS[name](_job(cell, plan, run_id, folder))
         ending = supervise(folder, run_id, command, launcher=name, timeout_s=measure.timeout_s, observe=observer)
     except OSError as error:
         why = error.strerror or str(error)
-        hint = "free some space or give another --store DIR; finished runs are kept"
-        raise StoreError(f"the run folder in {store.root} could not be written", why=why, hint=hint) from error
+        hint = f"is the disk of {store.root} full? finished runs are kept; give --store DIR for another one"
+        raise RunError(f"the run {run_id} could not be carried out", why=why, hint=hint) from error
     progress.end(ending.outcome, ending.reason)
     row = store.index(folder)
     assert row is not None
     return row
+
+
+def _make_folder(cell: Cell, plan: Plan, store: Store, run_id: str) -> Path:
+    card = load_card(cell.workload)
+    document = {
+        "schema": records.SCHEMA,
+        "cell": cell.to_json(),
+        "cell_id": cell_id(cell),
+        "suite": plan.suite.name,
+        "measure": asdict(plan.suite.measure),
+        "unit": card.unit,
+        "model": card.title,
+        "created_unix_s": time.time(),
+    }
+    try:
+        folder = store.new_folder(run_id)
+        records.write_json(folder / records.RUN_FILE, document)
+    except OSError as error:
+        why = error.strerror or str(error)
+        hint = "free some space or give another --store DIR; finished runs are kept"
+        raise StoreError(f"the run folder in {store.root} could not be written", why=why, hint=hint) from error
+    return folder
 
 
 def _job(cell: Cell, plan: Plan, run_id: str, folder: Path) -> Job:

@@ -30,5 +30,5 @@ def run(args: argparse.Namespace) -> int:
     from trainmark.report.console import print_lines
 
     print_lines(build_lines(rows), stdout_console())
-    next_command("trainmark report")
+    next_command("trainmark report", store=args.store)
     return 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainmark.records import OUTPUT_FILE, Outcome
+from trainmark.records import OUTPUT_FILE, Json, Outcome, rank_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,14 +18,21 @@ class Ending:
     """The file of the run folder that says more."""
 
 
-def decide(*, run_end: dict[str, Any] | None, returncode: int, ended_by: Outcome | None, why: str) -> Ending:
-    """`run_end` is rank 0's last record; `ended_by` is set where the supervisor itself ended the run."""
+_TELLING = (Outcome.NAN, Outcome.OUT_OF_MEMORY, Outcome.FAILED, Outcome.KILLED, Outcome.OK)
+"""Which rank's word counts when they differ: the others are usually ended because of it."""
+
+
+def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: Outcome | None, why: str) -> Ending:
+    """`run_ends` are the ranks' last records; `ended_by` is set where the supervisor itself ended the run."""
     if ended_by is not None:
         return Ending(outcome=ended_by, reason=why, look_at=OUTPUT_FILE)
-    if run_end is not None:
-        outcome = _parse(run_end.get("outcome"))
+    if returncode is None:
+        return Ending(outcome=Outcome.HANG, reason="a process could not be ended", look_at=OUTPUT_FILE)
+    if run_ends:
+        rank = min(run_ends, key=lambda rank: (_TELLING.index(_parse(run_ends[rank].get("outcome"))), rank))
+        outcome = _parse(run_ends[rank].get("outcome"))
         if outcome is not Outcome.OK or returncode == 0:
-            return Ending(outcome=outcome, reason=str(run_end.get("reason", "")), look_at="rank0.jsonl")
+            return Ending(outcome=outcome, reason=str(run_ends[rank].get("reason", "")), look_at=rank_file(rank))
         why = f"all steps were done, but the process then ended with {describe_exit(returncode)}"
         return Ending(outcome=Outcome.FAILED, reason=why, look_at=OUTPUT_FILE)
     if returncode < 0:
@@ -47,6 +55,7 @@ def describe_exit(returncode: int) -> str:
 
 def _parse(text: Any) -> Outcome:
     try:
-        return Outcome(text)
+        outcome = Outcome(text)
     except ValueError:
         return Outcome.FAILED
+    return outcome if outcome in _TELLING else Outcome.FAILED

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 import psutil
 
 from trainmark.launch.job import RUN_TAG, Command
+from trainmark.parent import dying_with
 
 _GRACE_S = 10.0
-_PR_SET_PDEATHSIG = 1
 
 
 def start(command: Command, *, output: IO[bytes], cwd: Path | None = None) -> subprocess.Popen[bytes]:
@@ -30,22 +27,8 @@ def start(command: Command, *, output: IO[bytes], cwd: Path | None = None) -> su
         env=environment,
         cwd=cwd,
         start_new_session=True,  # Ctrl-C reaches the controller alone, which then ends the run in order
-        preexec_fn=_die_with_parent(os.getpid()),
+        preexec_fn=dying_with(os.getpid()),  # a controller killed with -9 leaves no orphan
     )
-
-
-def _die_with_parent(parent: int) -> Callable[[], None] | None:
-    """A hook for the child: the kernel ends it when the controller dies, even by kill -9. Linux only."""
-    if not Path("/proc/self").exists():
-        return None
-    libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork: the child may not take the loader's lock
-
-    def hook() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # the controller died between fork and prctl
-            os._exit(1)
-
-    return hook
 
 
 def find(run_id: str) -> list[psutil.Process]:
@@ -59,7 +42,7 @@ def find(run_id: str) -> list[psutil.Process]:
 
 
 def end(run_id: str, root: subprocess.Popen[bytes], *, grace_s: float = _GRACE_S) -> None:
-    """Ask with SIGTERM, wait, then SIGKILL what is left. Returns when none is alive."""
+    """Ask with SIGTERM, wait, then SIGKILL what is left, for ten seconds: one stuck in the kernel cannot be ended."""
     for process in find(run_id):
         with contextlib.suppress(psutil.Error):
             process.terminate()

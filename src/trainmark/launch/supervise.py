@@ -7,15 +7,17 @@ times the usual step: a hang is told by silence, not by a fixed time-out.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import signal
 import statistics
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
 
 from trainmark import records
 from trainmark.launch import processes
@@ -23,8 +25,8 @@ from trainmark.launch.job import Command
 from trainmark.launch.outcome import Ending, decide
 from trainmark.records import Json, Kind, Outcome, RecordTail
 
-Observer = Callable[[list[Json]], bool]
-"""Gets the new records of rank 0; True asks the run to stop."""
+Observer = Callable[[list[Json]], str | None]
+"""Gets the new records of rank 0; a reason asks the run to stop."""
 
 _POLL_S = 0.1
 _QUIET_FACTOR = 50
@@ -66,11 +68,12 @@ def supervise(
     """Runs `command` to its end; writes command.json and exit.json. Ctrl-C ends the run, then goes on up."""
     records.write_json(folder / records.COMMAND_FILE, _describe(command, launcher))
     started = time.time()
-    with (folder / records.OUTPUT_FILE).open("wb") as output:
-        fcntl.flock(output, fcntl.LOCK_EX)  # held while the run lives: readers tell a live run from a dead one by it
+    with (folder / records.OUTPUT_FILE).open("wb") as output, (folder / records.OUTPUT_FILE).open("rb") as lock:
+        # Held while the controller lives; not inherited, so that readers tell a live run from a dead one by it.
+        fcntl.flock(lock, fcntl.LOCK_EX)
         root = processes.start(command, output=output)
-        ended_by: Outcome | None = None
-        why = ""
+        ended_by: Outcome | None = Outcome.FAILED
+        why = "the controller failed"
         tail = _Tail(folder, observe)
         try:
             ended_by, why = _watch(root, tail, timeout_s)
@@ -78,32 +81,55 @@ def supervise(
             ended_by, why = Outcome.KILLED, "interrupted by Ctrl-C; the steps so far are kept"
             raise
         finally:
-            processes.end(run_id, root)
-            tail.look()
-            ending = decide(run_end=tail.run_end, returncode=root.wait(), ended_by=ended_by, why=why)
-            _write_exit(folder, ending, root.returncode, started, output)
+            with _undisturbed():
+                processes.end(run_id, root)
+                run_ends = _read_run_ends(folder)
+                ending = decide(run_ends=run_ends, returncode=root.poll(), ended_by=ended_by, why=why)
+                _write_exit(folder, ending, root.poll(), started)
     return ending
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Cleaning up takes seconds, and an impatient second Ctrl-C must not leave the run without its end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+def _read_run_ends(folder: Path) -> dict[int, Json]:
+    ends = {}
+    for path in folder.glob("rank*.jsonl"):
+        rank = path.stem.removeprefix("rank")
+        for record in records.read_records(path):
+            if record["kind"] == Kind.RUN_END and rank.isdigit():
+                ends[int(rank)] = record
+    return ends
 
 
 class _Tail:
     def __init__(self, folder: Path, observe: Observer) -> None:
-        self._folder = folder
+        self._stop = folder / records.STOP_FILE
         self._tail = RecordTail(folder / records.rank_file(0))
         self._observe = observe
         self.hang = HangWatch()
-        self.run_end: dict[str, Any] | None = None
 
     def look(self) -> None:
         new = self._tail.read_new()
         if not new:
             return
         self.hang.note(new)
-        for record in new:
-            if record["kind"] == Kind.RUN_END:
-                self.run_end = record
-        stop = self._folder / records.STOP_FILE
-        if self._observe(new) and self.run_end is None and not stop.exists():
-            stop.touch()
+        reason = self._observe(new)
+        if reason is not None and not self._stop.exists():
+            beside = self._stop.with_suffix(".part")
+            beside.write_text(reason, encoding="utf-8")
+            beside.replace(self._stop)
 
 
 def _watch(root: subprocess.Popen[bytes], tail: _Tail, timeout_s: float) -> tuple[Outcome | None, str]:
@@ -129,9 +155,8 @@ def _describe(command: Command, launcher: str) -> Json:
     }
 
 
-def _write_exit(folder: Path, ending: Ending, returncode: int, started: float, output: IO[bytes]) -> None:
+def _write_exit(folder: Path, ending: Ending, returncode: int | None, started: float) -> None:
     ended = time.time()
-    output.flush()
     document = {"schema": records.SCHEMA, **asdict(ending), "returncode": returncode}
     times = {"started_unix_s": started, "ended_unix_s": ended, "wall_s": ended - started}
     records.write_json(folder / records.EXIT_FILE, {**document, **times})

@@ -84,11 +84,15 @@ def _visible(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
         return gpus
-    fields = [field.strip() for field in wanted.split(",") if field.strip()]
-    numbered = [int(field) for field in fields if field.isdigit()]
-    if len(numbered) == len(fields):
-        return tuple(gpus[number] for number in numbered if number < len(gpus))
-    return gpus[: len(fields)]
+    seen: list[Gpu] = []
+    for field in (field.strip() for field in wanted.split(",")):
+        if field.isdigit() and int(field) < len(gpus):
+            seen.append(gpus[int(field)])
+        elif field.startswith(("GPU-", "MIG-")):
+            seen.append(gpus[min(len(seen), len(gpus) - 1)])
+        else:
+            break  # CUDA, too, ignores everything from the first invalid entry on; -1 hides all
+    return tuple(seen)
 
 
 def _read_cpu_name() -> str:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from trainmark.analyse.speedup import Ratio
 from trainmark.analyse.table import Line
 from trainmark.report.words import UNITS
-from trainmark.units import ABSENT, format_interval, format_number, format_plus_minus
+from trainmark.units import ABSENT, format_interval, format_number, format_plus_minus, plain
 
 COLUMNS = ("workload", "recipe", "precision", "devices", "batch", "data", "runs", "throughput", "interval", "relative",
            "speedup", "efficiency", "accuracy")  # fmt: skip
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def clean(text: object) -> str:
-    """No control characters and no direction overrides: names come from strangers' paths and logs."""
-    return _CONTROL.sub("\ufffd", str(text))
 
 
 def describe_line(line: Line, lang: str) -> dict[str, str]:
@@ -28,13 +21,14 @@ def describe_line(line: Line, lang: str) -> dict[str, str]:
     small = f" ({first.size})" if first.size not in (None, "full") else ""
     nodes = f"{first.nodes} × {first.devices // first.nodes}" if first.devices and first.nodes else ABSENT
     device = " CPU" if first.device == "cpu" else ""
-    return {
-        "workload": clean(f"{first.workload or first.model}{small}"),
-        "recipe": clean(first.recipe or ABSENT),
-        "precision": clean(first.precision or ABSENT),
+    variant = f" @ {line.variant}" if line.variant else ""
+    cells = {
+        "workload": f"{first.workload or first.model}{small}{variant}",
+        "recipe": first.recipe or ABSENT,
+        "precision": first.precision or ABSENT,
         "devices": nodes + device,
-        "batch": str(first.batch_size_per_device or ABSENT),
-        "data": clean(_short_data(first.data)),
+        "batch": first.batch_size_per_device or ABSENT,
+        "data": _short_data(first.data),
         "runs": runs,
         "throughput": f"{format_number(estimate.value)} {unit}" if estimate else ABSENT,
         "interval": format_interval(estimate.ci95) if estimate else ABSENT,
@@ -43,6 +37,7 @@ def describe_line(line: Line, lang: str) -> dict[str, str]:
         "efficiency": _ratio(line.efficiency, "%"),
         "accuracy": _last_metric(line),
     }
+    return {name: plain(text) for name, text in cells.items()}
 
 
 def shown_columns(lines: Sequence[dict[str, str]]) -> tuple[str, ...]:
@@ -79,4 +74,4 @@ def _last_metric(line: Line) -> str:
         values += own[-1:]
     if not values:
         return ABSENT
-    return clean(f"{name} " + ", ".join(format_number(value, digits=3) for value in values))
+    return f"{name} " + ", ".join(format_number(value, digits=3) for value in values)

@@ -9,37 +9,34 @@ from rich.table import Table
 from rich.text import Text
 
 from trainmark.analyse.table import Line
-from trainmark.report.cells import clean, describe_line, shown_columns
+from trainmark.report.cells import describe_line, shown_columns
 from trainmark.report.words import UNITS, WORDS
-from trainmark.units import ABSENT, format_plus_minus, format_rate
+from trainmark.units import ABSENT, plain
 
 _NARROW = 100
 
 
 def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") -> None:
-    """A sentence for each line first; then the table, where there is more than one line or the terminal is wide."""
+    """A sentence for each line first; then the table, where there is more than one line."""
     for line in lines:
-        console.print(Text(say(line)))
+        console.print(Text(say(line, lang=lang)))
         for run in line.problems:
-            console.print(Text(f"  {run.id}: {run.outcome or 'running'}: {clean(run.reason)}"))
+            console.print(Text(plain(f"  {run.id}: {run.outcome or 'running'}: {run.reason}")))
         for warning in _first_warnings(line):
-            console.print(Text(f"  warning: {clean(warning)}"))
+            console.print(Text(plain(f"  {WORDS[lang]['warning']}: {warning}")))
     if len(lines) > 1:
         console.print(_table(lines, lang, narrow=console.width < _NARROW))
 
 
-def say(line: Line) -> str:
-    """resnet50 reference fp32, 1 × 1 CPU, batch 16: 25.1 images/s ±0.4% (3 runs)"""
-    cells = describe_line(line, "en")
-    what = f"{cells['workload']} {cells['recipe']} {cells['precision']}, {cells['devices']}, batch {cells['batch']}"
-    what = f"{what}, {cells['data']}"
-    estimate = line.estimate
-    if estimate is None:
-        return f"{what}: no result"
-    noun = "run" if line.num_ok == 1 else "runs"
-    rate = format_rate(estimate.value, line.first.unit)  # type: ignore[arg-type]
-    known = format_plus_minus(estimate.relative_half_width)
-    text = f"{what}: {rate} {known if known != ABSENT else '(too few steps for an interval)'} ({line.num_ok} {noun})"
+def say(line: Line, *, lang: str = "en") -> str:
+    """resnet50 reference fp32, 1 × 1 CPU, batch 16, synthetic: 25.1 images/s ±0.4% (3 runs)"""
+    words, cells = WORDS[lang], describe_line(line, lang)
+    what = " ".join(cells[name] for name in ("workload", "recipe", "precision"))
+    what = f"{what}, {cells['devices']}, {words['batch']} {cells['batch']}, {cells['data']}"
+    if line.estimate is None:
+        return f"{what}: {words['no_result']}"
+    known = cells["relative"] if cells["relative"] != ABSENT else f"({words['too_few']})"
+    text = f"{what}: {cells['throughput']} {known} ({words['runs']}: {cells['runs']})"
     return text if cells["accuracy"] == ABSENT else f"{text}, {cells['accuracy']}"
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from trainmark.analyse.table import Line
-from trainmark.report.cells import clean, describe_line, shown_columns
+from trainmark.report.cells import describe_line, shown_columns
 from trainmark.report.words import WORDS
 from trainmark.store.rows import RunRow
-from trainmark.units import ABSENT, format_bytes, format_seconds
+from trainmark.units import ABSENT, format_bytes, format_seconds, plain
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~])")
 
@@ -61,8 +62,8 @@ def _setup(lines: Sequence[Line], words: dict[str, str]) -> str:
     names = ("workload", "recipe", "precision", "devices", "batch", "data")
     rows = []
     for line in lines:
-        flags = line.first.environment.get("flags", {})
-        switched = ", ".join(f"{key}={value}" for key, value in flags.items())
+        flags = line.first.environment.get("flags")
+        switched = ", ".join(f"{key}={value}" for key, value in flags.items()) if isinstance(flags, dict) else ""
         rows.append([*(_escape(describe_line(line, "en")[name]) for name in names), _escape(switched or ABSENT)])
     return f"## {words['setup']}\n\n" + _table([words[name] for name in (*names, "flags")], rows)
 
@@ -74,14 +75,14 @@ def _steps(lines: Sequence[Line], words: dict[str, str]) -> str:
 
 
 def _command(row: RunRow) -> str:
-    data = "" if row.data == "synthetic" else f" --data {clean(row.data)}"
-    epochs = f" --epochs {row.epochs}" if row.epochs else ""
-    size = f" --size {row.size}" if row.size != "full" else ""
-    devices = (row.devices or 1) // (row.nodes or 1)
-    return (
-        f"trainmark run {clean(row.workload)} --recipe {clean(row.recipe)} --precision {clean(row.precision)}{size}"
-        f" --device {clean(row.device)} --devices {devices} --batch-size {row.batch_size_per_device}{data}{epochs}"
-    )
+    """To be pasted into a shell, so every word is quoted."""
+    words: list[object] = ["trainmark", "run", row.workload, "--framework", row.framework, "--recipe", row.recipe]
+    words += ["--precision", row.precision, "--size", row.size, "--device", row.device, "--nodes", row.nodes]
+    words += ["--devices", (row.devices or 1) // (row.nodes or 1), "--batch-size", row.batch_size_per_device]
+    words += ["--data", row.data, "--seed", row.seed]
+    if row.epochs:
+        words += ["--epochs", row.epochs]
+    return shlex.join(plain(word) for word in words)
 
 
 def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
@@ -104,8 +105,8 @@ def _logs(lines: Sequence[Line], words: dict[str, str]) -> str:
         outcome = run.outcome or "running"
         problem = run.reason if outcome != "ok" else ABSENT
         warned = f"{len(run.warnings)}: {run.warnings[0]['message']}" if run.warnings else ABSENT
-        folder = f"`{clean(run.id)}`"
-        rows.append([folder, outcome, format_seconds(run.wall_s), _escape(problem), _escape(warned)])
+        texts = (run.id, outcome, format_seconds(run.wall_s), problem, warned)
+        rows.append([_escape(text) for text in texts])
     header = [words[name] for name in ("folder", "outcome", "time", "problem", "warnings")]
     return f"## {words['logs']}\n\n" + _table(header, rows)
 
@@ -117,4 +118,4 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _escape(text: object) -> str:
     """Markdown and HTML from a stranger's path or log stay text."""
-    return _SPECIAL.sub(r"\\\1", clean(text)).replace("&", "&amp;")
+    return _SPECIAL.sub(r"\\\1", plain(text).replace("&", "&amp;"))

@@ -38,7 +38,10 @@ WORDS: dict[str, dict[str, str]] = {
         "problem": "what went wrong",
         "time": "time",
         "flags": "switches",
-        "warnings": "Warnings",
+        "warnings": "warnings",
+        "warning": "warning",
+        "no_result": "no result",
+        "too_few": "too few steps for an interval",
         "none": "No run has ended well yet; nothing to report.",
     },
     "zh": {
@@ -77,6 +80,9 @@ WORDS: dict[str, dict[str, str]] = {
         "time": "用时",
         "flags": "开关",
         "warnings": "警告",
+        "warning": "警告",
+        "no_result": "无结果",
+        "too_few": "步数太少，无法给出区间",
         "none": "还没有成功结束的运行，无可报告。",
     },
 }

@@ -59,6 +59,9 @@ def _parse_sweep(raw: Table, where: str, catalog: Catalog, faults: list[Fault]) 
         "seed": check.count("seed", least=0),
         "repeat": check.count("repeat"),
     }
+    if axes["epochs"] is not None and any(source.kind != "real" for source in axes["data"] or (DataSource(),)):
+        hint = "give --data DIR, or leave epochs out to measure speed"
+        faults.append(Fault(where=f"{where}.epochs", problem="needs a data set with epochs", hint=hint))
     if offer is None:
         return None
     return Sweep(workload=str(raw["workload"]), **{key: value for key, value in axes.items() if value is not None})
@@ -124,9 +127,9 @@ class _Checker:
         return False
 
     def _check_count(self, key: str, value: Any, least: int) -> bool:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**31:
             return True
-        self._fault(key, f"{value!r} is no whole number from {least} up", f"give {max(least, 1)} or more")
+        self._fault(key, f"{value!r} is no whole number from {least} up", f"give {max(least, 1)} or more, below 2**31")
         return False
 
     def _check_source(self, key: str, value: Any) -> bool:

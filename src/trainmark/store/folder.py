@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import math
 from pathlib import Path
 from typing import Any
 
@@ -24,36 +23,51 @@ def read_run(folder: Path) -> RunRow | None:
     cell: Json = run["cell"]
     ending = _read_ending(folder)
     environment = records.read_json(folder / records.ENVIRONMENT_FILE) or {}
-    found = _read_records(folder / records.rank_file(0))
-    devices = _product(cell.get("nodes"), cell.get("devices_per_node"))
+    nodes, per_node = _whole(cell.get("nodes")), _whole(cell.get("devices_per_node"))
     return RunRow(
         id=folder.name,
-        cell_id=str(run.get("cell_id", "")),
-        suite=run.get("suite"),
+        cell_id=_text(run.get("cell_id")) or "",
+        suite=_text(run.get("suite")),
         source="trainmark",
         dialect=None,
-        workload=cell.get("workload"),
-        model=run.get("model"),
-        framework=cell.get("framework"),
-        recipe=cell.get("recipe"),
-        precision=cell.get("precision"),
-        size=cell.get("size"),
-        device=cell.get("device"),
-        nodes=cell.get("nodes"),
-        devices=devices,
-        batch_size_per_device=cell.get("batch_size_per_device"),
-        data=cell.get("data"),
-        epochs=cell.get("epochs"),
-        repeat=cell.get("repeat"),
-        unit=str(run.get("unit", "samples")),
+        workload=_text(cell.get("workload")),
+        model=_text(run.get("model")),
+        framework=_text(cell.get("framework")),
+        recipe=_text(cell.get("recipe")),
+        precision=_text(cell.get("precision")),
+        size=_text(cell.get("size")),
+        device=_text(cell.get("device")),
+        nodes=nodes,
+        devices=nodes * per_node if nodes and per_node else None,
+        batch_size_per_device=_whole(cell.get("batch_size_per_device")),
+        data=_text(cell.get("data")),
+        epochs=_whole(cell.get("epochs")),
+        seed=_whole(cell.get("seed")),
+        repeat=_whole(cell.get("repeat")),
+        unit=_text(run.get("unit")) or "samples",
         outcome=ending["outcome"],
         reason=ending["reason"],
-        started_unix_s=run.get("created_unix_s"),
-        wall_s=ending.get("wall_s"),
+        started_unix_s=_number(run.get("created_unix_s")),
+        wall_s=_number(ending.get("wall_s")),
         environment=environment,
-        machine=environment.get("device_name") or environment.get("cpu"),
-        **found,
+        machine=_text(environment.get("device_name")) or _text(environment.get("cpu")),
+        **_read_records(folder / records.rank_file(0)),
     )
+
+
+def _text(value: Any) -> str | None:
+    """Only text, and only what can be written down again: a folder may come from a stranger."""
+    return value.encode(errors="replace").decode() if isinstance(value, str) else None
+
+
+def _whole(value: Any) -> int | None:
+    fits = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    return value if fits else None
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
+    return float(value) if is_number else None
 
 
 def _read_records(path: Path) -> dict[str, Any]:
@@ -70,11 +84,11 @@ def _read_records(path: Path) -> dict[str, Any]:
                 seconds.append(step[0])
                 samples.append(step[1])
         elif kind == Kind.EVAL:
-            evals.append({key: record.get(key) for key in ("step", "epoch", "time_s", "metric", "value")})
+            evals.append(_read_eval(record))
         elif kind == Kind.WARNING:
-            warnings.append({"code": str(record.get("code")), "message": str(record.get("message"))})
+            warnings.append({key: _text(record.get(key)) or "" for key in ("code", "message")})
         elif kind == Kind.PHASE:
-            peak = record.get("peak_memory_bytes", peak)
+            peak = _whole(record.get("peak_memory_bytes")) or peak
     return {
         "seconds": np.array(seconds),
         "samples": np.array(samples),
@@ -84,29 +98,30 @@ def _read_records(path: Path) -> dict[str, Any]:
     }
 
 
+def _read_eval(record: Json) -> Json:
+    numbers = {key: _number(record.get(key)) for key in ("epoch", "time_s", "value")}
+    return {"step": _whole(record.get("step")), **numbers, "metric": _text(record.get("metric"))}
+
+
 def _read_step(record: Json) -> tuple[float, float] | None:
     """Seconds and samples; None for a record that is not as the worker writes it."""
-    pair = (record.get("seconds"), record.get("samples"))
-    if not all(isinstance(value, (int, float)) and math.isfinite(value) and value > 0 for value in pair):
-        return None
-    return float(pair[0]), float(pair[1])  # type: ignore[arg-type]
+    seconds, samples = _number(record.get("seconds")), _number(record.get("samples"))
+    return (seconds, samples) if seconds and samples and min(seconds, samples) > 0 else None
 
 
 def _read_ending(folder: Path) -> Json:
     ending = records.read_json(folder / records.EXIT_FILE)
     if ending is not None:
-        return {
-            "outcome": str(ending.get("outcome")),
-            "reason": str(ending.get("reason")),
-            "wall_s": ending.get("wall_s"),
-        }
+        outcome = ending.get("outcome")
+        known = outcome if outcome in set(Outcome) else Outcome.FAILED
+        return {"outcome": str(known), "reason": _text(ending.get("reason")) or "", "wall_s": ending.get("wall_s")}
     if is_live(folder):
         return {"outcome": None, "reason": "still running"}
     return {"outcome": str(Outcome.KILLED), "reason": _KILLED}
 
 
 def is_live(folder: Path) -> bool:
-    """The supervisor holds a lock on output.log as long as it lives; the kernel lets go of it however it dies."""
+    """The controller holds a lock on output.log as long as it lives; the kernel lets go of it however it dies."""
     try:
         with (folder / records.OUTPUT_FILE).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -115,7 +130,3 @@ def is_live(folder: Path) -> bool:
     except OSError:
         return True
     return False
-
-
-def _product(nodes: Any, devices: Any) -> int | None:
-    return nodes * devices if isinstance(nodes, int) and isinstance(devices, int) else None

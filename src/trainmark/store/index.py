@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import Engine, delete, event, insert, select
+from sqlalchemy import Engine, bindparam, delete, event, insert, select
 
 from trainmark.errors import StoreError
 from trainmark.store import schema
@@ -57,9 +56,9 @@ class Store:
         return row
 
     def reindex(self) -> int:
-        """Throw the index away and read every folder again."""
+        """Read every folder again. Our own index is thrown away first; a shared one keeps what others put there."""
         rows = [row for folder in self._folders() if (row := read_run(folder)) is not None]
-        self._write(rows, replace_all=True)
+        self._write(rows, replace_all=self._url is None)
         return len(rows)
 
     def sync(self) -> None:
@@ -73,11 +72,9 @@ class Store:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def rows(self, ids: Iterable[str] | None = None) -> list[RunRow]:
-        """By time of start. `ids` keeps only those runs."""
+    def rows(self) -> list[RunRow]:
+        """By time of start."""
         query = select(schema.RUNS).order_by(schema.RUNS.c.started_unix_s, schema.RUNS.c.id)
-        if ids is not None:
-            query = query.where(schema.RUNS.c.id.in_(list(ids)))
         with self._connect() as connection:
             return [schema.from_record(dict(record)) for record in connection.execute(query).mappings()]
 
@@ -103,8 +100,11 @@ class Store:
         table = schema.RUNS
         try:
             with self._open().execution_options(**_WRITES).begin() as connection:
-                stale = delete(table) if replace_all else delete(table).where(table.c.id.in_([row.id for row in rows]))
-                connection.execute(stale)
+                if replace_all:
+                    connection.execute(delete(table))
+                elif rows:
+                    stale = delete(table).where(table.c.id == bindparam("stale"))
+                    connection.execute(stale, [{"stale": row.id} for row in rows])
                 if rows:
                     connection.execute(insert(table), [schema.to_record(row) for row in rows])
         except sqlalchemy.exc.DBAPIError as error:
@@ -116,11 +116,23 @@ class Store:
     def _open(self) -> Engine:
         if self._engine is None:
             try:
-                self._engine = self._open_index()
-            except (sqlalchemy.exc.DBAPIError, OSError) as error:
-                why = str(getattr(error, "orig", error))
+                self._engine = self._open_or_rebuild()
+            except (sqlalchemy.exc.SQLAlchemyError, ImportError, OSError) as error:
+                why = str(getattr(error, "orig", error)).splitlines()[0]
                 raise StoreError(f"cannot open the index of {self.root}", why=why, hint=_NEXT) from error
         return self._engine
+
+    def _open_or_rebuild(self) -> Engine:
+        """A damaged index of our own is put aside: the folders hold everything it held."""
+        try:
+            return self._open_index()
+        except sqlalchemy.exc.DatabaseError as error:
+            index = self.root / INDEX_FILE
+            damaged = ("not a database", "malformed")
+            if self._url is not None or not any(text in str(error.orig) for text in damaged):
+                raise
+            index.replace(index.with_suffix(".damaged"))
+            return self._open_index()
 
     def _open_index(self) -> Engine:
         if self._url is not None:
@@ -133,7 +145,7 @@ class Store:
         else:
             # A read-only store can still be shown: its folders are indexed in memory.
             engine = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.StaticPool)
-        _create(engine)
+        _create(engine, is_shared=self._url is not None)
         return engine
 
     def _can_write_index(self) -> bool:
@@ -142,13 +154,20 @@ class Store:
         return os.access(existing, os.W_OK) and os.access(existing.parent if existing == index else existing, os.W_OK)
 
 
-def _create(engine: Engine) -> None:
+def _create(engine: Engine, *, is_shared: bool) -> None:
     """Tables of this version; an index of another version is dropped, since `sync` rebuilds it from the folders."""
     with engine.execution_options(**_WRITES).begin() as connection:
         schema.META.create(connection, checkfirst=True)
         version = connection.scalar(select(schema.META.c.value).where(schema.META.c.key == "version"))
         if version == str(schema.VERSION):
             return
+        if version is not None and is_shared:
+            why = f"it is of version {version}, this program writes {schema.VERSION}"
+            raise StoreError(
+                "the shared index is of another version",
+                why=why,
+                hint="use one version for all, or another TRAINMARK_DB",
+            )
         schema.METADATA.drop_all(connection)
         schema.METADATA.create_all(connection)
         connection.execute(insert(schema.META), [{"key": "version", "value": str(schema.VERSION)}])

@@ -32,6 +32,7 @@ class RunRow:
     batch_size_per_device: int | None
     data: str | None
     epochs: int | None
+    seed: int | None
     repeat: int | None
     unit: str
     outcome: str | None

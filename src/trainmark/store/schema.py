@@ -7,7 +7,7 @@ import zlib
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Column, Float, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Float, LargeBinary, MetaData, String, Table, Text
 
 from trainmark.store.rows import RunRow
 
@@ -18,7 +18,7 @@ META = Table("meta", METADATA, Column("key", String(32), primary_key=True), Colu
 
 _TEXT = ("cell_id", "suite", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size",
          "device", "data", "unit", "outcome", "reason", "machine")  # fmt: skip
-_WHOLE = ("nodes", "devices", "batch_size_per_device", "epochs", "repeat", "peak_memory_bytes")
+_WHOLE = ("nodes", "devices", "batch_size_per_device", "epochs", "seed", "repeat", "peak_memory_bytes")
 _NUMBERS = ("started_unix_s", "wall_s")
 _JSON = ("evals", "warnings", "environment")
 _ARRAYS = ("seconds", "samples")
@@ -28,7 +28,7 @@ RUNS = Table(
     METADATA,
     Column("id", String(128), primary_key=True),
     *(Column(name, Text) for name in _TEXT),
-    *(Column(name, Integer) for name in _WHOLE),
+    *(Column(name, BigInteger) for name in _WHOLE),
     *(Column(name, Float) for name in _NUMBERS),
     *(Column(name, Text) for name in _JSON),
     *(Column(name, LargeBinary) for name in _ARRAYS),

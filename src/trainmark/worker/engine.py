@@ -40,8 +40,8 @@ class Engine(Protocol):
     def wait(self) -> None:
         """Until the device has done everything."""
 
-    def agree(self, stop: bool, block: int) -> tuple[bool, int]:
-        """The same on every rank: stop if one rank says so, and rank 0's block. All must end at the same step."""
+    def agree(self, gravity: int, block: int) -> tuple[int, int]:
+        """The same on every rank: the largest gravity, and rank 0's block. All must end at the same step."""
 
     def evaluate(self) -> Mapping[str, float] | None:
         """The metrics on the validation set; None where there is none."""

@@ -67,8 +67,8 @@ class FakeEngine:
     def wait(self) -> None:
         self._lagging = False
 
-    def agree(self, stop: bool, block: int) -> tuple[bool, int]:
-        return stop, block
+    def agree(self, gravity: int, block: int) -> tuple[int, int]:
+        return gravity, block
 
     def evaluate(self) -> Mapping[str, float] | None:
         self.clock.now_s += self._eval_seconds

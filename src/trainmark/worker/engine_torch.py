@@ -28,13 +28,18 @@ def build_engine(cell: Mapping[str, Any]) -> TorchEngine:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    known = ("can't allocate memory", "out of memory")
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(text in str(error) for text in known)
 
 
 class TorchEngine:
     def __init__(self, cell: Mapping[str, Any]) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
         self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
+        if self.world_size != cell["nodes"] * cell["devices_per_node"]:
+            raise ValueError(
+                f"{self.world_size} processes were started for {cell['nodes']} x {cell['devices_per_node']}"
+            )
         self.samples_per_step = cell["batch_size_per_device"] * self.world_size
         self._cell = cell
         self._card = load_card(cell["workload"])
@@ -94,11 +99,13 @@ class TorchEngine:
         if self._train_step.needs_preparation:
             self._train_step.prepare(*self._feed.next_batch())
             self._feed.begin_epoch(0)
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()  # the copies that prepare() kept are not training's
 
     # -- the loop's side -----------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        if len(self._recent) > _RUN_AHEAD:
+        while len(self._recent) > _RUN_AHEAD:
             self._recent.popleft().synchronize()
         inputs, targets = self._feed.next_batch()
         self._train_step.set_learning_rate(self.learning_rate(self._num_steps))
@@ -143,14 +150,15 @@ class TorchEngine:
     def wait(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize()
+            self._recent.clear()
 
-    def agree(self, stop: bool, block: int) -> tuple[bool, int]:
+    def agree(self, gravity: int, block: int) -> tuple[int, int]:
         if self._control is None:
-            return stop, block
+            return gravity, block
         # On the host: a collective on the device would have to be waited for, and the queue would run dry.
-        values = torch.tensor([int(stop), block if self.rank == 0 else 0])
+        values = torch.tensor([gravity, block if self.rank == 0 else 0])
         distributed.all_reduce(values, op=distributed.ReduceOp.MAX, group=self._control)
-        return bool(values[0].item()), int(values[1].item())
+        return int(values[0].item()), int(values[1].item())
 
     def begin_epoch(self, epoch: int) -> None:
         self._feed.begin_epoch(epoch)

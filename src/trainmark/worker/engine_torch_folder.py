@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainmark.datasets.faults import printable
 from trainmark.datasets.imagenet import Split, read_folder
 from trainmark.worker.engine_torch_images import CpuImages, Format, Images, Problems, View
 
@@ -85,13 +86,17 @@ class FolderFeed:
         """Every validation image once over all ranks; the last batch may be short, none is padded."""
         if self._val is None:
             return
+        if self._training is not None:
+            # Batches made ready while the clock stands still would be counted as if they had cost nothing.
+            self._training.stop()
+            self._training = None
         mine = np.arange(len(self._val.paths))[self._rank :: self._world_size]
         chunks = (mine[begin : begin + self._batch_size] for begin in range(0, len(mine), self._batch_size))
         for batch in _Ahead(self._loads(self._val, chunks, lambda _: self._view.eval_view), self._loaders):
             yield self._claim(batch)
 
     def warnings(self) -> list[tuple[str, str]]:
-        return [("bad-image", f"{path}: {problem}") for path, problem in self._problems.take()]
+        return [("bad-image", f"{printable(path)}: {problem}") for path, problem in self._problems.take()]
 
     def close(self) -> None:
         if self._training is not None:

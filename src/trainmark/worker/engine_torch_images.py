@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainmark.datasets.jpeg import decode_lenient, jpeg_size
+from trainmark.datasets.jpeg import MAX_PIXELS, decode_lenient, jpeg_size
 
 View = Callable[[NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.bool_]]]
 """Sizes (height, width) of a batch's images to boxes (top, left, height, width) and flips."""
@@ -22,8 +22,6 @@ View = Callable[[NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.bool_
 _UNKNOWN_SIZE = (64, 64)
 _GREY = 127
 """Stands in for an image that cannot be read at all: the batch keeps its size, and the problem is named."""
-_MAX_PIXELS = 89_000_000
-"""What Pillow calls a decompression bomb; a damaged header may claim 65535 x 65535."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,17 +68,29 @@ def read_sizes(files: Sequence[bytes]) -> NDArray[np.int64]:
 
 
 def _size_of(data: bytes) -> tuple[int, int]:
+    """A damaged header may claim 65535 x 65535, which no file of this world holds."""
     size = jpeg_size(data)
-    return size if size is not None and 0 < size[0] * size[1] <= _MAX_PIXELS else _UNKNOWN_SIZE
+    return size if size is not None and 0 < size[0] * size[1] <= MAX_PIXELS else _UNKNOWN_SIZE
+
+
+def has_size(data: bytes) -> bool:
+    """Whether the header tells a size that can be believed."""
+    return _size_of(data) == jpeg_size(data)
 
 
 def decode_or_grey(path: str, data: bytes, problems: Problems) -> NDArray[np.uint8]:
     """An array of exactly the size that `read_sizes` told, whatever is in the file."""
     size = _size_of(data)
-    image, problem = decode_lenient(data) if size == jpeg_size(data) else (None, "no readable JPEG header")
+    image, problem = decode_lenient(data) if has_size(data) else (None, "no readable JPEG header")
     if problem is not None:
         problems.note(path, problem)
     return image if image is not None and image.shape[:2] == size else np.full((*size, 3), _GREY, dtype=np.uint8)
+
+
+def num_decoders(*, device_type: str) -> int:
+    """The cores are shared by the ranks of this machine; beside a GPU one is left for the thread that launches."""
+    share = len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, share - 1 if device_type == "cuda" else share)
 
 
 class CpuImages:
@@ -88,7 +98,7 @@ class CpuImages:
 
     def __init__(self, wanted: Format, problems: Problems) -> None:
         self._format, self._problems = wanted, problems
-        self._pool = ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0)), thread_name_prefix="decode")
+        self._pool = ThreadPoolExecutor(max_workers=num_decoders(device_type="cpu"), thread_name_prefix="decode")
 
     def prepare(self, paths: Sequence[str], files: Sequence[bytes], view: View) -> Tensor:
         boxes, flips = view(read_sizes(files))

@@ -8,7 +8,6 @@ an image that is wanted travels to the GPU; resize, flip and normalisation of th
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -21,7 +20,15 @@ from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
 from trainmark.datasets.jpeg import END_OF_IMAGE
-from trainmark.worker.engine_torch_images import Format, Problems, View, decode_or_grey, read_sizes
+from trainmark.worker.engine_torch_images import (
+    Format,
+    Problems,
+    View,
+    decode_or_grey,
+    has_size,
+    num_decoders,
+    read_sizes,
+)
 from trainmark.worker.engine_torch_resample import crop_resize
 
 _SMOOTHING = 0.1
@@ -35,15 +42,16 @@ class GpuImages:
 
     def __init__(self, wanted: Format, problems: Problems, device: torch.device) -> None:
         self._format, self._problems, self._device = wanted, problems, device
-        self._pool = ThreadPoolExecutor(max_workers=_num_decoders(), thread_name_prefix="decode")
+        self._pool = ThreadPoolExecutor(max_workers=num_decoders(device_type="cuda"), thread_name_prefix="decode")
         self.balance = Balance()
         self._nvjpeg = threading.Lock()  # torchvision has one decoder for all threads anyway
         self._local = threading.local()
 
     def prepare(self, paths: Sequence[str], files: Sequence[bytes], view: View) -> Tensor:
         """The result is complete when this returns."""
-        boxes, flips = view(read_sizes(files))
-        crops, boxes = split_boxes(boxes, read_sizes(files))
+        sizes = read_sizes(files)
+        boxes, flips = view(sizes)
+        crops, boxes = split_boxes(boxes, sizes)
         with torch.cuda.stream(self._stream()):
             padded = self._decode(paths, files, crops)
             batch = crop_resize(
@@ -68,7 +76,7 @@ class GpuImages:
         shape = (len(files), height, width, 3)
         staging = self._staging(shape)
         padded = torch.empty(shape, dtype=torch.uint8, device=self._device)
-        whole = [row for row, data in enumerate(files) if data.endswith(END_OF_IMAGE)]
+        whole = [row for row, data in enumerate(files) if data.endswith(END_OF_IMAGE) and has_size(data)]
         has_nvjpeg = self._nvjpeg.acquire(blocking=False)
         by_gpu = whole[: round(self.balance.share * len(whole))] if has_nvjpeg else []
         by_cpu = sorted(set(range(len(files))).difference(by_gpu))
@@ -113,6 +121,8 @@ class GpuImages:
         encoded = [torch.frombuffer(bytearray(files[row]), dtype=torch.uint8) for row in rows]
         try:
             images = decode_jpeg(encoded, mode=ImageReadMode.RGB, device=self._device)
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError:
             return rows
         for row, image in zip(rows, images, strict=True):
@@ -172,8 +182,3 @@ def _copy_rows(padded: Tensor, staging: Tensor, rows: Sequence[int]) -> None:
 
 def _last_end(tasks: Sequence[Future[float]]) -> float:
     return max((task.result() for task in tasks), default=0.0)
-
-
-def _num_decoders() -> int:
-    """A core is left for the thread that launches training."""
-    return max(1, len(os.sched_getaffinity(0)) - 1)

@@ -143,7 +143,9 @@ class TrainStep:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         # On the stream that warmed up: gradients accumulate on the stream that first saw them.
-        with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+        # Thread-local: the loaders' threads allocate and copy meanwhile, which has nothing to do with the capture.
+        stream = torch.cuda.current_stream()
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             self.loss = self._step(*self._static)
         self._graph = graph
 

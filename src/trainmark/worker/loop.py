@@ -20,6 +20,8 @@ from trainmark.worker.engine import Engine, Mark
 from trainmark.worker.recorder import Recorder
 
 _BLOCK_S = 0.25
+_GRAVITY = (None, Outcome.OK, Outcome.KILLED, Outcome.FAILED, Outcome.NAN)
+"""What a rank may say at an edge, from "go on" to the gravest; ranks agree on the largest index."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,8 @@ class Limits:
 class LoopEnd:
     outcome: Outcome
     reason: str
-    num_steps: int
+    num_steps: int | None
+    """None where the loop was left by an exception."""
 
 
 @dataclass(kw_only=True)
@@ -49,8 +52,8 @@ class MeasuredLoop:
     engine: Engine
     recorder: Recorder
     limits: Limits
-    should_stop: Callable[[], str | None]
-    """A reason to end now, asked at each edge: the controller's stop file, a signal."""
+    should_stop: Callable[[], tuple[Outcome, str] | None]
+    """A reason to end now and what that makes of the run, asked at each edge: the controller's stop file, a signal."""
     clock: Callable[[], float] = time.perf_counter
     _pending: deque[_Pending] = field(default_factory=deque)
     _last_mark: Mark = None
@@ -80,7 +83,7 @@ class MeasuredLoop:
             self._evaluate(epoch + 1)
             if self._num_queued == self.limits.max_steps:
                 break
-        return self._end(Outcome.OK, f"{self._num_queued} steps in {epochs} epochs done")
+        return self._end(Outcome.OK, f"{self._num_queued} steps, {self._num_queued / per_epoch:g} epochs done")
 
     def _run_steps(self, until_step: float | None) -> LoopEnd | None:
         """None when `until_step` is reached; a LoopEnd when there is a reason to end the run."""
@@ -93,13 +96,23 @@ class MeasuredLoop:
             self._queue_block(num_steps)
             self._record_done()
             now = self.clock()
-            reason = self._reason_to_end(now - begin)
-            stop, block = self.engine.agree(reason is not None, _next_block(num_steps, now - block_begin))
-            if stop:
-                return self._finish_early(reason or "another rank asked to stop")
+            end, block = self._agree(now - begin, _next_block(num_steps, now - block_begin))
+            if end is not None:
+                self.engine.wait()
+                self._record_done()
+                return self._agree(now - begin, block)[0] or end
         self.engine.wait()
         self._record_done()
-        return self._finish_early(self._bad_loss) if self._bad_loss else None
+        return self._agree(0.0, block)[0]  # once more: the last losses are known only now
+
+    def _agree(self, elapsed_s: float, block: int) -> tuple[LoopEnd | None, int]:
+        """All ranks go on or end together, with the gravest of their outcomes; rank 0's block is everyone's."""
+        outcome, reason = self._reason_to_end(elapsed_s)
+        gravity, block = self.engine.agree(_GRAVITY.index(outcome), block)
+        agreed = _GRAVITY[gravity]
+        if agreed is None:
+            return None, block
+        return self._end(agreed, reason if agreed is outcome else "as another rank asked; see its rank file"), block
 
     def _queue_block(self, num_steps: int) -> None:
         for position in range(num_steps):
@@ -134,25 +147,14 @@ class MeasuredLoop:
         self._bad_loss = self._bad_loss or f"the loss was {loss} at step {step}; try a lower learning rate or bf16"
         return None
 
-    def _reason_to_end(self, elapsed_s: float) -> str | None:
+    def _reason_to_end(self, elapsed_s: float) -> tuple[Outcome | None, str]:
         if self._bad_loss is not None:
-            return self._bad_loss
+            return Outcome.NAN, self._bad_loss
         if self.recorder.failure is not None:
-            return f"records could not be written: {self.recorder.failure}"
+            return Outcome.FAILED, f"records could not be written: {self.recorder.failure}"
         if self.limits.epochs is None and elapsed_s >= self.limits.max_seconds:
-            return f"the measuring time of {self.limits.max_seconds:g} s is over"
-        return self.should_stop()
-
-    def _finish_early(self, reason: str) -> LoopEnd:
-        self.engine.wait()
-        self._record_done()
-        if self._bad_loss is not None:
-            return self._end(Outcome.NAN, self._bad_loss)
-        if self.recorder.failure is not None:
-            return self._end(Outcome.FAILED, reason)
-        if reason.startswith("interrupted"):
-            return self._end(Outcome.KILLED, reason)
-        return self._end(Outcome.OK, reason)
+            return Outcome.OK, f"the measuring time of {self.limits.max_seconds:g} s is over"
+        return self.should_stop() or (None, "")
 
     def _evaluate(self, epoch: int) -> None:
         self.recorder.write({"kind": Kind.PHASE, "phase": "eval", "edge": "begin", "step": self._num_queued})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import faulthandler
 import importlib
 import os
@@ -14,6 +14,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from trainmark import records
+from trainmark.parent import dying_with
 from trainmark.records import Kind, Outcome
 from trainmark.worker.engine import Engine
 from trainmark.worker.environment import describe_environment
@@ -24,55 +25,88 @@ from trainmark.worker.telemetry import Telemetry
 
 def main(argv: list[str]) -> int:
     folder = Path(argv[1])
-    rank = int(os.environ.get("RANK", "0"))
     faulthandler.enable()
-    _die_with_parent()
-    signals = _Signals()
+    die_with_parent = dying_with(os.getppid())
+    if die_with_parent is not None:
+        die_with_parent()
     run = records.read_json(folder / records.RUN_FILE)
     if run is None:
         print(f"no readable {records.RUN_FILE} in {folder}", file=sys.stderr)
         return 1
-    recorder = Recorder(folder / records.rank_file(rank))
+    worker = Worker(folder, run)
     try:
-        end = _train(folder, run, rank, recorder, signals)
+        end = worker.train()
     except Exception as error:
         traceback.print_exc()
-        is_memory = _engine_module(run["cell"]).is_out_of_memory(error)
-        outcome = Outcome.OUT_OF_MEMORY if is_memory else Outcome.FAILED
-        hint = "; use a smaller --batch-size" if is_memory else ""
-        end = LoopEnd(outcome=outcome, reason=f"{type(error).__name__}: {error}"[:1000] + hint, num_steps=0)
-    recorder.write({"kind": Kind.RUN_END, "outcome": end.outcome, "reason": end.reason, "steps": end.num_steps})
-    recorder.close()
+        end = worker.explain(error)
+    worker.finish(end)
     return 0 if end.outcome is Outcome.OK else 1
 
 
-def _train(folder: Path, run: dict[str, Any], rank: int, recorder: Recorder, signals: _Signals) -> LoopEnd:
-    cell, measure = run["cell"], run["measure"]
-    gpu_index = int(os.environ.get("LOCAL_RANK", "0")) if cell["device"] == "cuda" else None
-    recorder.write({"kind": Kind.RUN_START, "schema": records.SCHEMA, "rank": rank, "pid": os.getpid()})
-    with Telemetry(recorder, gpu_index=gpu_index):
-        engine: Engine = _engine_module(cell).build_engine(cell)
-        try:
-            if rank == 0:
-                facts = describe_environment(dict(engine.facts()), gpu_index=gpu_index)
-                records.write_json(folder / records.ENVIRONMENT_FILE, facts)
-            limits = Limits(max_seconds=measure["max_seconds"], max_steps=measure["max_steps"], epochs=cell["epochs"])
-            stop_file = folder / records.STOP_FILE
+class Worker:
+    def __init__(self, folder: Path, run: dict[str, Any]) -> None:
+        self._folder, self._cell, self._measure = folder, run["cell"], run["measure"]
+        self._rank = int(os.environ.get("RANK", "0"))
+        is_cuda = self._cell["device"] == "cuda"
+        self._gpu_index = int(os.environ.get("LOCAL_RANK", "0")) if is_cuda else None
+        self._signals = _Signals()
+        self._recorder = Recorder(folder / records.rank_file(self._rank))
+        self._engine: Engine | None = None
 
-            def should_stop() -> str | None:
-                return signals.reason or ("the controller asked to stop" if stop_file.exists() else None)
-
-            end = MeasuredLoop(engine=engine, recorder=recorder, limits=limits, should_stop=should_stop).run()
-            recorder.write(
-                {"kind": Kind.PHASE, "phase": "end", "edge": "end", "peak_memory_bytes": engine.peak_memory_bytes()}
+    def train(self) -> LoopEnd:
+        start = {"kind": Kind.RUN_START, "schema": records.SCHEMA, "rank": self._rank, "pid": os.getpid()}
+        self._recorder.write(start)
+        self._write_environment({})  # already now: where a run failed is worth knowing too
+        with Telemetry(self._recorder, gpu_index=self._gpu_index):
+            self._engine = self._engine_module().build_engine(self._cell)
+            self._write_environment(dict(self._engine.facts()))
+            limits = Limits(
+                max_seconds=self._measure["max_seconds"],
+                max_steps=self._measure["max_steps"],
+                epochs=self._cell["epochs"],
             )
+            loop = MeasuredLoop(
+                engine=self._engine, recorder=self._recorder, limits=limits, should_stop=self._reason_to_stop
+            )
+            end = loop.run()
+            peak = self._engine.peak_memory_bytes()
+            self._recorder.write({"kind": Kind.PHASE, "phase": "end", "edge": "end", "peak_memory_bytes": peak})
             return end
-        finally:
-            engine.close()
 
+    def explain(self, error: Exception) -> LoopEnd:
+        is_memory = False
+        with contextlib.suppress(ImportError, OSError):  # the framework itself may be what cannot be loaded
+            is_memory = self._engine_module().is_out_of_memory(error)
+        outcome = Outcome.OUT_OF_MEMORY if is_memory else Outcome.FAILED
+        hint = "; use a smaller --batch-size" if is_memory else ""
+        return LoopEnd(outcome=outcome, reason=f"{type(error).__name__}: {error}"[:1000] + hint, num_steps=None)
 
-def _engine_module(cell: dict[str, Any]) -> ModuleType:
-    return importlib.import_module(f"trainmark.worker.engine_{cell['framework']}")
+    def finish(self, end: LoopEnd) -> None:
+        """The end is on disk before anything is torn down: what hangs there cannot spoil a finished run."""
+        if end.outcome is not Outcome.OK:
+            print(f"{end.outcome}: {end.reason}", file=sys.stderr)
+        record = {"kind": Kind.RUN_END, "outcome": end.outcome, "reason": end.reason, "steps": end.num_steps}
+        self._recorder.write(record)
+        self._recorder.close()
+        if self._engine is not None:
+            with contextlib.suppress(Exception):
+                self._engine.close()
+
+    def _reason_to_stop(self) -> tuple[Outcome, str] | None:
+        if self._signals.reason is not None:
+            return Outcome.KILLED, self._signals.reason
+        stop_file = self._folder / records.STOP_FILE
+        if not stop_file.exists():
+            return None
+        return Outcome.OK, stop_file.read_text(encoding="utf-8") or "the controller asked to stop"
+
+    def _write_environment(self, facts: dict[str, Any]) -> None:
+        if self._rank == 0:
+            document = describe_environment(facts, gpu_index=self._gpu_index)
+            records.write_json(self._folder / records.ENVIRONMENT_FILE, document)
+
+    def _engine_module(self) -> ModuleType:
+        return importlib.import_module(f"trainmark.worker.engine_{self._cell['framework']}")
 
 
 class _Signals:
@@ -87,14 +121,6 @@ class _Signals:
         if self.reason is not None:
             os._exit(128 + number)
         self.reason = f"interrupted by {signal.Signals(number).name}"
-
-
-def _die_with_parent() -> None:
-    """So that a launcher killed with -9 leaves no worker behind. Linux only; elsewhere the supervisor cleans up."""
-    try:
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-    except (OSError, AttributeError):
-        return
 
 
 if __name__ == "__main__":

@@ -34,13 +34,24 @@ class Recorder:
             batch = [self._queue.get()]
             while not self._queue.empty():
                 batch.append(self._queue.get())
-            lines = b"".join(encode_record(record) for record in batch if record is not None)
-            if lines and self.failure is None:
-                self.failure = _append(self._file, lines)
+            self._write_lines([record for record in batch if record is not None])
             if None in batch:
                 return
             # Steps come in bursts at the edges of blocks: one write for each burst instead of one for each record.
             time.sleep(0.02)
+
+    def _write_lines(self, batch: list[dict[str, Any]]) -> None:
+        """Whatever goes wrong becomes `failure`: a thread that died would look like a hang of the run."""
+        lines = []
+        problem = None
+        for record in batch:
+            try:
+                lines.append(encode_record(record))
+            except (TypeError, ValueError) as error:
+                problem = f"{type(error).__name__}: {error}"
+        if lines and self.failure is None:
+            self.failure = _append(self._file, b"".join(lines))
+        self.failure = self.failure or problem
 
 
 def _append(file: BinaryIO, lines: bytes) -> str | None:

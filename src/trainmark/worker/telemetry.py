@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -91,7 +92,10 @@ class GpuSensor:
         try:
             nvml: Any = importlib.import_module("pynvml")
             nvml.nvmlInit()
-            self._handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            which = physical_gpu(index, os.environ.get("CUDA_VISIBLE_DEVICES"))
+            by_index = isinstance(which, int)
+            find = nvml.nvmlDeviceGetHandleByIndex if by_index else nvml.nvmlDeviceGetHandleByUUID
+            self._handle = find(which)
         except Exception:  # noqa: S110 - absent, too old or forbidden: the run goes on without telemetry
             pass
         else:
@@ -115,6 +119,14 @@ class GpuSensor:
             with contextlib.suppress(nvml.NVMLError, AttributeError):
                 result[name] = reading()
         return result
+
+
+def physical_gpu(index: int, visible: str | None) -> int | str:
+    """NVML counts the GPUs of the box, the framework those it may see: number, or UUID, of the latter's `index`-th."""
+    if not visible:
+        return index
+    field = visible.split(",")[index].strip()
+    return int(field) if field.isdigit() else field
 
 
 def name_throttle(mask: int) -> list[str]:

@@ -32,6 +32,8 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("run resnet50 --device cpu --precision tf32", "use --precision fp32"),
         ("run resnet50 --device cpu --data /no/such/folder", "/no/such/folder"),
         ("run nowhere.toml", "cannot read the suite"),
+        ("run resnet50 --device cpu --epochs 2", "needs a data set"),
+        ("run resnet50 --device cpu --devices 2 --launcher local", "use --launcher torchrun"),
         ("show --store /no/such/store", "trainmark run quick"),
         ("report --store /no/such/store", "trainmark run quick"),
         ("data make nothing DIR", "known formats"),
@@ -159,7 +161,7 @@ def test_data_make_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "16 training and 4 validation images" in out
     code, out, _ = run("data", "check", "imagenet", folder, capsys=capsys)
     assert (code, "no faults" in out) == (0, True)
-    victim = next((tmp_path / "d" / "train").rglob("*.jpg"))
+    victim = next(path for path in (tmp_path / "d" / "train").rglob("*") if path.is_file())
     victim.write_bytes(victim.read_bytes()[:1000])
     code, out, _ = run("data", "check", "imagenet", folder, "--json", capsys=capsys)
     document = json.loads(out)

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from trainmark.errors import InputError
 from trainmark.launch import local, torchrun
 from trainmark.launch.job import Job
 from trainmark.launch.outcome import decide, describe_exit
@@ -33,19 +36,34 @@ def test_the_launcher_follows_the_number_of_processes() -> None:
     assert choose("auto", num_processes=1) == "local"
     assert choose("auto", num_processes=2) == "torchrun"
     assert choose("torchrun", num_processes=1) == "torchrun"
+    with pytest.raises(InputError, match="does not fit"):
+        choose("local", num_processes=2)
+
+
+def outcome_of(*ends: dict[str, str], returncode: int | None = 1, ended_by: Outcome | None = None) -> Outcome:
+    return decide(run_ends=dict(enumerate(ends)), returncode=returncode, ended_by=ended_by, why="no step").outcome
 
 
 def test_outcomes() -> None:
     ok = {"outcome": "ok", "reason": "20 steps done"}
-    assert decide(run_end=ok, returncode=0, ended_by=None, why="").outcome is Outcome.OK
-    assert decide(run_end=ok, returncode=1, ended_by=None, why="").outcome is Outcome.FAILED
-    assert decide(run_end={"outcome": "oom"}, returncode=1, ended_by=None, why="").outcome is Outcome.OUT_OF_MEMORY
-    assert decide(run_end={"outcome": "nan"}, returncode=1, ended_by=None, why="").outcome is Outcome.NAN
-    assert decide(run_end=None, returncode=-9, ended_by=None, why="").outcome is Outcome.KILLED
-    assert decide(run_end=None, returncode=1, ended_by=None, why="").outcome is Outcome.FAILED
-    assert decide(run_end=None, returncode=0, ended_by=None, why="").outcome is Outcome.FAILED
-    assert decide(run_end=ok, returncode=-15, ended_by=Outcome.HANG, why="no step").outcome is Outcome.HANG
-    assert decide(run_end={"outcome": "invented"}, returncode=1, ended_by=None, why="").outcome is Outcome.FAILED
+    assert outcome_of(ok, returncode=0) is Outcome.OK
+    assert outcome_of(ok) is Outcome.FAILED
+    assert outcome_of({"outcome": "oom"}) is Outcome.OUT_OF_MEMORY
+    assert outcome_of({"outcome": "nan"}) is Outcome.NAN
+    assert outcome_of(returncode=-9) is Outcome.KILLED
+    assert outcome_of() is Outcome.FAILED
+    assert outcome_of(returncode=0) is Outcome.FAILED
+    assert outcome_of(ok, returncode=-15, ended_by=Outcome.HANG) is Outcome.HANG
+    assert outcome_of({"outcome": "invented"}) is Outcome.FAILED
+    assert outcome_of(ok, returncode=None) is Outcome.HANG
+
+
+def test_the_rank_that_failed_is_believed() -> None:
+    killed, ok = {"outcome": "killed"}, {"outcome": "ok"}
+    assert outcome_of(killed, {"outcome": "oom"}) is Outcome.OUT_OF_MEMORY
+    assert outcome_of(ok, {"outcome": "nan"}) is Outcome.NAN
+    ending = decide(run_ends={3: {"outcome": "oom"}}, returncode=1, ended_by=None, why="")
+    assert (ending.outcome, ending.look_at) == (Outcome.OUT_OF_MEMORY, "rank3.jsonl")
 
 
 def test_a_kill_is_named() -> None:

@@ -27,7 +27,7 @@ def write_worker(folder: Path, body: str) -> Command:
     return Command(argv=(sys.executable, str(script)), environment={RUN_TAG: folder.name})
 
 
-def run(folder: Path, body: str, *, timeout_s: float = 20.0, observe: module.Observer = lambda _: False) -> Outcome:
+def run(folder: Path, body: str, *, timeout_s: float = 20.0, observe: module.Observer = lambda _: None) -> Outcome:
     command = write_worker(folder, body)
     ending = module.supervise(folder, folder.name, command, launcher="local", timeout_s=timeout_s, observe=observe)
     document = records.read_json(folder / records.EXIT_FILE)
@@ -84,12 +84,25 @@ def test_the_observer_stops_a_run(tmp_path: Path) -> None:
     )
     seen: list[int] = []
 
-    def observe(new: list[records.Json]) -> bool:
+    def observe(new: list[records.Json]) -> str | None:
         seen.extend(record["step"] for record in new if record["kind"] == "step")
-        return len(seen) >= 50
+        return "enough is known" if len(seen) >= 50 else None
 
     assert run(tmp_path, body, observe=observe) is Outcome.OK
     assert 50 <= len(seen) < 2000
+    assert (tmp_path / "stop").read_text() == "enough is known"
+
+
+def test_an_observer_that_fails_leaves_an_end_and_no_process(tmp_path: Path) -> None:
+    def observe(_: list[records.Json]) -> str | None:
+        raise RuntimeError("the screen broke")
+
+    with pytest.raises(RuntimeError, match="screen broke"):
+        run(tmp_path, f"open(folder + '/rank0.jsonl', 'w').write({STEP % 1!r}); time.sleep(60)", observe=observe)
+    document = records.read_json(tmp_path / records.EXIT_FILE)
+    assert document is not None
+    assert document["outcome"] == Outcome.FAILED
+    assert find(tmp_path.name) == []
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="needs Linux: the kernel ends the worker with its parent")
@@ -100,7 +113,7 @@ def test_a_controller_killed_with_9_leaves_no_orphan(tmp_path: Path) -> None:
         "from trainmark.launch.job import Command\n"
         f"command = Command(argv={command.argv!r}, environment={dict(command.environment)!r})\n"
         f"folder, name = Path({str(tmp_path)!r}), {tmp_path.name!r}\n"
-        "supervise(folder, name, command, launcher='l', timeout_s=60, observe=lambda n: False)"
+        "supervise(folder, name, command, launcher='l', timeout_s=60, observe=lambda n: None)"
     )
     controller = subprocess.Popen([sys.executable, "-c", source])
     deadline = time.monotonic() + 15

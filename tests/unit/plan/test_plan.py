@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import pytest
+
 from making import make_cell
 from trainmark.cli.specify import read_catalog
 from trainmark.plan.estimate import estimate
 from trainmark.plan.expand import expand
 from trainmark.plan.feasible import why_not
 from trainmark.plan.identity import cell_id, new_run_id
-from trainmark.plan.machine import Gpu, Machine, read_machine
+from trainmark.plan.machine import Gpu, Machine, _visible, read_machine
 from trainmark.spec.suite import Measure, Suite, Sweep
+from trainmark.worker.telemetry import physical_gpu
 
 
 def machine(num_gpus: int = 0, num_cores: int = 2, frameworks: tuple[str, ...] = ("torch",)) -> Machine:
@@ -58,6 +61,24 @@ def test_time_is_taken_from_earlier_runs() -> None:
     assert (measured.seconds, measured.is_measured) == (20.0, True)
     bound = estimate(cell, Measure(max_seconds=40), {})
     assert (bound.seconds, bound.is_measured) == (55.0, False)
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"), [(None, 4), ("", 0), ("-1", 0), ("0,2", 2), ("0,-1,1", 1), ("9", 0), ("GPU-abc,GPU-def", 2)]
+)
+def test_visible_devices_are_read_as_cuda_reads_them(
+    visible: str | None, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert len(_visible((Gpu(name="g", memory_bytes=1),) * 4)) == count
+
+
+def test_telemetry_looks_at_the_gpu_that_trains() -> None:
+    assert physical_gpu(1, None) == 1
+    assert physical_gpu(1, "3,5") == 5
+    assert physical_gpu(0, "GPU-abc") == "GPU-abc"
 
 
 def test_this_machine_can_be_read() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,20 @@ def test_repeats_are_one_line_and_devices_are_compared(tmp_path: Path) -> None:
     assert double.speedup.value == pytest.approx(1.6)
     assert double.efficiency is not None
     assert double.efficiency.value == pytest.approx(0.8)
+
+
+def test_another_framework_is_another_line(tmp_path: Path) -> None:
+    """Did the new version make it slower? Averaging both would hide the answer. A failed run stands with the latest."""
+    folders = []
+    for number, (version, seconds) in enumerate([("torch 2.10", 0.1), ("torch 2.11", 0.2)]):
+        folders.append(make_run(tmp_path, f"r{number}", seconds=[seconds] * 50))
+        (folders[-1] / "env.json").write_text(json.dumps({"framework": version, "cpu": "x", "hostname": "h"}))
+    folders.append(make_run(tmp_path, "r2", outcome="oom"))
+    old, new = lines_of(*folders)
+    assert (say(old).split(",")[0], say(new).split(",")[0]) == (
+        "resnet50 (small) @ torch 2.10 h reference fp32", "resnet50 (small) @ torch 2.11 h reference fp32",
+    )  # fmt: skip
+    assert [run.outcome for run in new.runs] == ["ok", "oom"]
 
 
 def test_a_different_batch_is_never_the_base(tmp_path: Path) -> None:

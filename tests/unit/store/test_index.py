@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -121,11 +122,47 @@ def test_a_read_only_store_can_be_shown(tmp_path: Path) -> None:
         tmp_path.chmod(0o755)
 
 
-def test_an_index_that_is_no_database_is_an_error_with_a_hint(tmp_path: Path) -> None:
+def test_a_damaged_index_is_put_aside_and_rebuilt(tmp_path: Path) -> None:
+    make_run(tmp_path, "run")
     (tmp_path / INDEX_FILE).write_bytes(b"not a database, but long enough to be looked at as one" * 10)
-    with pytest.raises(StoreError) as caught:
-        Store(tmp_path).rows()
-    assert "not a database" in caught.value.why
+    store = Store(tmp_path)
+    store.sync()
+    assert [row.id for row in store.rows()] == ["run"]
+    assert (tmp_path / "index.damaged").exists()
+
+
+@pytest.mark.parametrize("url", ["nonsense", "postgresql+nodriver://x/y", "sqlite:////no/such/folder/x.sqlite"])
+def test_a_database_that_cannot_be_opened(tmp_path: Path, url: str) -> None:
+    with pytest.raises(StoreError, match="cannot open the index"):
+        Store(tmp_path, url=url).rows()
+
+
+def test_a_shared_index_keeps_the_rows_of_others(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'shared.sqlite'}"
+    Store(tmp_path / "a", url=url).index(make_run(tmp_path / "a", "run-a"))
+    mine = Store(tmp_path / "b", url=url)
+    mine.index(make_run(tmp_path / "b", "run-b"))
+    mine.reindex()
+    assert {row.id for row in mine.rows()} == {"run-a", "run-b"}
+
+
+def test_a_strangers_folder_cannot_break_the_store(tmp_path: Path) -> None:
+    make_run(tmp_path, "good")
+    evil = make_run(tmp_path, "evil", extra=[
+        {"kind": "warning", "code": ["x"], "message": "\ud800"}, {"kind": "eval", "value": "high", "metric": 3},
+        {"kind": "step", "seconds": float("nan"), "samples": 1}, {"kind": "step", "seconds": "1", "samples": None},
+        {"kind": "phase", "peak_memory_bytes": "much"},
+    ])  # fmt: skip
+    run = json.loads((evil / "run.json").read_text())
+    run["cell"] |= {"recipe": ["a"], "nodes": "two", "epochs": 10**30, "data": {"x": 1}, "precision": "\ud800"}
+    (evil / "run.json").write_text(json.dumps(run))
+    (evil / "exit.json").write_text('{"outcome": "\\u001b[31mok", "reason": 5, "wall_s": Infinity}')
+    (evil / "env.json").write_text("[" * 100_000)
+    store = Store(tmp_path)
+    store.sync()
+    row = next(row for row in store.rows() if row.id == "evil")
+    assert (row.recipe, row.nodes, row.epochs, row.data, row.wall_s) == (None, None, None, None, None)
+    assert (row.outcome, len(row.seconds)) == ("failed", 50)
 
 
 def test_times_of_earlier_runs(tmp_path: Path) -> None:

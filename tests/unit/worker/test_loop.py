@@ -21,7 +21,8 @@ def run_loop(
     clock = FakeClock()
     fake = FakeEngine(clock=clock, **engine)
     recorder = Recorder(path)
-    reason = lambda: "the controller asked" if stop_at is not None and clock.now_s >= stop_at else None  # noqa: E731
+    asked = (Outcome.OK, "the controller asked")
+    reason = lambda: asked if stop_at is not None and clock.now_s >= stop_at else None  # noqa: E731
     end = MeasuredLoop(engine=fake, recorder=recorder, limits=limits, should_stop=reason, clock=clock).run()
     recorder.close()
     return end, list(records.read_records(path))
@@ -99,11 +100,11 @@ def test_a_full_disk_ends_the_run_with_the_reason() -> None:
     limits = Limits(max_seconds=1e9)
 
     class SlowEngine(FakeEngine):
-        def agree(self, stop: bool, block: int) -> tuple[bool, int]:
+        def agree(self, gravity: int, block: int) -> tuple[int, int]:
             import time
 
             time.sleep(0.01)  # real time for the writer's thread
-            return super().agree(stop, block)
+            return super().agree(gravity, block)
 
     loop = MeasuredLoop(
         engine=SlowEngine([0.01], clock=clock), recorder=recorder, limits=limits, should_stop=lambda: None, clock=clock
@@ -120,3 +121,30 @@ def test_the_recorder_keeps_order_and_everything(tmp_path: Path) -> None:
         recorder.write({"kind": "step", "step": number})
     recorder.close()
     assert [r["step"] for r in records.read_records(tmp_path / "r")] == list(range(5000))
+
+
+def test_the_gravest_rank_decides_for_all(tmp_path: Path) -> None:
+    """Another rank met a NaN: this one ends as `nan` too, not as a success, also when that is known only at the end."""
+
+    class OtherRankIsNan(FakeEngine):
+        def agree(self, gravity: int, block: int) -> tuple[int, int]:
+            return (4 if self.num_steps >= 10 else gravity), block
+
+    clock = FakeClock()
+    recorder = Recorder(tmp_path / "r")
+    limits = Limits(max_seconds=1e9, max_steps=10)
+    fake = OtherRankIsNan([0.01], clock=clock)
+    end = MeasuredLoop(engine=fake, recorder=recorder, limits=limits, should_stop=lambda: None, clock=clock).run()
+    recorder.close()
+    assert end.outcome is Outcome.NAN
+    assert "another rank" in end.reason
+
+
+def test_a_name_that_is_no_text_does_not_end_the_recorder(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r")
+    recorder.write({"kind": "warning", "message": "bad \udcff.jpg"})
+    recorder.write({"kind": "step", "step": 1, "odd": object()})
+    recorder.write({"kind": "step", "step": 2})
+    recorder.close()
+    assert [record["kind"] for record in records.read_records(tmp_path / "r")][:1] == ["warning"]
+    assert recorder.failure is not None
