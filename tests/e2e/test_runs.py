@@ -86,7 +86,11 @@ def test_two_processes_equal_one_with_the_double_batch(tmp_path: Path) -> None:
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_devices_2_goes_through_torchrun(tmp_path: Path) -> None:
     store = ["--store", str(tmp_path)]
-    (result,) = results(trainmark("run", "resnet50", *SMALL, "--devices", "2", "--max-steps", "4", *store, "--json"))
+    (result,) = results(
+        trainmark(
+            "run", "resnet50", *SMALL, "--devices", "2", "--max-steps", "4", "--max-seconds", "120", *store, "--json"
+        )
+    )
     assert result["outcome"] == "ok"
     assert result["devices"] == 2
     folder = tmp_path / result["id"]
@@ -121,6 +125,8 @@ def test_cached_data(tmp_path: Path) -> None:
         f"cached:{root}",
         "--max-steps",
         "3",
+        "--max-seconds",
+        "120",
         "--store",
         str(tmp_path / "s"),
         "--json",

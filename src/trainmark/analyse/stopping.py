@@ -18,7 +18,7 @@ from trainmark.analyse.throughput import estimate_throughput
 
 DEFAULT_TARGET = 0.01
 DEFAULT_MIN_STEPS = 30
-DEFAULT_MIN_DOF = 15.0
+DEFAULT_MIN_DOF = 20.0
 
 _LOOK_GROWTH = 1.5
 

@@ -159,7 +159,7 @@ def _create(engine: Engine, *, is_shared: bool) -> None:
     with engine.execution_options(**_WRITES).begin() as connection:
         schema.META.create(connection, checkfirst=True)
         version = connection.scalar(select(schema.META.c.value).where(schema.META.c.key == "version"))
-        if version == str(schema.VERSION):
+        if version == schema.VERSION:
             return
         if version is not None and is_shared:
             why = f"it is of version {version}, this program writes {schema.VERSION}"
@@ -170,7 +170,7 @@ def _create(engine: Engine, *, is_shared: bool) -> None:
             )
         schema.METADATA.drop_all(connection)
         schema.METADATA.create_all(connection)
-        connection.execute(insert(schema.META), [{"key": "version", "value": str(schema.VERSION)}])
+        connection.execute(insert(schema.META), [{"key": "version", "value": schema.VERSION}])
 
 
 def _set_pragmas(connection: sqlite3.Connection, _: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from typing import Any
@@ -10,8 +11,6 @@ import numpy as np
 from sqlalchemy import BigInteger, Column, Float, LargeBinary, MetaData, String, Table, Text
 
 from trainmark.store.rows import RunRow
-
-VERSION = 1
 
 METADATA = MetaData()
 META = Table("meta", METADATA, Column("key", String(32), primary_key=True), Column("value", String(64)))
@@ -33,6 +32,9 @@ RUNS = Table(
     *(Column(name, Text) for name in _JSON),
     *(Column(name, LargeBinary) for name in _ARRAYS),
 )
+
+VERSION = hashlib.sha256(" ".join(sorted(column.name for column in RUNS.columns)).encode()).hexdigest()[:12]
+"""Follows from the columns, so that no change of them can be forgotten."""
 
 
 def to_record(row: RunRow) -> dict[str, Any]:

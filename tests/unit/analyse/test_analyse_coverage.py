@@ -1,0 +1,83 @@
+"""Coverage where it is hardest: short series, strong correlation, skew, drift under jitter, cycles."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.signal import lfilter
+
+from trainmark.analyse.throughput import estimate_throughput
+
+TRIALS = 1000
+SAMPLES = 64.0
+TRUTH = SAMPLES / 0.02
+
+
+def correlated(random: np.random.Generator, phi: float, num: int) -> NDArray[np.float64]:
+    """Stationary first-order autoregressions with mean 0 and variance 1."""
+    shocks = random.standard_normal((TRIALS, num + 300))
+    return np.asarray(lfilter([1.0], [1.0, -phi], shocks, axis=1)[:, 300:] * np.sqrt(1 - phi**2))
+
+
+def coverage(seconds: NDArray[np.float64], samples: NDArray[np.float64], truth: float) -> float:
+    intervals = [
+        estimate_throughput(row, counts).ci95
+        for row, counts in zip(seconds, np.broadcast_to(samples, seconds.shape), strict=True)
+    ]
+    return float(np.mean([interval is not None and interval[0] <= truth <= interval[1] for interval in intervals]))
+
+
+@pytest.mark.parametrize(("phi", "num"), [(0.5, 300), (0.8, 100), (0.9, 100), (0.9, 300)])
+def test_normal_noise(phi: float, num: int) -> None:
+    random = np.random.default_rng([1, num, round(10 * phi) + 10])
+    seconds = 0.02 * (1 + 0.03 * correlated(random, phi, num))
+    assert 0.93 <= coverage(seconds, np.array(SAMPLES), TRUTH) <= 0.97
+
+
+def test_strongly_skewed_noise() -> None:
+    logs = 0.2 * correlated(np.random.default_rng(2), 0.5, 100)
+    assert 0.93 <= coverage(0.02 * np.exp(logs - 0.02), np.array(SAMPLES), TRUTH) <= 0.97
+
+
+def test_spikes_and_a_ramp_before_correlated_steps() -> None:
+    seconds = 0.02 * (1 + 0.03 * correlated(np.random.default_rng(3), 0.8, 300))
+    seconds[:, 5:] *= 1 + 0.3 * np.exp(-np.arange(295) / 5)
+    seconds[:, 0] = 60.0
+    seconds[:, 3] *= 15
+    assert coverage(seconds, np.array(SAMPLES), TRUTH) >= 0.92
+
+
+def test_steps_of_random_size_with_a_fixed_cost() -> None:
+    """Small steps are dear per sample, so neither a mean of rates nor independence of size and rate would do."""
+    random = np.random.default_rng(4)
+    samples = random.integers(20, 65, (TRIALS, 200)).astype(np.float64)
+    seconds = 0.005 + samples * 0.0003 * (1 + 0.03 * correlated(random, 0.5, 200))
+    assert 0.93 <= coverage(seconds, samples, 42 / (0.005 + 42 * 0.0003)) <= 0.97
+
+
+def test_drift_under_jitter_is_seen_in_a_long_series() -> None:
+    random = np.random.default_rng(5)
+    noise = correlated(random, 0.9, 1000) + 2 * random.standard_normal((TRIALS, 1000))
+    assert 0.92 <= coverage(0.02 * (1 + 0.01 * noise), np.array(SAMPLES), TRUTH) <= 0.97
+
+
+def test_every_sixteenth_step_slow_is_covered_wherever_the_series_ends() -> None:
+    """Without room for an unfinished cycle the coverage here is a tenth of that."""
+    random = np.random.default_rng(6)
+    phase = random.integers(0, 16, (TRIALS, 1))
+    slow = (np.arange(60) + phase) % 16 == 0
+    seconds = 0.02 * (1 + 0.01 * random.standard_normal((TRIALS, 60)) + slow)
+    assert coverage(seconds, np.array(SAMPLES), SAMPLES / (0.02 * (1 + 1 / 16))) >= 0.93
+
+
+def test_it_is_fast_enough_to_run_beside_a_measurement() -> None:
+    seconds = 0.02 * (1 + 0.03 * correlated(np.random.default_rng(7), 0.5, 5000)[0])
+    best = np.inf
+    for _ in range(20):
+        begin = time.perf_counter()
+        estimate_throughput(seconds, SAMPLES)
+        best = min(best, time.perf_counter() - begin)
+    assert best < 0.020

@@ -1,0 +1,95 @@
+"""What the analysis accepts, the interval of a single run in detail, and the long-run variance on its own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike
+
+from trainmark.analyse.interval import log_interval
+from trainmark.analyse.longrun import long_run_variance
+from trainmark.analyse.rates import mean_of_rates
+from trainmark.analyse.throughput import MIN_STEPS, estimate_throughput
+from trainmark.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("seconds", "samples"),
+    [
+        ([], []),
+        ([0.1, 0.0], 1.0),
+        ([0.1, -0.1], 1.0),
+        ([0.1, math.nan], 1.0),
+        ([0.1, 0.1], 0.0),
+        ([0.1] * 3, [1.0] * 2),
+    ],
+)
+def test_what_is_no_series_is_refused(seconds: ArrayLike, samples: ArrayLike) -> None:
+    with pytest.raises(InputError) as caught:
+        estimate_throughput(seconds, samples)
+    assert caught.value.hint
+
+
+def test_one_sample_count_serves_all_steps() -> None:
+    series = [0.02, 0.021, 0.019] * 10
+    assert estimate_throughput(series, 64) == estimate_throughput(series, [64] * 30)
+
+
+def test_the_least_number_of_steps_with_an_interval() -> None:
+    random = np.random.default_rng(1)
+    for num in (MIN_STEPS - 1, MIN_STEPS):
+        estimate = estimate_throughput(0.02 * (1 + 0.01 * random.standard_normal(num)), 64.0)
+        assert (estimate.ci95 is None) == (num < MIN_STEPS)
+        assert estimate.method == ("none" if num < MIN_STEPS else "ar-t")
+
+
+@pytest.mark.parametrize("step", [0.1, 1 / 3, 0.02])
+@pytest.mark.parametrize("num", [8, 100, 1001])
+def test_rounding_is_no_variation(step: float, num: int) -> None:
+    estimate = estimate_throughput([step] * num, 3.0)
+    assert estimate.ci95 == (estimate.value, estimate.value)
+    assert (estimate.std_error, estimate.dof) == (0.0, math.inf)
+
+
+def test_steps_whose_time_follows_their_size_exactly_have_no_width() -> None:
+    samples = np.random.default_rng(2).integers(1, 100, 50).astype(np.float64)
+    assert estimate_throughput(samples / 7, samples).relative_half_width == pytest.approx(0.0, abs=1e-9)
+
+
+def test_perfect_alternation_is_known_to_half_a_cycle() -> None:
+    for num in (100, 1000):
+        estimate = estimate_throughput([0.01, 0.03] * (num // 2), 1.0)
+        assert estimate.value == pytest.approx(50.0)
+        assert 0 < (estimate.relative_half_width or 0.0) < 2 / num
+
+
+def test_a_mean_of_rates_is_higher_than_samples_over_seconds() -> None:
+    series = [0.01, 0.03] * 50
+    assert mean_of_rates(series, 1.0) == pytest.approx(200 / 3)
+    assert estimate_throughput(series, 1.0).value == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize("phi", [-0.5, 0.0, 0.5, 0.9])
+@pytest.mark.parametrize("num", [400, 40_000])
+def test_the_long_run_variance_of_an_autoregression(phi: float, num: int) -> None:
+    """The truth is 1 / (1 - phi)^2; the mean over trials has to meet it, at any number of steps per batch."""
+    from scipy.signal import lfilter
+
+    shocks = np.random.default_rng(3).standard_normal((2_000_000 // num, num + 200))
+    series = lfilter([1.0], [1.0, -phi], shocks, axis=1)[:, 200:]
+    found = np.median([long_run_variance(row[:num]).variance for row in series[:400]])
+    assert found == pytest.approx(1 / (1 - phi) ** 2, rel=0.25)
+
+
+def test_correlated_values_have_fewer_degrees_of_freedom() -> None:
+    random = np.random.default_rng(4)
+    white = random.standard_normal(90)
+    assert long_run_variance(white).dof > 3 * long_run_variance(np.cumsum(white)).dof
+
+
+def test_a_log_interval_is_finite_and_meets_the_plain_one() -> None:
+    low, high = log_interval(100.0, 0.01, 1e6)
+    assert (low, high) == pytest.approx((100 - 1.96, 100 + 1.96), abs=0.03)
+    assert all(math.isfinite(end) for end in log_interval(100.0, 10.0, 2.0))
