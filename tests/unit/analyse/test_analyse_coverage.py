@@ -16,9 +16,9 @@ SAMPLES = 64.0
 TRUTH = SAMPLES / 0.02
 
 
-def correlated(random: np.random.Generator, phi: float, num: int) -> NDArray[np.float64]:
+def correlated(random: np.random.Generator, phi: float, num: int, trials: int = TRIALS) -> NDArray[np.float64]:
     """Stationary first-order autoregressions with mean 0 and variance 1."""
-    shocks = random.standard_normal((TRIALS, num + 300))
+    shocks = random.standard_normal((trials, num + 300))
     return np.asarray(lfilter([1.0], [1.0, -phi], shocks, axis=1)[:, 300:] * np.sqrt(1 - phi**2))
 
 
@@ -30,7 +30,7 @@ def coverage(seconds: NDArray[np.float64], samples: NDArray[np.float64], truth: 
     return float(np.mean([interval is not None and interval[0] <= truth <= interval[1] for interval in intervals]))
 
 
-@pytest.mark.parametrize(("phi", "num"), [(0.5, 300), (0.8, 100), (0.9, 100), (0.9, 300)])
+@pytest.mark.parametrize(("phi", "num"), [(0.5, 300), (0.8, 100), (0.9, 100)])
 def test_normal_noise(phi: float, num: int) -> None:
     random = np.random.default_rng([1, num, round(10 * phi) + 10])
     seconds = 0.02 * (1 + 0.03 * correlated(random, phi, num))
@@ -43,7 +43,7 @@ def test_strongly_skewed_noise() -> None:
 
 
 def test_spikes_and_a_ramp_before_correlated_steps() -> None:
-    seconds = 0.02 * (1 + 0.03 * correlated(np.random.default_rng(3), 0.8, 300))
+    seconds = 0.02 * (1 + 0.03 * correlated(np.random.default_rng(3), 0.8, 300, 500))
     seconds[:, 5:] *= 1 + 0.3 * np.exp(-np.arange(295) / 5)
     seconds[:, 0] = 60.0
     seconds[:, 3] *= 15
@@ -58,23 +58,24 @@ def test_steps_of_random_size_with_a_fixed_cost() -> None:
     assert 0.93 <= coverage(seconds, samples, 42 / (0.005 + 42 * 0.0003)) <= 0.97
 
 
-def test_drift_under_jitter_is_seen_in_a_long_series() -> None:
+def test_slow_drift_under_jitter_is_seen_in_a_long_series() -> None:
+    """Without batches it is 89%."""
     random = np.random.default_rng(5)
-    noise = correlated(random, 0.9, 1000) + 2 * random.standard_normal((TRIALS, 1000))
+    noise = correlated(random, 0.98, 1000, 500) + random.standard_normal((500, 1000))
     assert 0.92 <= coverage(0.02 * (1 + 0.01 * noise), np.array(SAMPLES), TRUTH) <= 0.97
 
 
-def test_every_sixteenth_step_slow_is_covered_wherever_the_series_ends() -> None:
-    """Without room for an unfinished cycle the coverage here is a tenth of that."""
+@pytest.mark.parametrize(("cycle", "num"), [(8, 60), (16, 300)])
+def test_every_so_many_th_step_slow_is_covered_wherever_the_series_ends(cycle: int, num: int) -> None:
+    """Without room for an unfinished cycle it is 0% and 77%."""
     random = np.random.default_rng(6)
-    phase = random.integers(0, 16, (TRIALS, 1))
-    slow = (np.arange(60) + phase) % 16 == 0
-    seconds = 0.02 * (1 + 0.01 * random.standard_normal((TRIALS, 60)) + slow)
-    assert coverage(seconds, np.array(SAMPLES), SAMPLES / (0.02 * (1 + 1 / 16))) >= 0.93
+    slow = (np.arange(num) + random.integers(0, cycle, (200, 1))) % cycle == 0
+    seconds = 0.02 * (1 + 0.01 * random.standard_normal((200, num)) + slow)
+    assert coverage(seconds, np.array(SAMPLES), SAMPLES / (0.02 * (1 + 1 / cycle))) >= 0.93
 
 
 def test_it_is_fast_enough_to_run_beside_a_measurement() -> None:
-    seconds = 0.02 * (1 + 0.03 * correlated(np.random.default_rng(7), 0.5, 5000)[0])
+    seconds = 0.02 * (1 + 0.03 * correlated(np.random.default_rng(7), 0.5, 5000, 1)[0])
     best = np.inf
     for _ in range(20):
         begin = time.perf_counter()

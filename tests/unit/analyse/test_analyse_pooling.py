@@ -11,7 +11,7 @@ from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.repeats import pool, pool_median
 from trainmark.analyse.speedup import Ratio, efficiency, speedup
 
-TRIALS = 2000
+TRIALS = 1000
 
 
 def run(value: float, error: float | None = None, dof: float = 20.0) -> Estimate:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
+from scipy.signal import lfilter
 
 from trainmark.analyse.interval import log_interval
 from trainmark.analyse.longrun import long_run_variance
@@ -72,14 +73,12 @@ def test_a_mean_of_rates_is_higher_than_samples_over_seconds() -> None:
 
 
 @pytest.mark.parametrize("phi", [-0.5, 0.0, 0.5, 0.9])
-@pytest.mark.parametrize("num", [400, 40_000])
+@pytest.mark.parametrize("num", [400, 20_000])
 def test_the_long_run_variance_of_an_autoregression(phi: float, num: int) -> None:
-    """The truth is 1 / (1 - phi)^2; the mean over trials has to meet it, at any number of steps per batch."""
-    from scipy.signal import lfilter
-
-    shocks = np.random.default_rng(3).standard_normal((2_000_000 // num, num + 200))
+    """The truth is 1 / (1 - phi)^2; the median over trials has to meet it, at any number of steps per batch."""
+    shocks = np.random.default_rng(3).standard_normal((50, num + 200))
     series = lfilter([1.0], [1.0, -phi], shocks, axis=1)[:, 200:]
-    found = np.median([long_run_variance(row[:num]).variance for row in series[:400]])
+    found = np.median([long_run_variance(row).variance for row in series])
     assert found == pytest.approx(1 / (1 - phi) ** 2, rel=0.25)
 
 

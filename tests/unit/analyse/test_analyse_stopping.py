@@ -66,7 +66,7 @@ def test_the_limit_ends_it_and_says_that_the_target_was_missed() -> None:
 
 def test_intervals_at_the_stopping_time_cover_strongly_correlated_steps() -> None:
     """Without the demand for degrees of freedom it is 86%."""
-    phi, noise, num_trials, num_steps = 0.8, 0.02, 400, 2700
+    phi, noise, num_trials, num_steps = 0.8, 0.02, 300, 1749
     shocks = np.random.default_rng(3).standard_normal((num_trials, num_steps + 100))
     series = lfilter([1.0], [1.0, -phi], shocks, axis=1)[:, 100:] * np.sqrt(1 - phi**2)
     covered = 0
