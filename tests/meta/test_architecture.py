@@ -14,12 +14,13 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-BOTTOM = {"units", "errors", "records", "parent"}
+BOTTOM = {"units", "errors", "records", "parent", "host"}
 MAY_IMPORT = {
     "units": set(),
     "errors": set(),
     "records": set(),
     "parent": set(),
+    "host": set(),
     "spec": BOTTOM,
     "plan": BOTTOM | {"spec"},
     "launch": BOTTOM | {"spec", "plan"},

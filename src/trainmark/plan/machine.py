@@ -8,7 +8,8 @@ import platform
 import shutil
 import socket
 from dataclasses import dataclass
-from pathlib import Path
+
+from trainmark import host
 
 FRAMEWORKS = {"torch": "torch", "paddle": "paddlepaddle"}
 
@@ -25,7 +26,7 @@ class Machine:
     system: str
     cpu: str
     num_cores: int
-    """Cores this process may use, not those of the box: containers and Slurm limit it."""
+    """Usable by this process."""
     memory_bytes: int
     gpus: tuple[Gpu, ...]
     driver: str | None
@@ -47,9 +48,9 @@ def read_machine() -> Machine:
     return Machine(
         hostname=socket.gethostname(),
         system=platform.platform(),
-        cpu=_read_cpu_name(),
-        num_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        cpu=host.cpu_name(),
+        num_cores=host.num_cores(),
+        memory_bytes=host.memory_bytes(),
         gpus=gpus,
         driver=driver,
         frameworks=_read_frameworks(),
@@ -93,16 +94,6 @@ def _visible(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
         else:
             break  # CUDA, too, ignores everything from the first invalid entry on; -1 hides all
     return tuple(seen)
-
-
-def _read_cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def _read_frameworks() -> dict[str, str]:

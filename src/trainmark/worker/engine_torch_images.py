@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainmark.datasets.jpeg import MAX_PIXELS, decode_lenient, jpeg_size
+from trainmark.host import num_cores
 
 View = Callable[[NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.bool_]]]
 """Sizes (height, width) of a batch's images to boxes (top, left, height, width) and flips."""
@@ -89,7 +90,7 @@ def decode_or_grey(path: str, data: bytes, problems: Problems) -> NDArray[np.uin
 
 def num_decoders(*, device_type: str) -> int:
     """The cores are shared by the ranks of this machine; beside a GPU one is left for the thread that launches."""
-    share = len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    share = num_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return max(1, share - 1 if device_type == "cuda" else share)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import trainmark
+from trainmark import host
 from trainmark.worker.telemetry import GpuSensor
 
 _PACKAGES = (
@@ -29,13 +30,13 @@ def describe_environment(framework_facts: dict[str, Any], *, gpu_index: int | No
         "hostname": platform.node(),
         "system": platform.platform(),
         "python": sys.version.split()[0],
-        "cpu": _cpu_name(),
-        "num_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "cpu": host.cpu_name(),
+        "num_cores": host.num_cores(),
+        "memory_bytes": host.memory_bytes(),
         "packages": _versions(),
         "variables": {key: value for key, value in os.environ.items() if _matters(key)},
         "container": _container(),
-        "git": _git(Path(__file__).resolve().parent),
+        "git": _git(Path(trainmark.__file__).resolve().parent),
         "gpu_at_start": GpuSensor(gpu_index).read() if gpu_index is not None else None,
         **framework_facts,
     }
@@ -55,15 +56,6 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
-
-
 def _container() -> str | None:
     for variable in ("NVIDIA_PRODUCT_NAME", "NVIDIA_PYTORCH_VERSION", "SINGULARITY_CONTAINER", "APPTAINER_CONTAINER"):
         if variable in os.environ:
@@ -72,9 +64,10 @@ def _container() -> str | None:
 
 
 def _git(folder: Path) -> dict[str, Any] | None:
-    """The commit of the code that ran, and a hash of what differs from it; None outside a checkout."""
-    commit = _run_git(folder, "rev-parse", "HEAD")
-    if commit is None:
+    """The commit of the code that ran, and a hash of what differs from it; None outside a checkout of ours."""
+    commit, top = _run_git(folder, "rev-parse", "HEAD"), _run_git(folder, "rev-parse", "--show-toplevel")
+    # An environment inside somebody's own repository is not a checkout of trainmark.
+    if commit is None or top is None or Path(os.fsdecode(top).strip()) / "src" / "trainmark" != folder:
         return None
     diff = _run_git(folder, "diff", "HEAD") or b""
     digest = hashlib.sha256(diff).hexdigest()[:12] if diff else None

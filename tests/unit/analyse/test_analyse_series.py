@@ -11,7 +11,7 @@ from scipy.signal import lfilter
 
 from trainmark.analyse.interval import log_interval
 from trainmark.analyse.longrun import long_run_variance
-from trainmark.analyse.rates import mean_of_rates
+from trainmark.analyse.rates import last_rate, mean_of_rates, median_rate
 from trainmark.analyse.throughput import MIN_STEPS, estimate_throughput
 from trainmark.errors import InputError
 
@@ -64,6 +64,13 @@ def test_perfect_alternation_is_known_to_half_a_cycle() -> None:
         estimate = estimate_throughput([0.01, 0.03] * (num // 2), 1.0)
         assert estimate.value == pytest.approx(50.0)
         assert 0 < (estimate.relative_half_width or 0.0) < 2 / num
+
+
+def test_rates_of_older_reports() -> None:
+    seconds, samples = [1.0, 2.0, 4.0, 5.0], [8.0, 8.0, 8.0, 5.0]
+    assert median_rate(seconds, samples) == 3.0
+    assert mean_of_rates(seconds, samples) == 3.75
+    assert last_rate(seconds, samples) == 1.0
 
 
 def test_a_mean_of_rates_is_higher_than_samples_over_seconds() -> None:
