@@ -163,7 +163,7 @@ def test_ctrl_c_keeps_what_was_measured_and_says_so(tmp_path: Path) -> None:
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         files = list(tmp_path.glob("*/rank0.jsonl"))
-        if files and files[0].read_text().count('"step"') >= 5:
+        if files and files[0].read_text().count('"kind":"step"') >= 5:
             break
         time.sleep(0.2)
     process.send_signal(signal.SIGINT)
