@@ -1,7 +1,7 @@
 """JPEG files to a batch on an NVIDIA GPU, fast enough to feed it.
 
-nvJPEG alone decodes more than enough while the GPU is idle, but not beside training: on one H200 (500x375, 97 KB) 19,600
-images/s alone, 3,400 beside a ResNet-50 that takes 6,900 (why is not known). So each batch is shared between
+nvJPEG alone decodes more than enough while the GPU is idle, but not beside training: on one H200 (500x375, 97 KB)
+19,600 images/s alone, 3,400 beside a ResNet-50 that takes 6,900 (why is not known). So each batch is shared between
 nvJPEG and the host's cores in proportion to their speeds at the moment, which are measured as it goes. Only the part of
 an image that is wanted travels to the GPU; resize, flip and normalisation of the whole batch follow there.
 """
