@@ -3,8 +3,8 @@
 The framework's decomposition finds mean and variance by Welford's recurrence; here both come from two plain sums in
 fp32. Tried because the compiled reductions ran at about half of the card's copy bandwidth; with it `fast` bf16 gave
 7,214 images/s against 6,974 before, in two leases of an H200 and together with one fill of the learning rate instead
-of two. The kernels were not profiled again, so that the recurrence was the reason is a guess. The difference of sums loses digits
-where a channel's mean is large against its spread; the tests of equal losses are the guard.
+of two. The kernels were not profiled again, so that the recurrence was the reason is a guess. The difference of sums
+loses digits where a channel's mean is large against its spread; the tests of equal losses are the guard.
 """
 
 from __future__ import annotations
