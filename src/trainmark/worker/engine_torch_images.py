@@ -65,27 +65,24 @@ class Problems:
 
 def read_sizes(files: Sequence[bytes]) -> NDArray[np.int64]:
     """From the headers alone."""
-    return np.array([_size_of(data) for data in files], dtype=np.int64)
+    return np.array([believed_size(data) or _UNKNOWN_SIZE for data in files], dtype=np.int64)
 
 
-def _size_of(data: bytes) -> tuple[int, int]:
-    """A damaged header may claim 65535 x 65535, which no file of this world holds."""
+def believed_size(data: bytes) -> tuple[int, int] | None:
+    """None where the header tells none, or one no file holds: a damaged header may claim 65535 x 65535."""
     size = jpeg_size(data)
-    return size if size is not None and 0 < size[0] * size[1] <= MAX_PIXELS else _UNKNOWN_SIZE
-
-
-def has_size(data: bytes) -> bool:
-    """Whether the header tells a size that can be believed."""
-    return _size_of(data) == jpeg_size(data)
+    return size if size is not None and 0 < size[0] * size[1] <= MAX_PIXELS else None
 
 
 def decode_or_grey(path: str, data: bytes, problems: Problems) -> NDArray[np.uint8]:
     """An array of exactly the size that `read_sizes` told, whatever is in the file."""
-    size = _size_of(data)
-    image, problem = decode_lenient(data) if has_size(data) else (None, "no readable JPEG header")
+    size = believed_size(data)
+    image, problem = decode_lenient(data) if size is not None else (None, "no readable JPEG header")
     if problem is not None:
         problems.note(path, problem)
-    return image if image is not None and image.shape[:2] == size else np.full((*size, 3), _GREY, dtype=np.uint8)
+    if image is not None and image.shape[:2] == size:
+        return image
+    return np.full((*(size or _UNKNOWN_SIZE), 3), _GREY, dtype=np.uint8)
 
 
 def num_decoders(*, device_type: str) -> int:

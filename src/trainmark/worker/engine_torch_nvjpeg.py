@@ -24,8 +24,8 @@ from trainmark.worker.engine_torch_images import (
     Format,
     Problems,
     View,
+    believed_size,
     decode_or_grey,
-    has_size,
     num_decoders,
     read_sizes,
 )
@@ -76,7 +76,7 @@ class GpuImages:
         shape = (len(files), height, width, 3)
         staging = self._staging(shape)
         padded = torch.empty(shape, dtype=torch.uint8, device=self._device)
-        whole = [row for row, data in enumerate(files) if data.endswith(END_OF_IMAGE) and has_size(data)]
+        whole = [row for row, data in enumerate(files) if data.endswith(END_OF_IMAGE) and believed_size(data)]
         has_nvjpeg = self._nvjpeg.acquire(blocking=False)
         by_gpu = whole[: round(self.balance.share * len(whole))] if has_nvjpeg else []
         by_cpu = sorted(set(range(len(files))).difference(by_gpu))
