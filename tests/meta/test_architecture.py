@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "spec": BOTTOM,
     "plan": BOTTOM | {"spec"},
     "launch": BOTTOM | {"spec", "plan"},
-    "workloads": BOTTOM,
+    "workloads": BOTTOM | {"datasets"},
     "datasets": BOTTOM,
     "worker": BOTTOM | {"workloads", "datasets"},
     "store": BOTTOM,

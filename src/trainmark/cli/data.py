@@ -19,7 +19,7 @@ _MAX_FAULTS_SHOWN = 50
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     make = actions.add_parser("make", help="generate a data set in a format's real layout")
-    make.add_argument("--images", type=int, metavar="N", help="how many images in all")
+    make.add_argument("--images", type=int, metavar="N", help="how many images (or clips) in all")
     make.add_argument("--classes", type=int, metavar="N", help="how many classes")
     make.add_argument("--val-fraction", type=float, metavar="X", help="part of the images for validation")
     make.add_argument("--seed", type=int, metavar="N", help="the same seed gives the same bytes")
@@ -41,7 +41,7 @@ def _make(args: argparse.Namespace) -> int:
     from trainmark.datasets.formats import MakeRequest, make_dataset
 
     request = MakeRequest(
-        num_images=args.images,
+        num_samples=args.images,
         num_classes=args.classes,
         val_fraction=args.val_fraction,
         seed=args.seed,
@@ -52,12 +52,11 @@ def _make(args: argparse.Namespace) -> int:
     if args.json:
         print_json(**_plain(asdict(report)))
         return 0
-    size = f"{format_bytes(report.num_bytes)}, {format_bytes(report.mean_file_bytes)} each"
-    print(
-        f"{report.num_train} training and {report.num_val} validation images of {len(report.classes)} classes in "
-        f"{report.root} ({size}), {format_seconds(report.elapsed_s)}"
-    )
-    next_command(f"trainmark run resnet50 --data {shlex.quote(str(args.folder))}")
+    size = f"{format_bytes(report.num_bytes)}, {format_bytes(report.mean_sample_bytes)} each"
+    counts = f"{report.num_train} training and {report.num_val} validation {report.unit}"
+    classes = f"of {len(report.classes)} classes in {report.root}"
+    print(f"{counts} {classes} ({size}), {format_seconds(report.elapsed_s)}")
+    next_command(_run_command(args))
     return 0
 
 
@@ -76,15 +75,18 @@ def _check(args: argparse.Namespace) -> int:
         console.print(Text(f"{fault.path}: {fault.problem}"))
     if len(report.faults) > _MAX_FAULTS_SHOWN:
         console.print(Text(f"... and {len(report.faults) - _MAX_FAULTS_SHOWN} more; --json lists all"))
-    counts = ", ".join(f"{split.name} {split.num_images} images" for split in report.splits)
+    counts = ", ".join(f"{split.name} {split.num_samples} {report.unit}" for split in report.splits)
     verdict = f"{len(report.faults)} faults" if report.faults else "no faults"
     console.print(Text(f"{args.folder}: {counts}; {verdict}"))
-    next_command(
-        "remove or replace the files named above"
-        if report.faults
-        else f"trainmark run resnet50 --data {shlex.quote(str(args.folder))}"
-    )
+    next_command("remove or replace the files named above" if report.faults else _run_command(args))
     return 2 if report.faults else 0
+
+
+def _run_command(args: argparse.Namespace) -> str:
+    from trainmark.workloads.registry import load_cards
+
+    users = [card.name for card in load_cards().values() if card.dataset == args.format]
+    return f"trainmark run {users[0] if users else 'resnet50'} --data {shlex.quote(str(args.folder))}"
 
 
 def _plain(value: Any) -> Any:

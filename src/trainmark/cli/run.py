@@ -66,20 +66,23 @@ def _runnable(plan: Plan) -> list[Cell]:
         reason = next(iter(plan.skipped.values()))
         what, _, hint = reason.partition("; ")
         raise InputError("nothing can run on this machine", why=what, hint=hint)
-    for cell in dict.fromkeys((cell.data.path, cell.global_batch_size) for cell in cells if cell.data.path is not None):
-        _check_data(*cell)
+    for data in dict.fromkeys((cell.workload, cell.data.path, cell.global_batch_size) for cell in cells):
+        _check_data(*data)
     return cells
 
 
-def _check_data(path: str | None, global_batch_size: int) -> None:
+def _check_data(workload: str, path: str | None, global_batch_size: int) -> None:
     """Before the first process starts: a data set that cannot be used is found now."""
-    from trainmark.datasets.imagenet import read_folder
+    if path is None:
+        return
+    from trainmark.datasets.formats import find_format
 
-    folder = read_folder(Path(path or ""))
-    num_images = len(folder.train.paths)
-    if num_images < global_batch_size:
-        why = f"{num_images} training images, a global batch of {global_batch_size}"
-        raise DataError(f"{path} is smaller than one batch", why=why, hint="use a smaller --batch-size or more images")
+    card = load_card(workload)
+    num_samples = find_format(card.dataset).summarise(Path(path)).num_train
+    if num_samples < global_batch_size:
+        why = f"{num_samples} training {card.unit}, a global batch of {global_batch_size}"
+        hint = f"use a smaller --batch-size or more {card.unit}"
+        raise DataError(f"{path} is smaller than one batch", why=why, hint=hint)
 
 
 def _run_all(cells: list[Cell], plan: Plan, store: Store, launcher: str) -> tuple[list[RunRow], bool]:

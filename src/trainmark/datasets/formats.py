@@ -1,4 +1,4 @@
-"""The data set formats, found by looking: a module of this package that has a FORMAT is one."""
+"""The data set formats, found by looking: a folder of this package with a format.py is one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from trainmark.datasets.check import CheckReport
+from trainmark.datasets.report import CheckReport, MakeReport, Summary
 from trainmark.errors import DataError
 
 
@@ -18,33 +18,13 @@ from trainmark.errors import DataError
 class MakeRequest:
     """What a person may ask of any generator; None leaves the choice to the format."""
 
-    num_images: int | None = None
+    num_samples: int | None = None
     num_classes: int | None = None
     val_fraction: float | None = None
     seed: int | None = None
     num_workers: int | None = None
     source: Path | None = None
     """Where the original files are, for a format that converts rather than invents."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MakeReport:
-    """What was written."""
-
-    root: Path
-    classes: tuple[str, ...]
-    num_train: int
-    num_val: int
-    num_bytes: int
-    elapsed_s: float
-
-    @property
-    def num_images(self) -> int:
-        return self.num_train + self.num_val
-
-    @property
-    def mean_file_bytes(self) -> float:
-        return self.num_bytes / self.num_images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,17 +40,18 @@ class DatasetFormat:
 
     make: Callable[[Path, MakeRequest], MakeReport]
     check: Callable[[Path, bool, int | None], CheckReport]
-    """(folder, decode every image, threads)."""
+    """(folder, decode every sample, threads)."""
+
+    summarise: Callable[[Path], Summary]
+    """Lists, opens no image; a layout that cannot be used is one DataError that names all of it."""
 
 
 @cache
 def all_formats() -> Mapping[str, DatasetFormat]:
     """By name, in the order of names."""
     package = importlib.import_module(__package__)
-    modules = (
-        importlib.import_module(f"{__package__}.{found.name}") for found in pkgutil.iter_modules(package.__path__)
-    )
-    formats = (module.FORMAT for module in modules if hasattr(module, "FORMAT"))
+    folders = (found.name for found in pkgutil.iter_modules(package.__path__) if found.ispkg)
+    formats = [importlib.import_module(f"{__package__}.{name}.format").FORMAT for name in folders]
     return MappingProxyType({format_.name: format_ for format_ in sorted(formats, key=lambda format_: format_.name)})
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainmark.datasets.faults import printable
-from trainmark.datasets.imagenet import Split, read_folder
+from trainmark.datasets.imagenet.read import Split, read_folder
 from trainmark.worker.engine_torch_images import CpuImages, Format, Images, Problems, View
 
 _AHEAD = 4

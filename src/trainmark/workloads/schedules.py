@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 
 from trainmark.workloads.card import Schedule
 
 
-def learning_rate(schedule: Schedule, *, step: int, steps_per_epoch: float, epochs: int, global_batch: int) -> float:
-    """The rate of step `step`, counted from 0.
+def peak_learning_rate(schedule: Schedule, *, global_batch: int) -> float:
+    """Linear in the global batch, where the recipe scales it at all."""
+    return schedule.base_lr * (global_batch / schedule.base_batch if schedule.base_batch is not None else 1.0)
 
-    A run shorter than the recipe's keeps the recipe's share of warm-up: 8 of 50 epochs becomes 1.6 of 10.
-    """
-    if schedule.kind != "cosine":
-        raise ValueError(f"no schedule {schedule.kind!r}")
-    peak = schedule.base_lr * global_batch / schedule.base_batch
-    warmup_epochs = schedule.warmup_epochs * min(1.0, epochs / schedule.epochs)
-    warmup = max(1.0, warmup_epochs * steps_per_epoch)
+
+def learning_rate(schedule: Schedule, *, peak: float, step: int, num_steps: float) -> float:
+    """The rate of step `step`, counted from 0, in a training of `num_steps`."""
+    warmup = max(1.0, schedule.warmup_share * num_steps) if schedule.warmup_share else 0.0
     if step + 1 < warmup:
-        return peak * (step + 1) / warmup
-    total = max(epochs * steps_per_epoch, warmup + 1)
-    progress = min(1.0, (step - warmup + 1) / (total - warmup))
-    return 0.5 * peak * (1 + math.cos(math.pi * progress))
+        return peak * (schedule.warmup_from + (1 - schedule.warmup_from) * (step + 1) / warmup)
+    return peak * _DECAYS[schedule.kind](schedule, step, warmup, num_steps)
+
+
+def _cosine(_: Schedule, step: int, warmup: float, num_steps: float) -> float:
+    total = max(num_steps, warmup + 1)
+    progress = min(1.0, (step - max(warmup, 1.0) + 1) / (total - max(warmup, 1.0)))
+    return 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def _poly(schedule: Schedule, step: int, _: float, num_steps: float) -> float:
+    return max(0.0, 1 - step / num_steps) ** schedule.power
+
+
+def _step(schedule: Schedule, step: int, _: float, num_steps: float) -> float:
+    return schedule.gamma ** sum(step >= share * num_steps for share in schedule.milestones)
+
+
+_DECAYS: Mapping[str, Callable[[Schedule, int, float, float], float]] = {
+    "cosine": _cosine,
+    "poly": _poly,
+    "step": _step,
+}

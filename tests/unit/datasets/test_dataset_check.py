@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.datasets import check
+from trainmark.datasets import jpeg_check
 from trainmark.datasets.faults import FaultKind
-from trainmark.datasets.imagenet import check_folder
+from trainmark.datasets.imagenet.check import check_folder
 from trainmark.errors import DataError
 
 BuildFolder = Callable[[dict[str, list[str]]], Path]
@@ -22,11 +22,11 @@ def test_good_folder(build_folder: BuildFolder, encode: Encode, decode: bool) ->
     assert report.ok
     assert report.decoded is decode
     assert report.classes == ("a", "b")
-    assert [(s.name, s.num_images, dict(s.images_per_class)) for s in report.splits] == [
+    assert [(s.name, s.num_samples, dict(s.counts)) for s in report.splits] == [
         ("train", 3, {"a": 2, "b": 1}),
         ("val", 1, {"b": 1}),
     ]
-    assert report.num_images == 4
+    assert report.num_samples == 4
     assert report.num_ignored == 1
     assert report.num_bytes == 4 * len(encode(quality=90))
 
@@ -100,7 +100,7 @@ def test_file_that_cannot_be_opened(build_folder: BuildFolder, monkeypatch: pyte
             raise PermissionError(13, "Permission denied", str(path))
         return path.open(mode)
 
-    monkeypatch.setattr(check, "open", refuse, raising=False)
+    monkeypatch.setattr(jpeg_check, "open", refuse, raising=False)
     (fault,) = check_folder(root, decode=True, num_workers=1).faults
     assert (fault.path, fault.kind, fault.problem) == ("train/a/2.jpg", FaultKind.UNREADABLE, "Permission denied")
 
@@ -110,7 +110,7 @@ def test_links_out_of_the_folder_are_not_opened(build_folder: BuildFolder) -> No
     (root / "train/a/2.jpg").symlink_to("/etc/passwd")
     report = check_folder(root, decode=True, num_workers=1)
     assert [fault.kind for fault in report.faults] == [FaultKind.OUTSIDE]
-    assert report.num_images == 1
+    assert report.num_samples == 1
 
 
 def test_many_files_are_shared_among_threads(build_folder: BuildFolder) -> None:

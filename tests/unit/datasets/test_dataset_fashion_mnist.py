@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainmark.datasets.fashion_mnist import CLASSES, DEBIAN_SOURCE, make_fashion_mnist
-from trainmark.datasets.idx import read_idx
-from trainmark.datasets.imagenet import check_folder, read_folder
+from trainmark.datasets.fashion_mnist.idx import read_idx
+from trainmark.datasets.fashion_mnist.make import CLASSES, DEBIAN_SOURCE, make_fashion_mnist
+from trainmark.datasets.imagenet.check import check_folder
+from trainmark.datasets.imagenet.read import read_folder
 from trainmark.datasets.jpeg import decode_rgb
 from trainmark.errors import DataError
 

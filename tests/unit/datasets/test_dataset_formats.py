@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import trainmark.datasets
-from trainmark.datasets.fashion_mnist import DEBIAN_SOURCE
+from trainmark.datasets.fashion_mnist.make import DEBIAN_SOURCE
 from trainmark.datasets.formats import MakeRequest, all_formats, check_dataset, find_format, make_dataset
 from trainmark.errors import DataError
 
@@ -22,7 +22,7 @@ def test_the_formats_are_found() -> None:
 
 
 def test_make_and_check_by_name(tmp_path: Path) -> None:
-    request = MakeRequest(num_images=12, num_classes=3, val_fraction=0.25, seed=5, num_workers=1)
+    request = MakeRequest(num_samples=12, num_classes=3, val_fraction=0.25, seed=5, num_workers=1)
     report = make_dataset("imagenet", tmp_path / "made", request)
     assert (report.num_train, report.num_val, len(report.classes)) == (9, 3, 3)
     assert check_dataset("imagenet", tmp_path / "made", decode=True).ok
@@ -30,8 +30,8 @@ def test_make_and_check_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not DEBIAN_SOURCE.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
 def test_make_fashion_mnist_by_name(tmp_path: Path) -> None:
-    assert make_dataset("fashion-mnist", tmp_path / "made", MakeRequest(num_images=20)).num_images == 40
-    assert check_dataset("fashion-mnist", tmp_path / "made", decode=False, num_workers=1).num_images == 40
+    assert make_dataset("fashion-mnist", tmp_path / "made", MakeRequest(num_samples=20)).num_samples == 40
+    assert check_dataset("fashion-mnist", tmp_path / "made", decode=False, num_workers=1).num_samples == 40
 
 
 def test_unknown_format_lists_the_known_ones() -> None:
@@ -43,7 +43,7 @@ def test_unknown_format_lists_the_known_ones() -> None:
 def test_choices_that_a_format_lacks_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="num_classes, seed") as caught:
         make_dataset("fashion-mnist", tmp_path / "made", MakeRequest(num_classes=3, seed=1))
-    assert "num_images, source" in caught.value.hint
+    assert "num_samples, source" in caught.value.hint
 
 
 def test_no_module_imports_a_framework() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainmark.datasets.imagenet import read_folder
+from trainmark.datasets.imagenet.read import read_folder
 from trainmark.errors import DataError
 
 BuildFolder = Callable[[dict[str, list[str]]], Path]

@@ -10,7 +10,7 @@ _MACS_224 = 4.089e9
 
 def _size(image_size: int, batch_size: int) -> Size:
     flops = 3 * 2 * _MACS_224 * (image_size / 224) ** 2
-    return Size(image_size=image_size, flops_per_sample=flops, batch_size=batch_size)
+    return Size(height=image_size, width=image_size, flops_per_sample=flops, batch_size=batch_size)
 
 
 CARD = Card(
@@ -24,9 +24,9 @@ CARD = Card(
     num_parameters=25_557_032,
     num_classes=1000,
     num_train_samples=1_281_167,
-    schedule=Schedule(kind="cosine", base_lr=0.256, base_batch=256, epochs=50, warmup_epochs=8),
+    schedule=Schedule(kind="cosine", base_lr=0.256, base_batch=256, epochs=50, warmup_share=8 / 50),
     optimizer=Optimizer(momentum=0.875, weight_decay=1 / 32768),
-    target=Target(metric="top1", value=0.759),
+    targets=(Target(metric="top1", value=0.759),),
     dataset="imagenet",
     source="NVIDIA NGC ResNet-50 v1.5; DLPerf speed protocol",
 )

@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from trainmark.datasets.check import CheckReport, check_folder
-from trainmark.datasets.formats import DatasetFormat, MakeReport, MakeRequest
-from trainmark.datasets.idx import read_idx
+from trainmark.datasets.fashion_mnist.idx import read_idx
 from trainmark.datasets.jpeg import encode_jpeg, require_encoder
+from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
 from trainmark.errors import DataError
 
@@ -53,6 +52,7 @@ def make_fashion_mnist(root: Path, *, source: Path = DEBIAN_SOURCE, limit: int |
     (_, train_labels), (_, val_labels) = originals
     return MakeReport(
         root=root,
+        unit="images",
         classes=CLASSES,
         num_train=len(train_labels),
         num_val=len(val_labels),
@@ -96,20 +96,3 @@ def _write_split(folder: Path, images: Bytes, labels: Bytes) -> int:
         path = folder / CLASSES[label] / f"{index:05d}.jpg"
         num_bytes += path.write_bytes(encode_jpeg(pixels, quality=_QUALITY))
     return num_bytes
-
-
-def _make(root: Path, request: MakeRequest) -> MakeReport:
-    return make_fashion_mnist(root, source=request.source or DEBIAN_SOURCE, limit=request.num_images)
-
-
-def _check(root: Path, decode: bool, num_workers: int | None) -> CheckReport:
-    return check_folder(root, decode=decode, num_workers=num_workers)
-
-
-FORMAT = DatasetFormat(
-    name="fashion-mnist",
-    summary="28x28 photographs of clothes in ten classes, converted from Debian's dataset-fashion-mnist",
-    options=frozenset({"num_images", "source"}),
-    make=_make,
-    check=_check,
-)

@@ -1,17 +1,15 @@
-"""Every fault of a class folder at once, with its path: what `trainmark data check` prints."""
+"""Whether JPEG files can be trained on, many at once: what every check of an image format shares."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from trainmark.datasets.faults import DataFault, FaultKind, printable
-from trainmark.datasets.folder import FolderScan, scan_folder
 from trainmark.datasets.jpeg import END_OF_IMAGE, MAX_PIXELS, Frame, decode_lenient, read_frame, why_not_jpeg
 from trainmark.datasets.workers import choose_num_workers
 
@@ -20,62 +18,14 @@ _TAIL_BYTES = 4_096
 _FILES_PER_TASK = 256
 
 
-@dataclass(frozen=True, kw_only=True)
-class SplitCount:
-    name: str
-    num_images: int
-    images_per_class: Mapping[str, int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckReport:
-    root: Path
-    decoded: bool
-    """Whether every image was decoded, or only its beginning and end were looked at."""
-
-    classes: tuple[str, ...]
-    splits: tuple[SplitCount, ...]
-    num_bytes: int
-    num_ignored: int
-    """Files of other types."""
-
-    faults: tuple[DataFault, ...]
-
-    @property
-    def ok(self) -> bool:
-        return not self.faults
-
-    @property
-    def num_images(self) -> int:
-        return sum(split.num_images for split in self.splits)
-
-
-def check_folder(root: Path, *, decode: bool, num_workers: int | None = None) -> CheckReport:
-    """Looks at every file. Threads, because the decoders let go of the interpreter and slow disks want many readers."""
-    threads = choose_num_workers(num_workers)
-    scan = scan_folder(root)
-    paths = [path for split in scan.splits for path in split.paths()]
+def check_jpegs(
+    root: Path, paths: Sequence[str], *, decode: bool, num_workers: int | None
+) -> tuple[int, tuple[DataFault, ...]]:
+    """Bytes in all, and the faults. Threads: the decoders let go of the interpreter, slow disks want many readers."""
     tasks = [paths[start : start + _FILES_PER_TASK] for start in range(0, len(paths), _FILES_PER_TASK)]
-    with ThreadPoolExecutor(threads) as pool:
-        results = list(pool.map(partial(_check_files, scan.root, decode), tasks))
-    file_faults = (fault for _, faults in results for fault in faults)
-    return _report(scan, decode, num_bytes=sum(num_bytes for num_bytes, _ in results), file_faults=tuple(file_faults))
-
-
-def _report(scan: FolderScan, decode: bool, *, num_bytes: int, file_faults: tuple[DataFault, ...]) -> CheckReport:
-    counts = [{class_: len(files) for class_, files in split.files.items()} for split in scan.splits]
-    return CheckReport(
-        root=scan.root,
-        decoded=decode,
-        classes=tuple(scan.train.files),
-        splits=tuple(
-            SplitCount(name=split.name, num_images=sum(count.values()), images_per_class=count)
-            for split, count in zip(scan.splits, counts, strict=True)
-        ),
-        num_bytes=num_bytes,
-        num_ignored=sum(split.num_ignored for split in scan.splits),
-        faults=tuple(sorted(scan.faults + file_faults, key=lambda fault: fault.path)),
-    )
+    with ThreadPoolExecutor(choose_num_workers(num_workers)) as pool:
+        results = list(pool.map(partial(_check_files, root, decode), tasks))
+    return sum(num_bytes for num_bytes, _ in results), tuple(fault for _, faults in results for fault in faults)
 
 
 def _check_files(root: Path, decode: bool, paths: Sequence[str]) -> tuple[int, list[DataFault]]:

@@ -8,18 +8,15 @@ Between machines they are the same where numpy, Pillow and the kind of processor
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
-from trainmark.datasets.formats import MakeReport
+from trainmark.datasets.drawing import draw_all
+from trainmark.datasets.imagenet.scene import draw_scene
 from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.patterns import MAX_CLASSES, class_name
-from trainmark.datasets.scene import draw_scene
+from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
 from trainmark.datasets.workers import choose_num_workers
 from trainmark.errors import DataError
@@ -70,9 +67,10 @@ def make_imagenet(
         for split, size in zip(_SPLITS, sizes, strict=True):
             for class_ in classes if size else ():
                 (folder / split / class_).mkdir(parents=True)
-        num_bytes = sum(_write_all(partial(_write_chunk, folder, recipe), chunks, workers))
+        num_bytes = sum(draw_all(partial(_write_chunk, folder, recipe), chunks, num_workers=workers))
     return MakeReport(
         root=root,
+        unit="images",
         classes=classes,
         num_train=sizes[0],
         num_val=sizes[1],
@@ -81,25 +79,7 @@ def make_imagenet(
     )
 
 
-def _write_all(write: partial[int], chunks: list[_Chunk], workers: int) -> Iterable[int]:
-    if workers == 1:
-        return map(write, chunks)
-    # Spawned, not forked: the caller may hold threads of a framework, and a forked copy of those can lock up.
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-    try:
-        return list(pool.map(write, chunks))
-    except BrokenProcessPool as error:
-        raise DataError(
-            "a process that was drawing images died",
-            why="the system ended it, most often for lack of memory",
-            hint="try with fewer workers; with 1 no extra process is started",
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)  # after a full disk or Ctrl-C, do not draw the rest first
-
-
 def _write_chunk(folder: Path, recipe: _Recipe, chunk: _Chunk) -> int:
-    """Runs in a worker process, so it stands at the top of the module, where a spawned interpreter finds it."""
     num_bytes = 0
     for index in chunk.indices:
         label = index % recipe.num_classes

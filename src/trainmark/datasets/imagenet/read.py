@@ -9,16 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from trainmark.datasets.check import CheckReport, SplitCount, check_folder
 from trainmark.datasets.faults import DataFault, FaultKind
-from trainmark.datasets.folder import SplitScan, scan_folder
-from trainmark.datasets.formats import DatasetFormat, MakeReport, MakeRequest
-from trainmark.datasets.textures import make_imagenet
+from trainmark.datasets.imagenet.scan import SplitScan, scan_folder
 from trainmark.errors import DataError
-
-__all__ = ["FORMAT", "CheckReport", "ImageFolder", "Split", "SplitCount", "check_folder", "read_folder"]
-
-_DEFAULT_NUM_IMAGES = 1250  # a thousand to train on and 250 to validate with; 125 MB
 
 # One sentence and one next action for each kind of fault that stops a folder from being read.
 _SENTENCES = {
@@ -90,27 +83,3 @@ def _named(faults: Sequence[DataFault]) -> str:
     shown = faults if is_class else faults[:_MAX_FILES_NAMED]
     names = ", ".join(fault.path for fault in shown)
     return names + (f" and {len(faults) - len(shown)} more" if len(shown) < len(faults) else "")
-
-
-def _make(root: Path, request: MakeRequest) -> MakeReport:
-    return make_imagenet(
-        root,
-        num_images=_DEFAULT_NUM_IMAGES if request.num_images is None else request.num_images,
-        num_classes=10 if request.num_classes is None else request.num_classes,
-        val_fraction=0.2 if request.val_fraction is None else request.val_fraction,
-        seed=request.seed or 0,
-        num_workers=request.num_workers,
-    )
-
-
-def _check(root: Path, decode: bool, num_workers: int | None) -> CheckReport:
-    return check_folder(root, decode=decode, num_workers=num_workers)
-
-
-FORMAT = DatasetFormat(
-    name="imagenet",
-    summary="class folders of JPEG files, train/<class> and val/<class>; makes textured shapes in any number",
-    options=frozenset({"num_images", "num_classes", "val_fraction", "seed", "num_workers"}),
-    make=_make,
-    check=_check,
-)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from trainmark.datasets import textures
-from trainmark.datasets.imagenet import check_folder, read_folder
+from trainmark.datasets import drawing
+from trainmark.datasets.imagenet.check import check_folder
+from trainmark.datasets.imagenet.make import make_imagenet
+from trainmark.datasets.imagenet.read import read_folder
+from trainmark.datasets.imagenet.scene import draw_scene
 from trainmark.datasets.patterns import MAX_CLASSES, class_name
-from trainmark.datasets.scene import draw_scene
-from trainmark.datasets.textures import make_imagenet
 from trainmark.errors import DataError
 
 SMALL = (60, 80)
@@ -28,7 +29,7 @@ def test_layout_counts_and_report(tmp_path: Path) -> None:
     report = make_imagenet(tmp_path / "made", num_images=50, num_classes=4, num_workers=1, mean_size=SMALL)
     folder = read_folder(tmp_path / "made")
     assert folder.val is not None
-    assert (report.num_train, report.num_val, report.num_images) == (40, 10, 50)
+    assert (report.num_train, report.num_val, report.num_samples) == (40, 10, 50)
     assert (len(folder.train.paths), len(folder.val.paths)) == (40, 10)
     assert folder.classes == report.classes == tuple(class_name(label) for label in range(4))
     assert np.bincount(folder.train.labels).tolist() == [10] * 4
@@ -60,7 +61,7 @@ def test_another_seed_gives_other_images(tmp_path: Path) -> None:
 
 def test_files_are_as_large_as_imagenets(tmp_path: Path) -> None:
     report = make_imagenet(tmp_path / "made", num_images=100, num_workers=1)
-    assert 90_000 <= report.mean_file_bytes <= 110_000
+    assert 90_000 <= report.mean_sample_bytes <= 110_000
     sizes = []
     for path in (tmp_path / "made").rglob("*.JPEG"):
         with Image.open(path) as image:
@@ -155,11 +156,11 @@ def test_without_pillow_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_dead_worker_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class DyingPool(textures.ProcessPoolExecutor):
+    class DyingPool(drawing.ProcessPoolExecutor):
         def map(self, *_: object) -> object:  # type: ignore[override]
-            raise textures.BrokenProcessPool
+            raise drawing.BrokenProcessPool
 
-    monkeypatch.setattr(textures, "ProcessPoolExecutor", DyingPool)
+    monkeypatch.setattr(drawing, "ProcessPoolExecutor", DyingPool)
     with pytest.raises(DataError, match="died"):
         make_imagenet(tmp_path / "made", num_images=100, num_workers=2, mean_size=SMALL)
     assert list(tmp_path.iterdir()) == []

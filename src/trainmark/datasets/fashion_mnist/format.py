@@ -1,0 +1,29 @@
+"""Fashion-MNIST behind `trainmark data`: once converted, it is read and checked as an ImageNet-style folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainmark.datasets.fashion_mnist.make import DEBIAN_SOURCE, make_fashion_mnist
+from trainmark.datasets.formats import DatasetFormat, MakeRequest
+from trainmark.datasets.imagenet.check import check_folder
+from trainmark.datasets.imagenet.format import summarise_folder
+from trainmark.datasets.report import CheckReport, MakeReport
+
+
+def _make(root: Path, request: MakeRequest) -> MakeReport:
+    return make_fashion_mnist(root, source=request.source or DEBIAN_SOURCE, limit=request.num_samples)
+
+
+def _check(root: Path, decode: bool, num_workers: int | None) -> CheckReport:
+    return check_folder(root, decode=decode, num_workers=num_workers)
+
+
+FORMAT = DatasetFormat(
+    name="fashion-mnist",
+    summary="28x28 photographs of clothes in ten classes, converted from Debian's dataset-fashion-mnist",
+    options=frozenset({"num_samples", "source"}),
+    make=_make,
+    check=_check,
+    summarise=summarise_folder,
+)

@@ -1,0 +1,35 @@
+"""Every fault of a class folder at once, with its path: what `trainmark data check imagenet` prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainmark.datasets.faults import DataFault
+from trainmark.datasets.imagenet.scan import FolderScan, scan_folder
+from trainmark.datasets.jpeg_check import check_jpegs
+from trainmark.datasets.report import CheckReport, SplitCount
+
+
+def check_folder(root: Path, *, decode: bool, num_workers: int | None = None) -> CheckReport:
+    """Looks at every file."""
+    scan = scan_folder(root)
+    paths = [path for split in scan.splits for path in split.paths()]
+    num_bytes, file_faults = check_jpegs(scan.root, paths, decode=decode, num_workers=num_workers)
+    return _report(scan, decode, num_bytes=num_bytes, file_faults=file_faults)
+
+
+def _report(scan: FolderScan, decode: bool, *, num_bytes: int, file_faults: tuple[DataFault, ...]) -> CheckReport:
+    counts = [{class_: len(files) for class_, files in split.files.items()} for split in scan.splits]
+    return CheckReport(
+        root=scan.root,
+        unit="images",
+        decoded=decode,
+        classes=tuple(scan.train.files),
+        splits=tuple(
+            SplitCount(name=split.name, num_samples=sum(count.values()), counts=count)
+            for split, count in zip(scan.splits, counts, strict=True)
+        ),
+        num_bytes=num_bytes,
+        num_ignored=sum(split.num_ignored for split in scan.splits),
+        faults=tuple(sorted(scan.faults + file_faults, key=lambda fault: fault.path)),
+    )
