@@ -62,13 +62,13 @@ class GpuImages:
     ) -> None:
         self._format, self._problems, self._device = wanted, problems, device
         self._pool = ProcessPoolExecutor(
-            num_decoders(device_type="cuda"),
+            num_decoders(),
             mp_context=get_context("spawn"),  # a forked copy of a process that uses CUDA is not safe
             initializer=die_with,
             initargs=(os.getpid(),),
         )
         # From this thread: the kernel counts the thread that starts a process as its parent, and loaders end earlier.
-        for _ in range(num_decoders(device_type="cuda")):
+        for _ in range(num_decoders()):
             self._pool.submit(os.getpid)
         self._places: SimpleQueue[_Place] = SimpleQueue()
         for _ in range(num_loaders):

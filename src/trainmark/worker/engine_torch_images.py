@@ -56,10 +56,9 @@ class Problems:
             return new
 
 
-def num_decoders(*, device_type: str) -> int:
-    """The cores are shared by the ranks of this machine; beside a GPU one is left for the thread that launches."""
-    share = num_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(1, share - 1 if device_type == "cuda" else share)
+def num_decoders() -> int:
+    """The cores are shared by the ranks of this machine."""
+    return max(1, num_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 class CpuImages:
@@ -67,7 +66,7 @@ class CpuImages:
 
     def __init__(self, wanted: Format, problems: Problems) -> None:
         self._format, self._problems = wanted, problems
-        self._pool = ThreadPoolExecutor(max_workers=num_decoders(device_type="cpu"), thread_name_prefix="decode")
+        self._pool = ThreadPoolExecutor(max_workers=num_decoders(), thread_name_prefix="decode")
 
     def prepare(self, images: ImageList) -> Tensor:
         files = images.read()

@@ -81,7 +81,7 @@ def store_crops(images: ImageList, *, memory: str, rows: Sequence[int], image_si
     crops, inner = split_boxes(boxes, sizes)
     problems: Problems = []
     for position, row in enumerate(rows):
-        image = decode_or_grey(images.paths[position], files[position], problems)
+        image = decode_or_grey(images.paths[position], files[position], problems, into=_scratch)
         top, left, height, width = crops[position].tolist()
         if max(height, width) <= CELL_SIDE:
             cells[row, :height, :width] = image[top : top + height, left : left + width]
@@ -92,6 +92,8 @@ def store_crops(images: ImageList, *, memory: str, rows: Sequence[int], image_si
     return Crops(boxes=inner, flips=flips, sizes=crops[:, 2:], problems=problems)
 
 
+_scratch: Pixels = np.empty(4_000_000, dtype=np.uint8)
+"""Of this process, for one image at a time: most fit, the others get memory of their own."""
 _attached: dict[str, shared_memory.SharedMemory] = {}
 
 
@@ -127,10 +129,10 @@ def believed_size(data: bytes) -> tuple[int, int] | None:
     return size if size is not None and 0 < size[0] * size[1] <= MAX_PIXELS else None
 
 
-def decode_or_grey(path: str, data: bytes, problems: Problems) -> Pixels:
-    """An array of exactly the size that `read_sizes` told, whatever is in the file."""
+def decode_or_grey(path: str, data: bytes, problems: Problems, *, into: Pixels | None = None) -> Pixels:
+    """An array of exactly the size that `read_sizes` told, whatever is in the file; perhaps in `into`."""
     size = believed_size(data)
-    image, problem = decode_lenient(data) if size is not None else (None, "no readable JPEG header")
+    image, problem = decode_lenient(data, into=into) if size is not None else (None, "no readable JPEG header")
     if problem is not None:
         problems.append((path, problem))
     if image is not None and image.shape[:2] == size:
