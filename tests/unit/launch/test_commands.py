@@ -23,7 +23,7 @@ def test_local_command() -> None:
 def test_torchrun_command() -> None:
     assert torchrun.build_command(JOB).argv == (
         "/py", "-m", "torch.distributed.run", "--standalone", "--nnodes=1", "--nproc-per-node=4",
-        "-m", "trainmark.worker.main", "/runs/r1",
+        "--no-python", "/py", "-m", "trainmark.worker.main", "/runs/r1",
     )  # fmt: skip
 
 
