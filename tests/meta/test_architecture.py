@@ -27,10 +27,11 @@ MAY_IMPORT = {
     "workloads": BOTTOM,
     "datasets": BOTTOM,
     "worker": BOTTOM | {"workloads", "datasets"},
+    "logs": BOTTOM,
     "store": BOTTOM,
     "analyse": BOTTOM | {"store"},
     "report": BOTTOM | {"store", "analyse"},
-    "cli": BOTTOM | {"spec", "plan", "launch", "workloads", "datasets", "store", "analyse", "report"},
+    "cli": BOTTOM | {"spec", "plan", "launch", "workloads", "datasets", "logs", "store", "analyse", "report"},
 }
 FRAMEWORKS = {"torch", "torchvision", "triton", "paddle"}
 WORKER_MAY_USE = {"numpy", "PIL", "psutil", "pynvml", *FRAMEWORKS}

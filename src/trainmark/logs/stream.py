@@ -1,0 +1,176 @@
+"""A log, read as it comes: any chunks in, records out, one pass, constant memory.
+
+    stream = LogStream(load_dialects())
+    for chunk in chunks:
+        for record in stream.feed(chunk): ...
+    stream.close()
+
+`stream.dialect` is None until a line was recognised; `stream.facts` is what the log has told of its run so far.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainmark.logs import shared
+from trainmark.logs.dialect import Dialect, Found, Probe
+from trainmark.logs.record import FACT_NAMES, Claim, Facts, LogRecord
+from trainmark.logs.scan import MAX_LINE_BYTES, detect, lines_with, read_line
+
+_HEAD_BYTES = 1 << 20
+_TAIL_BYTES = 1 << 18
+_MAX_CARRY_BYTES = 1 << 20
+_MAX_CLAIMS = 20
+_RECENT_STEPS = 64
+_ENDS_LINES = 100
+_CUT_NUMBER = re.compile(rb"[\w.+-]*[\d.][\w.+-]*$")
+_SAME_MOMENT_S = 1.0
+
+
+class LogStream:
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self.dialect: Dialect | None = None
+        self.confidence = 0.0
+        """0 while no line was recognised; 0.5 for one line, towards 1 for many."""
+        self.num_bytes = 0
+        self.num_other_ranks = 0
+        """Records that another rank had told before."""
+        self.last_step: int | None = None
+        self.last_epoch: float | None = None
+        self._dialects = tuple(dialects)
+        self._carry = b""
+        self._tail = b""
+        self._claims: dict[str, list[Claim]] = {}
+        self._recent: deque[tuple[float | None, int | None, int | None, float | None]] = deque(maxlen=_RECENT_STEPS)
+        self._rank: int | None = None
+        self._num_hits = 0
+        self._num_of_probe: dict[Probe, int] = {}
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def feed(self, chunk: bytes) -> list[LogRecord]:
+        data = self._carry + chunk if self._carry else chunk
+        cut = max(data.rfind(b"\n"), data.rfind(b"\r", max(0, len(data) - MAX_LINE_BYTES))) + 1
+        if cut == 0 and len(data) > _MAX_CARRY_BYTES:
+            cut = len(data)  # a line of megabytes: what it holds is read, the memory stays constant
+        self._carry = data[cut:]
+        return self._read_block(data[:cut] if cut < len(data) else data) if cut else []
+
+    def close(self) -> list[LogRecord]:
+        """The rest. A last line without an end may have lost digits, so a number that touches its end is left out."""
+        rest, self._carry = self._carry, b""
+        found = self._read_block(_CUT_NUMBER.sub(b"", rest[-MAX_LINE_BYTES:])) if rest else []
+        if self.num_bytes > _HEAD_BYTES:
+            self._read_ends(self._tail)
+        self._tail = b""
+        return found
+
+    def _read_block(self, block: bytes) -> list[LogRecord]:
+        if self.num_bytes < _HEAD_BYTES:
+            self._read_ends(block[: _HEAD_BYTES - self.num_bytes])
+        self.num_bytes += len(block)
+        self._tail = block[-_TAIL_BYTES:] if len(block) >= _TAIL_BYTES else (self._tail + block)[-_TAIL_BYTES:]
+        has_returns = b"\r" in block
+        if self.dialect is None:
+            chosen = detect(block, self._dialects, has_returns=has_returns)
+            if chosen is not None:
+                self.dialect = chosen[0]
+                self._read_ends(self._tail if self.num_bytes > len(block) else block[:_HEAD_BYTES])
+        records = [record for record in self._scan(block, has_returns=has_returns) if self._is_new(record)]
+        self._note_progress(records)
+        return records
+
+    def _scan(self, block: bytes, *, has_returns: bool) -> list[LogRecord]:
+        """Every line that a probe of the dialect or of all dialects reads, in the order of the log."""
+        found: dict[int, LogRecord] = {}
+        own = (*self.dialect.steps, *self.dialect.others) if self.dialect is not None else ()
+        for probe in (*own, *shared.EVERYWHERE):
+            if probe.where == "ends":
+                continue
+            for start, end in lines_with(block, probe.anchor, has_returns=has_returns):
+                if start not in found:
+                    made = read_line(block[start:end], probe)
+                    if isinstance(made, LogRecord):
+                        found[start] = made
+                    elif made is not None:
+                        self._note_facts(made, probe, block[start:end])
+        return [found[start] for start in sorted(found)]
+
+    def _read_ends(self, part: bytes) -> None:
+        own = (*self.dialect.steps, *self.dialect.others) if self.dialect is not None else ()
+        has_returns = b"\r" in part
+        for probe in (*(probe for probe in own if probe.where == "ends"), *shared.ENDS):
+            for tried, (start, end) in enumerate(lines_with(part, probe.anchor, has_returns=has_returns)):
+                if tried >= _ENDS_LINES:
+                    break
+                made: Found = read_line(part[start:end], probe)
+                if made is not None and not isinstance(made, LogRecord):
+                    self._note_facts(made, probe, part[start:end])
+
+    # -- what several ranks tell ---------------------------------------------------------------------------------------
+
+    def _is_new(self, record: LogRecord) -> bool:
+        """False for a step that another rank has told: the same step at the same time, or with another rank's tag."""
+        if record.kind != "step":
+            return True
+        if self._num_hits == 0:
+            self._rank = record.rank
+        if record.step is None:
+            is_new = record.rank == self._rank
+        else:
+            is_new = not any(self._is_twin(record, *known) for known in self._recent)
+        if is_new:
+            self._num_hits += 1
+            self._recent.append((record.epoch, record.step, record.rank, record.time_s))
+        else:
+            self.num_other_ranks += 1
+        return is_new
+
+    def _is_twin(
+        self, record: LogRecord, epoch: float | None, step: int | None, rank: int | None, time_s: float | None
+    ) -> bool:
+        if (record.epoch, record.step) != (epoch, step):
+            return False
+        if record.rank != rank:
+            return True
+        # Untagged: an iteration may be repeated after an overflow, but not within its own time.
+        return (
+            record.rank is None
+            and record.time_s is not None
+            and time_s is not None
+            and (abs(record.time_s - time_s) <= min(_SAME_MOMENT_S, 0.5 * (record.seconds or _SAME_MOMENT_S)))
+        )
+
+    def _note_progress(self, records: Sequence[LogRecord]) -> None:
+        for record in records:
+            if record.kind == "step":
+                self.last_step = record.step if record.step is not None else self.last_step
+                self.last_epoch = record.epoch if record.epoch is not None else self.last_epoch
+        self.confidence = 1 - 0.5**self._num_hits if self._num_hits < 30 else 1.0
+
+    # -- facts ---------------------------------------------------------------------------------------------------------
+
+    def _note_facts(self, found: Mapping[str, Any], probe: Probe, line: bytes) -> None:
+        for name, value in found.items():
+            if name in FACT_NAMES and value is not None:
+                self.claim(name, value, strength=probe.strength, text=line[:200])
+
+    def claim(self, name: str, value: Any, *, strength: int, text: bytes) -> None:
+        claims = self._claims.setdefault(name, [])
+        if len(claims) < _MAX_CLAIMS and not any((c.value, c.strength) == (value, strength) for c in claims):
+            claims.append(Claim(name=name, value=value, strength=strength, text=text.decode(errors="replace").strip()))
+
+    @property
+    def claims(self) -> dict[str, tuple[Claim, ...]]:
+        """Strongest first, then in the order of the log."""
+        return {name: tuple(sorted(found, key=lambda c: -c.strength)) for name, found in self._claims.items()}
+
+    @property
+    def facts(self) -> Facts:
+        strongest = {name: found[0].value for name, found in self.claims.items()}
+        if self.dialect is not None and self.dialect.framework is not None:
+            strongest["framework"] = self.dialect.framework
+        return Facts(**strongest)
