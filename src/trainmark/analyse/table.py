@@ -88,7 +88,7 @@ Base = tuple[int, Estimate]
 
 def _kind(row: RunRow) -> Kind:
     """Everything but the number of devices: only lines of one kind may be divided by each other."""
-    return (row.workload, row.framework, row.recipe, row.precision, row.size, row.device, row.machine,
+    return (row.workload, row.model, row.framework, row.recipe, row.precision, row.size, row.device, row.machine,
             row.batch_size_per_device, row.data, row.epochs)  # fmt: skip
 
 

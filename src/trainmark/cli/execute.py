@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import argparse
 
     from trainmark.cli.progress import Progress
+    from trainmark.launch.outcome import Ending
     from trainmark.launch.supervise import Observer, Source
     from trainmark.store.index import Store
     from trainmark.store.rows import RunRow
@@ -78,23 +79,11 @@ def _run_all(tasks: Sequence[Task], store: Store) -> tuple[list[RunRow], bool]:
 
 
 def _run_one(task: Task, store: Store, progress: Progress, number: int) -> RunRow:
-    from trainmark.launch.supervise import supervise
-
     run_id = new_run_id(task.cell)
     folder = _make_folder(task, store, run_id)
     progress.begin(run_id, task.cell.title, number)
-    command = LAUNCHERS[task.launcher](task.job(run_id, folder))
     try:
-        ending = supervise(
-            folder,
-            run_id,
-            command,
-            launcher=task.launcher,
-            timeout_s=task.timeout_s,
-            observe=task.watch(progress),
-            source=task.source(folder) if task.source else None,
-        )
-        task.finish(folder)
+        ending = _supervise(task, run_id, folder, progress)
     except OSError as error:
         why = error.strerror or str(error)
         hint = f"is the disk of {store.root} full? finished runs are kept; give --store DIR for another one"
@@ -103,6 +92,23 @@ def _run_one(task: Task, store: Store, progress: Progress, number: int) -> RunRo
     row = store.index(folder)
     assert row is not None
     return row
+
+
+def _supervise(task: Task, run_id: str, folder: Path, progress: Progress) -> Ending:
+    from trainmark.launch.supervise import supervise
+
+    try:
+        return supervise(
+            folder,
+            run_id,
+            LAUNCHERS[task.launcher](task.job(run_id, folder)),
+            launcher=task.launcher,
+            timeout_s=task.timeout_s,
+            observe=task.watch(progress),
+            source=task.source(folder) if task.source else None,
+        )
+    finally:
+        task.finish(folder)
 
 
 def _make_folder(task: Task, store: Store, run_id: str) -> Path:

@@ -67,4 +67,5 @@ def write_whole(files: Mapping[Path, str | Path], *, what: str, make_folders: bo
         raise InputError(f"cannot write the {what} to {path}", why=why, hint="give another --output") from error
     finally:
         for part in beside.values():
-            part.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                part.unlink()

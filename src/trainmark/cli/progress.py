@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
@@ -63,7 +64,7 @@ class Progress:
 class RunWatch:
     """Called with new records; keeps the steps and, if it may, asks to stop when the interval is narrow enough."""
 
-    def __init__(self, progress: Progress, measure: Measure, unit: str, *, may_stop: bool) -> None:
+    def __init__(self, progress: Progress, measure: Measure, unit: Callable[[], str], *, may_stop: bool) -> None:
         self._progress, self._measure, self._unit, self._may_stop = progress, measure, unit, may_stop
         self._seconds: list[float] = []
         self._samples: list[float] = []
@@ -104,7 +105,7 @@ class RunWatch:
             return f"preparing, {took}"
         parts = [f"{len(self._seconds)} steps", took]
         if self._estimate is not None:
-            rate = format_rate(self._estimate.value, self._unit)
+            rate = format_rate(self._estimate.value, self._unit())
             parts.append(f"{rate} {format_plus_minus(self._estimate.relative_half_width)}")
         if self._metric[1]:
             parts.append(self._metric[1])

@@ -35,13 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    tasks = command_tasks(args) if args.command else _workload_tasks(args)
+    tasks = _workload_tasks(args) if args.command is None else command_tasks(args)
     return execute(tasks, args)
 
 
 def _workload_tasks(args: argparse.Namespace) -> list[Task]:
     if args.pattern is not None:
         raise InputError("--pattern goes with a command", hint="trainmark run --pattern FILE.toml -- CMD ...")
+    if args.what is None:
+        raise InputError("nothing to run", hint="trainmark run quick, or trainmark run -- python train.py")
     plan = make_plan(args)
     cells = _runnable(plan)
     return [_make_task(cell, plan, choose(args.launcher, num_processes=cell.devices_per_node)) for cell in cells]
@@ -88,7 +90,7 @@ def _make_task(cell: Cell, plan: Plan, launcher: str) -> Task:
     def watch(progress: Progress) -> Observer:
         from trainmark.cli.progress import RunWatch
 
-        return RunWatch(progress, measure, card.unit, may_stop=cell.epochs is None)
+        return RunWatch(progress, measure, lambda: card.unit, may_stop=cell.epochs is None)
 
     facts = {"suite": plan.suite.name, "measure": asdict(measure), "unit": card.unit, "model": card.title}
     return Task(cell=cell, facts=facts, launcher=launcher, timeout_s=measure.timeout_s, job=job, watch=watch)

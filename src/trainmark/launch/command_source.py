@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import statistics
 import time
 from pathlib import Path
@@ -27,9 +28,11 @@ _LAST_BYTES = 4096
 class OutputReader(Protocol):
     """Makes records of what a command prints; `trainmark.logs` has one."""
 
-    def feed(self, chunk: bytes) -> list[Json]: ...
+    def feed(self, chunk: bytes, written_s: float | None) -> list[Json]:
+        """`written_s` is when the end of the chunk was written, by the file's clock."""
 
-    def close(self) -> list[Json]: ...
+    def close(self) -> list[Json]:
+        """What an unfinished last line holds."""
 
 
 class CommandSource:
@@ -99,7 +102,8 @@ class CommandSource:
                     self._offset += len(chunk)
                     self._last_output = (self._last_output + chunk)[-_LAST_BYTES:]
                     self._last_sign = time.monotonic()
-                    found += self._reader.feed(chunk)
+                    facts = os.fstat(file.fileno())
+                    found += self._reader.feed(chunk, facts.st_mtime if facts.st_size == self._offset else None)
         except FileNotFoundError:
             return []
         self._keep(found)

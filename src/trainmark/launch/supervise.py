@@ -149,7 +149,10 @@ class _Watch:
             time.sleep(_POLL_S)
             self._look()
             if time.monotonic() > deadline:
-                return Outcome.TIMEOUT, f"took longer than {timeout_s:.0f} s; raise --timeout-s if that is normal for it"
+                return (
+                    Outcome.TIMEOUT,
+                    f"took longer than {timeout_s:.0f} s; raise --timeout-s if that is normal for it",
+                )
             silence_s, patience_s = self._source.quiet_s()
             if silence_s > patience_s:
                 return Outcome.HANG, f"no step for {silence_s:.0f} s"

@@ -55,7 +55,7 @@ def _machine(row: RunRow) -> str:
 def _software(environment: dict[str, Any]) -> str:
     parts = [f"trainmark {environment.get('trainmark', ABSENT)}", str(environment.get("framework", ABSENT))]
     parts += [f"{name} {environment[name]}" for name in ("cuda", "cudnn", "nccl") if environment.get(name)]
-    return ", ".join([*parts, f"Python {environment.get('python', ABSENT)}"])
+    return ", ".join([*parts, f"Python {environment.get('python') or ABSENT}"])
 
 
 def _setup(lines: Sequence[Line], words: dict[str, str]) -> str:
@@ -76,6 +76,10 @@ def _steps(lines: Sequence[Line], words: dict[str, str]) -> str:
 
 def _command(row: RunRow) -> str:
     """To be pasted into a shell, so every word is quoted."""
+    if row.source == "command":
+        known = {"--devices": row.devices, "--batch-size": row.batch_size_per_device, "--precision": row.precision}
+        flags = [str(word) for flag, value in known.items() if value is not None for word in (flag, value)]
+        return plain(f"trainmark run {shlex.join(flags)} -- {row.model}")
     words: list[object] = ["trainmark", "run", row.workload, "--framework", row.framework, "--recipe", row.recipe]
     words += ["--precision", row.precision, "--size", row.size, "--device", row.device, "--nodes", row.nodes]
     words += ["--devices", (row.devices or 1) // (row.nodes or 1), "--batch-size", row.batch_size_per_device]

@@ -28,8 +28,8 @@ def read_run(folder: Path) -> RunRow | None:
         id=folder.name,
         cell_id=_text(run.get("cell_id")) or "",
         suite=_text(run.get("suite")),
-        source="trainmark",
-        dialect=None,
+        source=_text(run.get("source")) or "trainmark",
+        dialect=_text(run.get("dialect")),
         workload=_text(cell.get("workload")),
         model=_text(run.get("model")),
         framework=_text(cell.get("framework")),
@@ -51,7 +51,7 @@ def read_run(folder: Path) -> RunRow | None:
         wall_s=_number(ending.get("wall_s")),
         environment=environment,
         machine=_text(environment.get("device_name")) or _text(environment.get("cpu")),
-        **_read_records(folder / records.rank_file(0)),
+        **(_read_command(folder) if run.get("source") == "command" else _read_records(folder / records.rank_file(0))),
     )
 
 
@@ -96,6 +96,19 @@ def _read_records(path: Path) -> dict[str, Any]:
         "warnings": tuple(warnings),
         "peak_memory_bytes": peak,
     }
+
+
+def _read_command(folder: Path) -> dict[str, Any]:
+    """A command's marks where it made some, each process its own; otherwise what was read from its output."""
+    printed = _read_records(folder / records.LOG_FILE)
+    marked = [_read_records(path) for path in sorted(folder.glob("rank*.jsonl"))]
+    marked = [found for found in marked if len(found["seconds"])]
+    if not marked:
+        return printed
+    num_steps = min(len(found["seconds"]) for found in marked)
+    samples = sum(found["samples"][:num_steps] for found in marked)
+    evals = next((found["evals"] for found in marked if found["evals"]), printed["evals"])
+    return {**marked[0], "seconds": marked[0]["seconds"][:num_steps], "samples": samples, "evals": evals}
 
 
 def _read_eval(record: Json) -> Json:

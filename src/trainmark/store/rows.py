@@ -17,7 +17,7 @@ class RunRow:
     cell_id: str
     suite: str | None
     source: str
-    """`trainmark` for our own runs; for imported logs the file they come from."""
+    """`trainmark` for our own workloads, `command` for the user's own; for imported logs the file they come from."""
     dialect: str | None
     workload: str | None
     model: str | None

@@ -15,7 +15,7 @@ import trainmark
 from trainmark import host
 from trainmark.worker.telemetry import GpuSensor
 
-_PACKAGES = (
+PACKAGES = (
     "torch", "torchvision", "triton", "paddlepaddle", "numpy", "simplejpeg", "pillow", "nvidia-ml-py", "psutil",
 )  # fmt: skip
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
@@ -48,7 +48,7 @@ def _matters(key: str) -> bool:
 
 def _versions() -> dict[str, str]:
     found = {}
-    for package in _PACKAGES:
+    for package in PACKAGES:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
