@@ -50,8 +50,14 @@ _OUT_OF_MEMORY = re.compile(
 )
 
 
+_LOSS = re.compile(rb"loss[\"'\])]?[ \t:=|]{1,6}([-+]?(?:nan|inf(?:inity)?|\d))", re.IGNORECASE)
+
+
 def judge_command(*, returncode: int | None, last_output: bytes, bad_loss: str | None) -> Json:
     """How a command of the user's own ended, as the record that our worker would have written of itself."""
+    losses = _LOSS.findall(last_output)
+    if losses and not losses[-1][-1:].isdigit():
+        bad_loss = f"the last loss that the command printed was {losses[-1].decode()}"
     outcome, reason = Outcome.OK, "the command ended with exit code 0"
     if returncode is not None and returncode < 0:
         outcome, reason = Outcome.KILLED, f"the command was ended by {describe_exit(returncode)}"
