@@ -158,7 +158,7 @@ def test_no_shell_ever_sees_the_words(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not (tmp_path / "made").exists()
 
 
-# -- run_benchmark.sh ----------------------------------------------------------------------------------------------------
+# -- run_benchmark.sh --------------------------------------------------------------------------------------------------
 
 
 def benchmark(*argv: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -1,7 +1,7 @@
-"""A log that is being written: the lines of a running command as step records, with seconds and samples over all devices.
+"""A log that is being written: the lines of a running command as step records, in seconds and samples of all devices.
 
-A running log has a clock that a finished one lacks: when its lines came. Many scripts print the time of one iteration in
-ten, or three digits of it; the time between two such lines covers all ten, to the clock's own precision.
+A running log has a clock that a finished one lacks: when its lines came. Many scripts print the time of one iteration
+in ten, or three digits of it; the time between two such lines covers all ten, to the clock's own precision.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ _VARIABLE_PREFIXES = ("NCCL_", "GLOO_", "MKL_", "CUDNN_", "NVIDIA_TF32")
 
 
 def describe_environment(framework_facts: dict[str, Any], *, gpu_index: int | None) -> dict[str, Any]:
+    sensor = GpuSensor(gpu_index) if gpu_index is not None else None
     return {
         "schema": 1,
         "trainmark": trainmark.__version__,
@@ -32,12 +33,14 @@ def describe_environment(framework_facts: dict[str, Any], *, gpu_index: int | No
         "python": sys.version.split()[0],
         "cpu": host.cpu_name(),
         "num_cores": host.num_cores(),
+        "num_processors": host.num_processors(),
         "memory_bytes": host.memory_bytes(),
         "packages": _versions(),
         "variables": {key: value for key, value in os.environ.items() if _matters(key)},
         "container": _container(),
         "git": _git(Path(trainmark.__file__).resolve().parent),
-        "gpu_at_start": GpuSensor(gpu_index).read() if gpu_index is not None else None,
+        "gpu_at_start": sensor.read() if sensor is not None else None,
+        "device_memory_bytes": sensor.memory_bytes() if sensor is not None else None,
         **framework_facts,
     }
 

@@ -43,7 +43,7 @@ def test_the_formats_are_found() -> None:
     assert all(load_format(name).SUMMARY for name in format_names())
 
 
-# -- PaddlePaddle benchmark ----------------------------------------------------------------------------------------------
+# -- PaddlePaddle benchmark --------------------------------------------------------------------------------------------
 
 
 def test_paddle_benchmark_has_every_key_of_the_contract(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_stranger_s_name_makes_no_path(tmp_path: Path) -> None:
         assert all(".." not in file.split("/") for file in export(name, [found]).files)
 
 
-# -- DLPerf --------------------------------------------------------------------------------------------------------------
+# -- DLPerf ------------------------------------------------------------------------------------------------------------
 
 SEED = {
     (1, 1): (353.77, 350.54, 354.28, 352.50, 351.55, 350.77),
@@ -165,17 +165,29 @@ def test_dlperf_keeps_cases_apart_that_differ_in_more_than_devices(tmp_path: Pat
     assert sorted(json.loads(stream("dlperf", rows))) == ["resnet50_b4_amp", "resnet50_b4_fp32", "resnet50_b8_fp32"]
 
 
-# -- AI-Rank -------------------------------------------------------------------------------------------------------------
+# -- AI-Rank -----------------------------------------------------------------------------------------------------------
 
 EVALS = [
     {"kind": "eval", "step": 10, "epoch": 1, "time_s": 4.0, "metric": "top1", "value": 0.5},
     {"kind": "eval", "step": 20, "epoch": 2, "time_s": 8.0, "metric": "top1", "value": 0.76},
 ]
-SYSTEM_KEYS = (
-    "accelerator_memory_capacity accelerator_name accelerators_per_node host_memory_capacity host_processor_core_count"
-    " host_processor_name host_processors_per_node host_storage_capacity host_storage_type number_of_nodes"
-    " operating_system software_stack submitter hardware_name hardware_type"
-).split()
+SYSTEM_KEYS = [
+    "accelerator_memory_capacity",
+    "accelerator_name",
+    "accelerators_per_node",
+    "host_memory_capacity",
+    "host_processor_core_count",
+    "host_processor_name",
+    "host_processors_per_node",
+    "host_storage_capacity",
+    "host_storage_type",
+    "number_of_nodes",
+    "operating_system",
+    "software_stack",
+    "submitter",
+    "hardware_name",
+    "hardware_type",
+]
 
 
 def test_ai_rank_log_lines(tmp_path: Path) -> None:
@@ -213,7 +225,7 @@ def test_ai_rank_keeps_every_run(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-# -- MLPerf --------------------------------------------------------------------------------------------------------------
+# -- MLPerf ------------------------------------------------------------------------------------------------------------
 
 
 def parse_mllog(text: str) -> list[dict[str, Any]]:
@@ -255,7 +267,7 @@ def test_the_public_package_reads_mllog(tmp_path: Path) -> None:
     assert [line.value["value"] for line in lines if line.key == "eval_accuracy"] == [0.5, 0.76]
 
 
-# -- csv, json and the command line --------------------------------------------------------------------------------------
+# -- csv, json and the command line ------------------------------------------------------------------------------------
 
 
 def test_csv(tmp_path: Path) -> None:
