@@ -28,10 +28,12 @@ print(json.dumps({"python": sys.version.split()[0], "packages": found}))
 
 
 def write_environment(folder: Path, program: str, machine: Machine) -> None:
-    from trainmark.worker.environment import describe_environment
+    from trainmark.worker.environment import describe_environment, describe_git
 
     device_name = machine.gpus[0].name if machine.gpus else None
-    facts = {"device_name": device_name, "driver": machine.driver, **_software(program)}
+    # The code that runs is the user's: the commit of the folder it is started in, not ours.
+    git = describe_git(Path.cwd())
+    facts = {"device_name": device_name, "driver": machine.driver, "git": git, **_software(program)}
     document = describe_environment(facts, gpu_index=0 if machine.gpus else None)
     records.write_json(folder / records.ENVIRONMENT_FILE, document)
 

@@ -38,7 +38,7 @@ def describe_environment(framework_facts: dict[str, Any], *, gpu_index: int | No
         "packages": _versions(),
         "variables": {key: value for key, value in os.environ.items() if _matters(key)},
         "container": _container(),
-        "git": _git(Path(trainmark.__file__).resolve().parent),
+        "git": _own_git(Path(trainmark.__file__).resolve().parent),
         "gpu_at_start": sensor.read() if sensor is not None else None,
         "device_memory_bytes": sensor.memory_bytes() if sensor is not None else None,
         **framework_facts,
@@ -66,11 +66,17 @@ def _container() -> str | None:
     return "docker" if Path("/.dockerenv").exists() else None
 
 
-def _git(folder: Path) -> dict[str, Any] | None:
-    """The commit of the code that ran, and a hash of what differs from it; None outside a checkout of ours."""
-    commit, top = _run_git(folder, "rev-parse", "HEAD"), _run_git(folder, "rev-parse", "--show-toplevel")
-    # An environment inside somebody's own repository is not a checkout of trainmark.
-    if commit is None or top is None or Path(os.fsdecode(top).strip()) / "src" / "trainmark" != folder:
+def _own_git(folder: Path) -> dict[str, Any] | None:
+    """None outside a checkout of ours: an environment inside somebody's own repository is none."""
+    top = _run_git(folder, "rev-parse", "--show-toplevel")
+    is_ours = top is not None and Path(os.fsdecode(top).strip()) / "src" / "trainmark" == folder
+    return describe_git(folder) if is_ours else None
+
+
+def describe_git(folder: Path) -> dict[str, Any] | None:
+    """The commit of the code that ran, and a hash of what differs from it; None outside a repository."""
+    commit = _run_git(folder, "rev-parse", "HEAD")
+    if commit is None:
         return None
     diff = _run_git(folder, "diff", "HEAD") or b""
     digest = hashlib.sha256(diff).hexdigest()[:12] if diff else None
