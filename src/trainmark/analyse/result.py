@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from trainmark.analyse.checks import check_rows, check_run
 from trainmark.analyse.estimate import Estimate
+from trainmark.analyse.imported import estimate_cumulative, time_to_train
+from trainmark.analyse.protocols import apply_protocol
 from trainmark.analyse.rates import last_rate, mean_of_rates, median_rate
 from trainmark.analyse.throughput import estimate_throughput
 from trainmark.store.rows import RunRow
@@ -18,6 +22,8 @@ def estimate_run(row: RunRow) -> Estimate | None:
     """None for a run without an `ok`: correctness gates speed."""
     if row.outcome != "ok" or len(row.seconds) == 0:
         return None
+    if row.log.get("is_cumulative"):
+        return estimate_cumulative(row)
     return estimate_throughput(row.seconds, row.samples)
 
 
@@ -26,15 +32,30 @@ def describe_run(row: RunRow) -> dict[str, Any]:
     estimate = estimate_run(row)
     return {
         **{name: getattr(row, name) for name in _PLAIN},
-        "records": len(row.seconds),
+        "records": len(row.seconds) if row.num_records is None else row.num_records,
         "throughput": describe_estimate(estimate, row.unit),
         "median": median_rate(row.seconds, row.samples) if has_steps else None,
         "mean_of_rates": mean_of_rates(row.seconds, row.samples) if has_steps else None,
         "last": last_rate(row.seconds, row.samples) if has_steps else None,
         "evals": list(row.evals),
-        "time_to_train_s": None,
-        "warnings": list(row.warnings),
+        "loss": [list(pair) for pair in zip(row.loss_steps.tolist(), row.losses.tolist(), strict=True)],
+        "time_to_train_s": time_to_train(row),
+        "stated": row.log.get("stated"),
+        "warnings": [*row.warnings, *check_run(row, estimate)],
     }
+
+
+def describe_runs(rows: Sequence[RunRow], *, protocol: str | None = None) -> list[dict[str, Any]]:
+    """All of them, with what only shows when they stand side by side, and the answer of a protocol."""
+    from trainmark.analyse.table import compared
+
+    warnings = check_rows(rows, compared(rows))
+    described = [describe_run(row) for row in rows]
+    for row, result in zip(rows, described, strict=True):
+        result["warnings"] += warnings.get(row.id, [])
+        if protocol is not None:
+            result["protocol"] = apply_protocol(protocol, row)
+    return described
 
 
 def describe_estimate(estimate: Estimate | None, unit: str) -> dict[str, Any] | None:

@@ -88,8 +88,9 @@ Base = tuple[int, Estimate]
 
 def _kind(row: RunRow) -> Kind:
     """Everything but the number of devices: only lines of one kind may be divided by each other."""
-    return (row.workload, row.model, row.framework, row.recipe, row.precision, row.size, row.device, row.machine,
-            row.batch_size_per_device, row.data, row.epochs)  # fmt: skip
+    own_name = row.model if row.workload is None else None
+    return (row.workload, own_name, row.dialect, row.unit, row.framework, row.recipe, row.precision, row.size,
+            row.device, row.machine, row.batch_size_per_device, row.data, row.epochs)  # fmt: skip
 
 
 def _pool_runs(runs: Sequence[RunRow]) -> Estimate | None:
@@ -122,3 +123,15 @@ def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, bases: dict[K
         efficiency=efficiency(estimate, base[1], first.devices / base[0]),
         variant=variant,
     )
+
+
+def compared(rows: Sequence[RunRow]) -> list[tuple[RunRow, RunRow, float]]:
+    """Each run whose line has a speed-up, a run of the line it is compared with, and the quotient."""
+    lines = build_lines(rows)
+    bases = {_kind(line.first): line.first for line in lines if line.estimate is not None and line.speedup is None}
+    return [
+        (run, bases[_kind(line.first)], line.speedup.value)
+        for line in lines
+        if line.speedup is not None and _kind(line.first) in bases
+        for run in line.runs
+    ]

@@ -140,9 +140,9 @@ def _print_commands(tasks: Sequence[Task], store: Path) -> int:
 
 def _print_results(rows: list[RunRow], *, is_json: bool) -> None:
     if is_json:
-        from trainmark.analyse.result import describe_run
+        from trainmark.analyse.result import describe_runs
 
-        print_json(results=[describe_run(row) for row in rows])
+        print_json(results=describe_runs(rows))
         return
     from trainmark.analyse.table import build_lines
     from trainmark.report.console import print_lines

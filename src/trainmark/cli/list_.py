@@ -9,8 +9,8 @@ from typing import Any
 from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console
 
 NAME = "list"
-SUMMARY = "show workloads, suites, launchers, data formats and export formats"
-KINDS = ("workloads", "suites", "launchers", "formats", "exports")
+SUMMARY = "show workloads, suites, launchers, data formats, log dialects, protocols and export formats"
+KINDS = ("workloads", "suites", "launchers", "formats", "dialects", "protocols", "exports")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +30,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _collect() -> dict[str, list[dict[str, Any]]]:
+    from trainmark.analyse.protocols import PROTOCOLS
     from trainmark.datasets.formats import all_formats
     from trainmark.launch.registry import CHOICES
+    from trainmark.logs.registry import load_dialects
     from trainmark.report.exporting import format_names, load_format
     from trainmark.spec.files import read_toml, shipped_suites
     from trainmark.workloads.registry import load_cards
@@ -42,8 +44,20 @@ def _collect() -> dict[str, list[dict[str, Any]]]:
     ]
     formats = [{"name": name, "summary": format_.summary} for name, format_ in all_formats().items()]
     exports = [{"name": name, "summary": load_format(name).SUMMARY} for name in format_names()]
-    launchers = [{"name": name} for name in CHOICES]
-    return {"workloads": cards, "suites": suites, "launchers": launchers, "formats": formats, "exports": exports}
+    dialects = [{"name": dialect.name, "summary": dialect.summary} for dialect in load_dialects()]
+    protocols = [
+        {"name": name, "summary": protocol.summary, "options": dict(protocol.defaults)}
+        for name, protocol in PROTOCOLS.items()
+    ]
+    return {
+        "workloads": cards,
+        "suites": suites,
+        "launchers": [{"name": name} for name in CHOICES],
+        "formats": formats,
+        "dialects": dialects,
+        "protocols": protocols,
+        "exports": exports,
+    }
 
 
 def _print(found: dict[str, list[dict[str, Any]]], kinds: list[str]) -> None:
@@ -53,4 +67,4 @@ def _print(found: dict[str, list[dict[str, Any]]], kinds: list[str]) -> None:
     for kind in kinds:
         console.print(Text(kind, style="bold"))
         for item in found[kind]:
-            console.print(Text(f"  {item['name']:<17}{item.get('summary', '')}".rstrip()))
+            console.print(Text(f"  {item['name']:<22}{item.get('summary', '')}".rstrip()))

@@ -12,11 +12,11 @@ import sys
 from types import FrameType
 
 import trainmark
-from trainmark.cli import data, doctor, export, list_, plan, report, run, show
+from trainmark.cli import data, doctor, export, import_, list_, plan, report, run, show
 from trainmark.errors import InputError, SpecError, TrainmarkError
 from trainmark.units import plain
 
-VERBS = (list_, doctor, data, plan, run, show, report, export)
+VERBS = (list_, doctor, data, plan, run, import_, show, report, export)
 """In the order of work. A verb is a module with NAME, SUMMARY, add_arguments(parser) and run(args) -> exit code."""
 
 

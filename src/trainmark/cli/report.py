@@ -31,14 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from trainmark.analyse.result import describe_run
+    from trainmark.analyse.result import describe_runs
     from trainmark.analyse.table import build_lines
     from trainmark.report.console import print_lines
     from trainmark.report.markdown import render_markdown
 
     rows = read_rows(Path(args.store), args.runs)
     if args.json:
-        print_json(results=[describe_run(row) for row in rows])
+        print_json(results=describe_runs(rows))
         return 0
     lines = build_lines(rows)
     if args.format == "console":

@@ -76,9 +76,10 @@ def _launcher(cell: CommandCell, name: str, machine: Machine) -> str:
 
 
 def _load_dialects(pattern: str | None) -> Sequence[Dialect]:
+    from trainmark.logs.pattern import load_pattern
     from trainmark.logs.registry import load_dialects
 
-    return load_dialects()
+    return load_dialects() if pattern is None else (load_pattern(Path(pattern)),)
 
 
 def _make_task(
@@ -154,4 +155,5 @@ def _finish(folder: Path, log: LiveLog) -> None:
         if run["cell"].get(name) is None:
             run["cell"][name] = known.get(name)
     run |= {"dialect": "mark" if is_marked else log.dialect, "unit": "samples" if is_marked else log.unit}
+    run["log"] = {"stated": log.stated}
     records.write_json(folder / records.RUN_FILE, run)

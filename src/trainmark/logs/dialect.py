@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,27 +10,45 @@ from typing import Any, Literal
 
 from trainmark.logs.record import LogRecord, Scope
 
-Match = re.Match[bytes]
+Groups = dict[str, bytes]
+"""The named groups that took part."""
+
 Found = LogRecord | Mapping[str, Any] | None
 """What a probe makes of a line: a record, facts by name, or nothing."""
+
+NUMBER = rb"[-+]?\d[\d.]{0,24}(?:[eE][-+]?\d{1,3})?"
+"""Bounded, like every repetition in a pattern here: no line, however odd, may cost more than its length."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """A literal that is looked for in whole blocks at the speed of memory, and what to do with a line that holds it.
-
-    `pattern` is tried on that line alone, so it may be as slow as it likes.
-    """
+    """A literal that is looked for in whole blocks at the speed of memory, and what to do with a line that holds it."""
 
     anchor: bytes
-    pattern: re.Pattern[bytes]
-    read: Callable[[Match], Found]
+    patterns: tuple[re.Pattern[bytes], ...]
+    """Searched in that line, each from its beginning. The first one must be found, the others add groups."""
+    read: Callable[[Groups], Found]
     where: Literal["everywhere", "ends"] = "everywhere"
     """`ends`: only in the first and the last part of a log, where configurations stand."""
     strength: int = 2
     """Of the facts it gives; see `Claim`."""
-    limit: int | None = None
-    """At most so many lines; None: all of them."""
+    num_lines: int = 1
+    """How many lines from the literal on belong together; only in the ends of a log."""
+
+    def search(self, line: bytes) -> Groups | None:
+        first = self.patterns[0].search(line)
+        if first is None:
+            return None
+        groups = first.groupdict()
+        for pattern in self.patterns[1:]:
+            more = pattern.search(line)
+            if more is not None:
+                groups.update(more.groupdict())
+        return {name: text for name, text in groups.items() if text is not None}
+
+
+def patterns(*texts: bytes) -> tuple[re.Pattern[bytes], ...]:
+    return tuple(re.compile(text) for text in texts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +68,12 @@ class Dialect:
     """Whether a printed number is a mean since the print before, or that of one iteration."""
     is_cumulative: bool = False
     """Printed times are means since the start: only the last one counts, and their spread says nothing."""
-    counts_batches: bool = False
-    """Its rates count batches or steps, not samples."""
+    repeats_lines: bool = False
+    """A bar that is drawn again and again: the same iteration twice is one record."""
+    default_precision: str | None = None
+    """What a log of this family means that says nothing, where the family always says when it is otherwise."""
     priority: int = 0
-    """Decides between dialects that recognise equally many lines."""
+    """A dialect of a lower one is taken only where no other recognises a line."""
 
 
 def number(text: bytes | None) -> float | None:
@@ -60,7 +81,7 @@ def number(text: bytes | None) -> float | None:
     if text is None:
         return None
     try:
-        value = float(text)
+        value = float(text.replace(b",", b""))
     except ValueError:
         return None
     return value if -1e300 < value < 1e300 else None
@@ -75,29 +96,73 @@ def whole(text: bytes | None) -> int | None:
         return None
 
 
-def group(match: Match, name: str) -> bytes | None:
-    """None where the pattern has no such group or it took no part."""
-    return match[name] if name in match.re.groupindex else None
+def finite(value: Any) -> float | None:
+    """A number of a JSON document, which may stand there as text; None for anything else."""
+    if isinstance(value, str):
+        return number(value.encode(errors="replace")[:40])
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and -1e300 < value < 1e300 else None
 
 
-def read_step(match: Match) -> LogRecord | None:
-    """The usual reader of a step line, by the names of the pattern's groups."""
-    seconds, rate = number(group(match, "seconds")), number(group(match, "rate"))
-    if not (seconds and seconds > 0) and not (rate and rate > 0):
+def read_object(text: bytes) -> dict[str, Any]:
+    """A JSON object at the beginning of the text; empty where there is none."""
+    try:
+        value = json.JSONDecoder().raw_decode(text.decode(errors="replace"))[0]
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def read_step(groups: Groups) -> LogRecord | None:
+    """The usual reader of a step line, by the names of the groups."""
+    seconds, rate = number(groups.get("seconds")), number(groups.get("rate"))
+    seconds = seconds if seconds and seconds > 0 else None
+    rate = rate if rate and rate > 0 else None
+    if seconds is None and rate is None:
         return None
-    unit = group(match, "unit")
-    memory = number(group(match, "memory_mb"))
+    memory = number(groups.get("memory_mb"))
     return LogRecord(
         kind="step",
-        step=whole(group(match, "step")),
-        epoch=number(group(match, "epoch")),
-        seconds=seconds if seconds and seconds > 0 else None,
-        rate=rate if rate and rate > 0 else None,
-        samples=number(group(match, "samples")),
-        unit=UNITS.get(unit.lower()) if unit else None,
-        loss=number(group(match, "loss")),
+        step=whole(groups.get("step")),
+        epoch=number(groups.get("epoch")),
+        seconds=seconds,
+        rate=rate,
+        samples=number(groups.get("samples")),
+        unit=UNITS.get(groups.get("unit", b"").lower()),
+        loss=number(groups.get("loss")),
+        time_s=number(groups.get("unix_s")),
         memory_bytes=int(memory * 2**20) if memory and 0 < memory < 1e9 else None,
     )
+
+
+def read_stated(name: str) -> Callable[[Groups], LogRecord | None]:
+    """A speed that the log claims for the whole run."""
+
+    def read(groups: Groups) -> LogRecord | None:
+        rate = number(groups.get("rate"))
+        unit = UNITS.get(groups.get("unit", b"").lower())
+        return LogRecord(kind="stated", name=name, rate=rate, unit=unit) if rate and rate > 0 else None
+
+    return read
+
+
+def read_eval(metric: str, *, factor: float = 1.0) -> Callable[[Groups], LogRecord | None]:
+    """A metric; `factor` makes a fraction of a percentage."""
+
+    def read(groups: Groups) -> LogRecord | None:
+        value = number(groups.get("value"))
+        if value is None:
+            return None
+        step, epoch = whole(groups.get("step")), number(groups.get("epoch"))
+        time_s = number(groups.get("unix_s"))
+        return LogRecord(kind="eval", metric=metric, value=value * factor, step=step, epoch=epoch, time_s=time_s)
+
+    return read
+
+
+def read_wholes(groups: Groups) -> Mapping[str, Any]:
+    """Facts that are whole numbers from 1 up, by the names of the groups."""
+    return {name: value for name, text in groups.items() if (value := whole(text)) is not None and value > 0}
 
 
 UNITS = {

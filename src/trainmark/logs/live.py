@@ -10,8 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainmark.logs.dialect import Dialect
+from trainmark.logs.facts import resolve
+from trainmark.logs.folder import Intervals
 from trainmark.logs.record import Facts, LogRecord
+from trainmark.logs.scale import Scale, find_scale
 from trainmark.logs.stream import LogStream
+from trainmark.logs.warning import Warn
 from trainmark.records import Json, Kind
 
 
@@ -19,21 +23,25 @@ from trainmark.records import Json, Kind
 class _Line:
     """What is remembered of the step line before."""
 
-    step: int | None
+    step: int
     epoch: float | None
-    came_s: float | None
-    """By the file's clock; None where several lines came at once."""
+    came_s: float
+    """By the file's clock."""
 
 
 class LiveLog:
     """`given` is what the user said beside the command; it counts before what the log says."""
 
     def __init__(self, dialects: Sequence[Dialect], given: Facts) -> None:
+        self.unit = "samples"
+        """What the records count so far."""
+        self.stated: dict[str, Json] = {}
+        """Speeds that the log claims for the whole run, by name."""
         self._stream = LogStream(dialects)
         self._given = given
         self._last: _Line | None = None
-        self.unit = "samples"
-        self._warnings: dict[str, str] = {}
+        self._intervals: Intervals | None = None
+        self._warnings: dict[str, Warn] = {}
 
     @property
     def dialect(self) -> str | None:
@@ -41,7 +49,7 @@ class LiveLog:
 
     @property
     def facts(self) -> Facts:
-        return Facts(**{**self._stream.facts.known(), **self._given.known()})
+        return resolve(self._stream.claims, Facts(), self._given, self._stream.dialect).facts
 
     def feed(self, chunk: bytes, written_s: float | None) -> list[Json]:
         """`written_s` is when the end of the chunk was written."""
@@ -50,83 +58,61 @@ class LiveLog:
     def close(self) -> list[Json]:
         """What an unfinished last line holds, and what to know of all of them."""
         rest = self._convert(self._stream.close(), None)
-        return [
-            *rest,
-            *({"kind": Kind.WARNING, "code": code, "message": text} for code, text in self._warnings.items()),
-        ]
+        return [*rest, *({"kind": Kind.WARNING, **warning.to_json()} for warning in self._warnings.values())]
 
     def _convert(self, found: Sequence[LogRecord], written_s: float | None) -> list[Json]:
-        num_steps = sum(record.kind == "step" for record in found)
-        made: list[Json] = []
-        for record in found:
+        """Of several lines that came at once, the clock is that of the last."""
+        facts, made = self.facts if found else Facts(), list[Json]()
+        last_step = max((place for place, record in enumerate(found) if record.kind == "step"), default=None)
+        for place, record in enumerate(found):
             if record.kind == "step":
-                num_steps -= 1
-                made += self._step(record, written_s if num_steps == 0 else None)
+                made += self._step(record, facts, written_s if place == last_step else None)
             elif record.kind == "eval" and record.metric is not None and record.value is not None:
-                where = {"step": record.step or self._stream.last_step, "epoch": record.epoch, "time_s": None}
+                step = record.step if record.step is not None else self._stream.last_step
+                where: Json = {"step": step, "epoch": record.epoch, "time_s": None}
                 made.append({"kind": Kind.EVAL, **where, "metric": record.metric, "value": record.value})
+            elif record.kind == "stated" and record.name is not None:
+                self.stated[record.name] = {"value": record.rate, "unit": record.unit}
         return made
 
-    def _step(self, record: LogRecord, came_s: float | None) -> list[Json]:
-        last, self._last = self._last, _Line(step=record.step, epoch=record.epoch, came_s=came_s)
-        num_iterations = _iterations_since(last, record)
-        clock_s = self._clock_s(last, came_s) if num_iterations is not None else None
-        count = num_iterations or 1
-        batch, rate = record.samples or self._global_batch(), self._global_rate(record)
-        if clock_s is not None:
-            seconds, rate = clock_s, None if batch else rate
-        elif record.seconds is not None:
-            seconds = record.seconds * count
-        elif rate is not None:
-            seconds = batch * count / rate if batch else 1.0  # without a batch one record weighs as much as another
-        else:
+    def _step(self, record: LogRecord, facts: Facts, came_s: float | None) -> list[Json]:
+        dialect = self._stream.dialect
+        assert dialect is not None
+        covers_interval = dialect.covers == "interval" and not dialect.is_cumulative
+        self._intervals = self._intervals or Intervals(covers_interval=covers_interval)
+        num_steps = self._intervals.next(record.step, record.epoch)
+        scope = record.scope or dialect.scope
+        has_rate, has_seconds = record.rate is not None, record.seconds is not None
+        scale = find_scale(dialect, facts, scope, has_rates=has_rate, has_seconds=has_seconds)
+        self._warnings |= {warning.code: warning for warning in scale.warnings}
+        self._note_unit(record, facts, dialect, scale)
+        clocked = self._by_clock(record, scale, came_s)
+        made = None if covers_interval else clocked
+        made = made or scale.convert(
+            num_steps=num_steps, seconds=record.seconds, rate=record.rate, samples=record.samples
+        )
+        if made is None:
             return []
-        if rate is None and batch is None:
-            self.unit = "steps"
-            self._warnings["batch-unknown"] = _BATCH_UNKNOWN
-        elif self.unit != "steps":
-            self.unit = record.unit or self.facts.unit or (self._dialect.unit if self._dialect else self.unit)
-        samples = rate * seconds if rate is not None else (batch or 1.0) * count
-        made: Json = {"kind": Kind.STEP, "step": record.step, "seconds": seconds, "samples": samples}
-        return [made if record.loss is None else {**made, "loss": record.loss}]
+        step: Json = {"kind": Kind.STEP, "step": record.step, "seconds": made[0], "samples": made[1]}
+        return [step if record.loss is None else {**step, "loss": record.loss}]
 
-    @property
-    def _dialect(self) -> Dialect | None:
-        return self._stream.dialect
-
-    def _clock_s(self, last: _Line | None, came_s: float | None) -> float | None:
-        """Since the line before, where that is better than what is printed: of one iteration only, or a running mean."""
-        dialect = self._dialect
-        if last is None or last.came_s is None or came_s is None or came_s <= last.came_s:
+    def _by_clock(self, record: LogRecord, scale: Scale, came_s: float | None) -> tuple[float, float] | None:
+        """Since the line before, of the same epoch: between two epochs there may be an evaluation."""
+        last, self._last = self._last, None
+        if came_s is None or record.step is None:
             return None
-        is_better = dialect is not None and (dialect.covers == "step" or dialect.is_cumulative)
-        return came_s - last.came_s if is_better else None
+        self._last = _Line(step=record.step, epoch=record.epoch, came_s=came_s)
+        if last is None or last.epoch != record.epoch or last.step >= record.step or last.came_s >= came_s:
+            return None
+        seconds, count = came_s - last.came_s, record.step - last.step
+        batch = record.samples or scale.global_batch
+        if batch is None and record.rate is not None:
+            return (seconds, seconds * record.rate * scale.factor) if scale.factor is not None else None
+        return seconds, count * (batch or 1.0)
 
-    def _global_batch(self) -> float | None:
-        facts = self.facts
-        if facts.batch_size_per_device is not None and facts.devices is not None:
-            return float(facts.batch_size_per_device * facts.devices)
-        return facts.global_batch_size
-
-    def _global_rate(self, record: LogRecord) -> float | None:
-        facts = self.facts
-        scope = record.scope or (self._dialect.scope if self._dialect else None)
-        if record.rate is None or scope == "global" or facts.devices == 1:
-            return record.rate
-        if scope == "device" and facts.devices is not None:
-            return record.rate * facts.devices
-        if scope == "node" and facts.nodes is not None:
-            return record.rate * facts.nodes
-        self._warnings["scope-unknown"] = _SCOPE_UNKNOWN
-        return None
-
-
-_BATCH_UNKNOWN = "the output does not tell the batch, so the speed is in steps; give --batch-size N (per device)"
-_SCOPE_UNKNOWN = "the output does not tell whether its rates are of one device or of all; they are not used"
-
-
-def _iterations_since(last: _Line | None, record: LogRecord) -> int | None:
-    """None where there is no line before, or it is of another epoch: between them may lie an evaluation."""
-    if last is None or last.step is None or record.step is None or last.epoch != record.epoch:
-        return None
-    return record.step - last.step if record.step > last.step else None
+    def _note_unit(self, record: LogRecord, facts: Facts, dialect: Dialect, scale: Scale) -> None:
+        if record.rate is None and record.samples is None and scale.global_batch is None:
+            self.unit = "iterations"
+        else:
+            stated = facts.unit or record.unit
+            self.unit = stated if stated not in (None, "samples") else dialect.unit

@@ -9,7 +9,7 @@ from trainmark.logs.dialect import Dialect, Found, Probe
 from trainmark.logs.noise import clean_line, time_of
 from trainmark.logs.record import LogRecord
 
-MAX_LINE_BYTES = 1 << 16
+MAX_LINE_BYTES = 1 << 14
 """Of a longer line only this much around the literal is looked at."""
 
 _DETECT_LINES = 200
@@ -34,27 +34,26 @@ def lines_with(block: bytes, anchor: bytes, *, has_returns: bool) -> Iterator[tu
         position = block.find(anchor, max(end, position + 1))
 
 
-def read_line(line: bytes, probe: Probe) -> Found:
-    """What the probe makes of a line, with the rank of its tag and its time."""
-    text, rank = clean_line(line)
-    match = probe.pattern.search(text)
-    if match is None:
+def read_line(line: bytes, rank: int | None, probe: Probe) -> Found:
+    """What the probe makes of a clean line, with the rank of its tag and its time."""
+    groups = probe.search(line)
+    if groups is None:
         return None
-    found = probe.read(match)
+    found = probe.read(groups)
     if isinstance(found, LogRecord):
-        time_s = time_of(text) if found.time_s is None else found.time_s
+        time_s = time_of(line) if found.time_s is None else found.time_s
         return replace(found, rank=rank, time_s=time_s)
     return found
 
 
-def detect(block: bytes, dialects: Sequence[Dialect], *, has_returns: bool) -> tuple[Dialect, int] | None:
-    """The dialect that recognises most lines of the block, and how many; None where none recognises any."""
+def detect(block: bytes, dialects: Sequence[Dialect], *, has_returns: bool) -> Dialect | None:
+    """The dialect that recognises most lines of the block; None where none recognises any."""
     best: tuple[int, int, Dialect] | None = None
     for dialect in dialects:
         hits = sum(_count(block, probe, has_returns=has_returns) for probe in dialect.steps)
-        if hits and (best is None or (hits, dialect.priority) > best[:2]):
-            best = (hits, dialect.priority, dialect)
-    return (best[2], best[0]) if best is not None else None
+        if hits and (best is None or (dialect.priority, hits) > best[:2]):
+            best = (dialect.priority, hits, dialect)
+    return best[2] if best is not None else None
 
 
 def _count(block: bytes, probe: Probe, *, has_returns: bool) -> int:
@@ -62,5 +61,5 @@ def _count(block: bytes, probe: Probe, *, has_returns: bool) -> int:
     for tried, (start, end) in enumerate(lines_with(block, probe.anchor, has_returns=has_returns)):
         if tried >= _DETECT_LINES:
             break
-        hits += isinstance(read_line(block[start:end], probe), LogRecord)
+        hits += isinstance(read_line(*clean_line(block[start:end]), probe), LogRecord)
     return hits

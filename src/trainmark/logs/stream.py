@@ -10,13 +10,15 @@
 
 from __future__ import annotations
 
-import re
+import statistics
 from collections import deque
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from trainmark.logs import shared
-from trainmark.logs.dialect import Dialect, Found, Probe
+from trainmark.logs.dialect import Dialect, Probe
+from trainmark.logs.noise import clean_line
 from trainmark.logs.record import FACT_NAMES, Claim, Facts, LogRecord
 from trainmark.logs.scan import MAX_LINE_BYTES, detect, lines_with, read_line
 
@@ -26,8 +28,11 @@ _MAX_CARRY_BYTES = 1 << 20
 _MAX_CLAIMS = 20
 _RECENT_STEPS = 64
 _ENDS_LINES = 100
-_CUT_NUMBER = re.compile(rb"[\w.+-]*[\d.][\w.+-]*$")
+_OPEN_NUMBER = b"0123456789.,+-"
 _SAME_MOMENT_S = 1.0
+_MEASURED_BATCHES = 51
+_TEXT_UNITS = ("words", "tokens", "examples")
+"""Counted by length, so that a batch has no fixed number of them."""
 
 
 class LogStream:
@@ -47,7 +52,8 @@ class LogStream:
         self._recent: deque[tuple[float | None, int | None, int | None, float | None]] = deque(maxlen=_RECENT_STEPS)
         self._rank: int | None = None
         self._num_hits = 0
-        self._num_of_probe: dict[Probe, int] = {}
+        self._batches: list[float] = []
+        self._choose(None)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -61,8 +67,10 @@ class LogStream:
 
     def close(self) -> list[LogRecord]:
         """The rest. A last line without an end may have lost digits, so a number that touches its end is left out."""
-        rest, self._carry = self._carry, b""
-        found = self._read_block(_CUT_NUMBER.sub(b"", rest[-MAX_LINE_BYTES:])) if rest else []
+        rest, self._carry = self._carry[-MAX_LINE_BYTES:], b""
+        if rest[-1:] and rest[-1] in _OPEN_NUMBER:
+            rest = rest.rstrip(_OPEN_NUMBER + b"eE")
+        found = self._read_block(rest) if rest else []
         if self.num_bytes > _HEAD_BYTES:
             self._read_ends(self._tail)
         self._tail = b""
@@ -77,7 +85,7 @@ class LogStream:
         if self.dialect is None:
             chosen = detect(block, self._dialects, has_returns=has_returns)
             if chosen is not None:
-                self.dialect = chosen[0]
+                self._choose(chosen)
                 self._read_ends(self._tail if self.num_bytes > len(block) else block[:_HEAD_BYTES])
         records = [record for record in self._scan(block, has_returns=has_returns) if self._is_new(record)]
         self._note_progress(records)
@@ -85,30 +93,39 @@ class LogStream:
 
     def _scan(self, block: bytes, *, has_returns: bool) -> list[LogRecord]:
         """Every line that a probe of the dialect or of all dialects reads, in the order of the log."""
-        found: dict[int, LogRecord] = {}
-        own = (*self.dialect.steps, *self.dialect.others) if self.dialect is not None else ()
-        for probe in (*own, *shared.EVERYWHERE):
-            if probe.where == "ends":
-                continue
-            for start, end in lines_with(block, probe.anchor, has_returns=has_returns):
-                if start not in found:
-                    made = read_line(block[start:end], probe)
+        found: list[tuple[int, int, LogRecord]] = []
+        for anchor, probes in self._everywhere.items():
+            for start, end in lines_with(block, anchor, has_returns=has_returns):
+                line, rank = clean_line(block[start:end])
+                for number, probe in probes:
+                    made = read_line(line, rank, probe)
                     if isinstance(made, LogRecord):
-                        found[start] = made
+                        found.append((start, number, made))
                     elif made is not None:
-                        self._note_facts(made, probe, block[start:end])
-        return [found[start] for start in sorted(found)]
+                        self._note_facts(made, probe, line)
+        found.sort(key=itemgetter(0, 1))
+        return [record for _, _, record in found]
 
     def _read_ends(self, part: bytes) -> None:
-        own = (*self.dialect.steps, *self.dialect.others) if self.dialect is not None else ()
         has_returns = b"\r" in part
-        for probe in (*(probe for probe in own if probe.where == "ends"), *shared.ENDS):
-            for tried, (start, end) in enumerate(lines_with(part, probe.anchor, has_returns=has_returns)):
+        for anchor, probes in self._ends.items():
+            for tried, (start, end) in enumerate(lines_with(part, anchor, has_returns=has_returns)):
                 if tried >= _ENDS_LINES:
                     break
-                made: Found = read_line(part[start:end], probe)
-                if made is not None and not isinstance(made, LogRecord):
-                    self._note_facts(made, probe, part[start:end])
+                if probes[0][1].num_lines > 1:
+                    end = _end_of_next_line(part, end)
+                line, rank = clean_line(part[start:end])
+                for _, probe in probes:
+                    made = read_line(line, rank, probe)
+                    if made is not None and not isinstance(made, LogRecord):
+                        self._note_facts(made, probe, line)
+
+    def _choose(self, dialect: Dialect | None) -> None:
+        """One search for each literal, however many probes share it."""
+        self.dialect = dialect
+        own = (*dialect.steps, *dialect.others) if dialect is not None else ()
+        self._everywhere = _by_anchor([probe for probe in (*own, *shared.EVERYWHERE) if probe.where == "everywhere"])
+        self._ends = _by_anchor([probe for probe in (*own, *shared.ENDS) if probe.where == "ends"])
 
     # -- what several ranks tell ---------------------------------------------------------------------------------------
 
@@ -120,6 +137,8 @@ class LogStream:
             self._rank = record.rank
         if record.step is None:
             is_new = record.rank == self._rank
+        elif self.dialect is not None and self.dialect.repeats_lines:
+            is_new = not any((record.epoch, record.step) == known[:2] for known in self._recent)
         else:
             is_new = not any(self._is_twin(record, *known) for known in self._recent)
         if is_new:
@@ -149,6 +168,9 @@ class LogStream:
             if record.kind == "step":
                 self.last_step = record.step if record.step is not None else self.last_step
                 self.last_epoch = record.epoch if record.epoch is not None else self.last_epoch
+                is_counted = record.rate and record.seconds and record.unit not in _TEXT_UNITS
+                if is_counted and len(self._batches) < _MEASURED_BATCHES:
+                    self._batches.append((record.rate or 0.0) * (record.seconds or 0.0))
         self.confidence = 1 - 0.5**self._num_hits if self._num_hits < 30 else 1.0
 
     # -- facts ---------------------------------------------------------------------------------------------------------
@@ -166,7 +188,21 @@ class LogStream:
     @property
     def claims(self) -> dict[str, tuple[Claim, ...]]:
         """Strongest first, then in the order of the log."""
-        return {name: tuple(sorted(found, key=lambda c: -c.strength)) for name, found in self._claims.items()}
+        found = {name: tuple(sorted(claims, key=lambda c: -c.strength)) for name, claims in self._claims.items()}
+        measured = self._measured_batch()
+        if measured is not None:
+            found[measured.name] = (measured, *found.get(measured.name, ()))
+        return found
+
+    def _measured_batch(self) -> Claim | None:
+        """A line with a rate and the seconds of an iteration tells the batch that was really used."""
+        if not self._batches or self.dialect is None or self.dialect.scope not in ("device", "global"):
+            return None
+        batch = statistics.median(self._batches)
+        if not 0.5 < batch < 1e9 or abs(batch - round(batch)) > max(0.02, 0.005 * batch):
+            return None
+        name = "batch_size_per_device" if self.dialect.scope == "device" else "global_batch_size"
+        return Claim(name=name, value=round(batch), strength=3, text="rate times seconds of the records")
 
     @property
     def facts(self) -> Facts:
@@ -174,3 +210,15 @@ class LogStream:
         if self.dialect is not None and self.dialect.framework is not None:
             strongest["framework"] = self.dialect.framework
         return Facts(**strongest)
+
+
+def _by_anchor(probes: Sequence[Probe]) -> dict[bytes, list[tuple[int, Probe]]]:
+    found: dict[bytes, list[tuple[int, Probe]]] = {}
+    for number, probe in enumerate(probes):
+        found.setdefault(probe.anchor, []).append((number, probe))
+    return found
+
+
+def _end_of_next_line(part: bytes, end: int) -> int:
+    following = part.find(b"\n", end + 1, end + MAX_LINE_BYTES)
+    return following if following >= 0 else min(len(part), end + MAX_LINE_BYTES)

@@ -20,7 +20,8 @@ def describe_line(line: Line, lang: str) -> dict[str, str]:
     failed = ", ".join(sorted({str(run.outcome or "running") for run in line.problems}))
     runs = f"{line.num_ok}/{len(line.runs)} ({failed})" if line.problems else str(line.num_ok)
     small = f" ({first.size})" if first.size not in (None, "full") else ""
-    nodes = f"{first.nodes} × {first.devices // first.nodes}" if first.devices and first.nodes else ABSENT
+    devices = str(first.devices or ABSENT)
+    nodes = f"{first.nodes} × {first.devices // first.nodes}" if first.devices and first.nodes else devices
     device = " CPU" if first.device == "cpu" else ""
     variant = f" @ {line.variant}" if line.variant else ""
     cells = {

@@ -8,10 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from trainmark.analyse.protocols import apply_protocol
 from trainmark.analyse.table import Line
 from trainmark.report.cells import describe_line, shown_columns
 from trainmark.report.words import UNITS, WORDS
-from trainmark.units import ABSENT, plain
+from trainmark.store.rows import RunRow
+from trainmark.units import ABSENT, format_number, plain
 
 _NARROW = 100
 
@@ -26,6 +28,18 @@ def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") ->
             console.print(Text(plain(f"  {WORDS[lang]['warning']}: {warning}")))
     if len(lines) > 1:
         console.print(_table(lines, lang, narrow=console.width < _NARROW))
+
+
+def print_protocol(rows: Sequence[RunRow], protocol: str, console: Console) -> None:
+    """What another way of counting makes of each run."""
+    for row in rows:
+        answer = apply_protocol(protocol, row)
+        text = (
+            f"{format_number(answer['value'], digits=7)} {answer['unit'] or ''}"
+            if answer["value"]
+            else answer["reason"]
+        )
+        console.print(Text(plain(f"  {row.id}: {protocol}: {text}")))
 
 
 def say(line: Line, *, lang: str = "en") -> str:

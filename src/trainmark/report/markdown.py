@@ -80,6 +80,8 @@ def _command(row: RunRow) -> str:
         known = {"--devices": row.devices, "--batch-size": row.batch_size_per_device, "--precision": row.precision}
         flags = [str(word) for flag, value in known.items() if value is not None for word in (flag, value)]
         return plain(f"trainmark run {shlex.join(flags)} -- {row.model}")
+    if row.dialect is not None:
+        return shlex.join(plain(word) for word in ("trainmark", "import", row.source))
     words: list[object] = ["trainmark", "run", row.workload, "--framework", row.framework, "--recipe", row.recipe]
     words += ["--precision", row.precision, "--size", row.size, "--device", row.device, "--nodes", row.nodes]
     words += ["--devices", (row.devices or 1) // (row.nodes or 1), "--batch-size", row.batch_size_per_device]

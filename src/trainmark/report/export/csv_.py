@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from trainmark.analyse.result import describe_run
+from trainmark.analyse.result import describe_runs
 from trainmark.report.exporting import Exported
 from trainmark.store.rows import RunRow
 from trainmark.units import plain
@@ -25,7 +25,7 @@ def export(rows: Sequence[RunRow]) -> Exported:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_header())
-    writer.writerows(_line(describe_run(row)) for row in rows)
+    writer.writerows(_line(result) for result in describe_runs(rows))
     return Exported(files={"results.csv": out.getvalue()}, stream=out.getvalue())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from trainmark.analyse.result import describe_run
+from trainmark.analyse.result import describe_runs
 from trainmark.report.exporting import Exported
 from trainmark.store.rows import RunRow
 
@@ -13,6 +13,6 @@ SUMMARY = "every number of every run, one document"
 
 
 def export(rows: Sequence[RunRow]) -> Exported:
-    document = {"schema": 1, "results": [describe_run(row) for row in rows]}
+    document = {"schema": 1, "results": describe_runs(rows)}
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     return Exported(files={"results.json": text}, stream=text)

@@ -65,6 +65,8 @@ def describe(row: RunRow) -> dict[str, Any]:
         "JOB_FAIL_FLAG": 0 if estimate else 1,
         "UNIT": f"{row.unit}/s",
     }
+    if row.outcome == "ok" and len(row.losses):
+        document["LOSS_RESULT"] = shorten(float(row.losses[-1]))
     if row.devices == 1:
         document |= {"log_with_profiler": None, "profiler_path": None}
     return document
