@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,26 @@ def test_a_time_out_ends_children_too(tmp_path: Path, capsys: pytest.CaptureFixt
     script = write_script(tmp_path, f"{child} start_new_session=True)\ntime.sleep(100)")
     (result,) = run(tmp_path / "s", "--timeout-s", "1.5", "--", *script, capsys=capsys, code=1)
     assert result["outcome"] == "timeout"
+
+
+def test_ctrl_c_keeps_what_was_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = write_script(tmp_path, MARKED.replace("range(12)", "range(10000)"))
+    argv = [sys.executable, "-m", "trainmark.cli.main", "run", "--store", str(tmp_path / "s"), "--", *script, "4"]
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        files = list((tmp_path / "s").glob("*/rank0.jsonl"))
+        if files and files[0].read_text().count("step") > 20:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "interrupted after 1 of 1 runs" in err
+    assert main(["show", "--json", "--store", str(tmp_path / "s")]) == 0
+    (result,) = json.loads(capsys.readouterr().out)["results"]
+    assert (result["outcome"], result["dialect"], result["throughput"]) == ("killed", "mark", None)
+    assert result["records"] > 5
 
 
 def test_output_that_nobody_knows_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ log.jsonl beside them, so that nothing is lost where a script does both; readers
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import statistics
@@ -22,6 +23,8 @@ _QUIET_FACTOR = 50
 _QUIET_LEAST_S = 600.0
 """A script may evaluate or write a checkpoint for minutes without a word: it is not told from a hang any earlier."""
 _CHUNK_BYTES = 1 << 20
+_MOST_CHUNKS = 64
+"""In one look: a command that prints without end must not keep us from its time-out."""
 _LAST_BYTES = 4096
 
 
@@ -67,7 +70,7 @@ class CommandSource:
     def close(self, returncode: int | None) -> dict[int, Json]:
         with contextlib.suppress(OSError):  # a full disk: the end must be written all the same, if anything can be
             self._read_marks()
-            self._read_output()
+            self._read_output(None)
             self._keep(self._reader.close())
         end = judge_command(returncode=returncode, last_output=self._last_output, bad_loss=self._bad_loss)
         if returncode == 0 and not self._num_marked and not self._num_read:
@@ -81,7 +84,7 @@ class CommandSource:
             self._marks.setdefault(path, RecordTail(path))
         shown: list[Json] = []
         for number, path in enumerate(sorted(self._marks)):
-            new = self._marks[path].read_new()
+            new = [record for record in self._marks[path].read_new() if _is_sound(record)]
             self._num_marked += sum(record["kind"] == Kind.STEP for record in new)
             if new:
                 self._last_sign = time.monotonic()
@@ -93,12 +96,12 @@ class CommandSource:
                 self._note_loss(record)
         return shown
 
-    def _read_output(self) -> list[Json]:
+    def _read_output(self, most_chunks: int | None = _MOST_CHUNKS) -> list[Json]:
         found: list[Json] = []
         try:
             with (self._folder / records.OUTPUT_FILE).open("rb") as file:
                 file.seek(self._offset)
-                while chunk := file.read(_CHUNK_BYTES):
+                for chunk in itertools.islice(iter(lambda: file.read(_CHUNK_BYTES), b""), most_chunks):
                     self._offset += len(chunk)
                     self._last_output = (self._last_output + chunk)[-_LAST_BYTES:]
                     self._last_sign = time.monotonic()
@@ -124,6 +127,12 @@ class CommandSource:
         if "loss" in record:
             is_bad = record["loss"] is None
             self._bad_loss = f"the loss was no number at step {record.get('step')}" if is_bad else None
+
+
+def _is_sound(record: Json) -> bool:
+    """A step has a duration and samples: a script may mark what is no batch."""
+    numbers = [record.get(name) for name in ("seconds", "samples")] if record["kind"] == Kind.STEP else []
+    return all(isinstance(number, (int, float)) and 0 < number < math.inf for number in numbers)
 
 
 NO_RECORDS = (

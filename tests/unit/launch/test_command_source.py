@@ -92,6 +92,12 @@ def test_marked_loss_that_is_no_number(tmp_path: Path) -> None:
     assert finish(tmp_path, source) == "nan"
 
 
+def test_marks_without_samples_are_no_steps(tmp_path: Path) -> None:
+    source = CommandSource(tmp_path, Words())
+    write(tmp_path, "rank0.jsonl", step(1), step(2, 0.0), step(3, math.nan), {"kind": "step"}, step(4))
+    assert [record["step"] for record in source.read_new()] == [1, 4]
+
+
 def test_only_what_has_a_usual_gap_can_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(command_source.time, "monotonic", lambda: clock[0])
