@@ -47,11 +47,11 @@ def command_tasks(args: argparse.Namespace) -> list[Task]:
     if args.what is not None:
         why = f"{args.what!r} stands before --"
         raise InputError("a workload and a command cannot be run at once", why=why, hint="leave one of them out")
-    suite = parse_command(args.command, read_flags(args))
-    _check_program(suite.cells)
     from trainmark.plan.machine import read_machine
 
     machine = read_machine()
+    suite = parse_command(args.command, read_flags(args), device=None if machine.gpus else "cpu")
+    _check_program(suite.cells)
     dialects = _load_dialects(args.pattern)
     return [_make_task(cell, suite, _launcher(cell, args.launcher, machine), machine, dialects) for cell in suite.cells]
 

@@ -24,6 +24,8 @@ _FLAGS = (*PLACEHOLDERS, "repeat", "timeout_s")
 class CommandCell:
     template: tuple[str, ...]
     """The words as typed, placeholders included."""
+    device: str | None
+    """`cpu` on a machine without another; None where the script may use either."""
     nodes: int
     devices_per_node: int
     batch_size_per_device: int | None
@@ -67,7 +69,8 @@ class CommandCell:
         """The keys of a built-in cell, null where nobody said; and the command."""
         known = {"nodes": self.nodes, "devices_per_node": self.devices_per_node, "precision": self.precision}
         known |= {"batch_size_per_device": self.batch_size_per_device, "seed": self.seed, "repeat": self.repeat}
-        return {**dict.fromkeys(Cell.__dataclass_fields__), **known, "command": list(self.template)}
+        known |= {"device": self.device, "command": list(self.template)}
+        return {**dict.fromkeys(Cell.__dataclass_fields__), **known}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +84,7 @@ def placeholders(template: Sequence[str]) -> set[str]:
     return {name for word in template for name in _PLACEHOLDER.findall(word)} & set(PLACEHOLDERS)
 
 
-def parse_command(template: Sequence[str], values: Mapping[str, Any]) -> CommandSuite:
+def parse_command(template: Sequence[str], values: Mapping[str, Any], *, device: str | None) -> CommandSuite:
     """`values` are the flags beside the command, as the raw values that TOML would hold."""
     faults: list[Fault] = []
     _refuse_flags(values, faults)
@@ -102,14 +105,17 @@ def parse_command(template: Sequence[str], values: Mapping[str, Any]) -> Command
     if faults:
         noun = "fault" if len(faults) == 1 else "faults"
         raise SpecError(f"the command has {len(faults)} {noun}", faults)
-    return CommandSuite(cells=_expand(tuple(template), axes, repeat), timeout_s=timeout_s)
+    return CommandSuite(cells=_expand(tuple(template), device, axes, repeat), timeout_s=timeout_s)
 
 
-def _expand(template: tuple[str, ...], axes: Mapping[str, tuple[Any, ...]], repeat: int) -> tuple[CommandCell, ...]:
+def _expand(
+    template: tuple[str, ...], device: str | None, axes: Mapping[str, tuple[Any, ...]], repeat: int
+) -> tuple[CommandCell, ...]:
     """Repeats outermost, as for built-in cells: a machine that drifts touches all cells alike."""
     return tuple(
         CommandCell(
             template=template,
+            device=device,
             nodes=1,
             devices_per_node=devices,
             batch_size_per_device=batch_size,

@@ -11,7 +11,7 @@ from trainmark.spec.command import CommandCell, parse_command
 
 
 def cells(words: str, **values: Any) -> tuple[CommandCell, ...]:
-    return parse_command(words.split(), values).cells
+    return parse_command(words.split(), values, device="cpu").cells
 
 
 def test_one_command_is_one_cell_with_nulls() -> None:
