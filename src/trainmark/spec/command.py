@@ -67,7 +67,11 @@ class CommandCell:
 
     def to_json(self) -> dict[str, Any]:
         """The keys of a built-in cell, null where nobody said; and the command."""
-        known = {"nodes": self.nodes, "devices_per_node": self.devices_per_node, "precision": self.precision}
+        known: dict[str, Any] = {
+            "nodes": self.nodes,
+            "devices_per_node": self.devices_per_node,
+            "precision": self.precision,
+        }
         known |= {"batch_size_per_device": self.batch_size_per_device, "seed": self.seed, "repeat": self.repeat}
         known |= {"device": self.device, "command": list(self.template)}
         return {**dict.fromkeys(Cell.__dataclass_fields__), **known}

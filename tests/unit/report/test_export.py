@@ -73,6 +73,15 @@ def test_paddle_benchmark_of_several_devices(tmp_path: Path) -> None:
     assert document["log_file"] == "resnet50_bs4_fp16_mp_bs4_fp16_8"
 
 
+def test_the_last_loss_is_given_where_it_is_known(tmp_path: Path) -> None:
+    steps = [
+        {"kind": "step", "step": n, "seconds": 0.1, "samples": 4, "loss": loss} for n, loss in ((21, 0.9), (22, 0.05))
+    ]
+    assert json.loads(stream("paddle-benchmark", [row(tmp_path, "a", extra=steps)]))["LOSS_RESULT"] == 0.05
+    assert "LOSS_RESULT" not in stream("paddle-benchmark", [row(tmp_path, "b")])
+    assert "LOSS_RESULT" not in stream("paddle-benchmark", [row(tmp_path, "c", extra=steps, outcome="nan")])
+
+
 def test_psenet_counts_its_batch_over_all_devices(tmp_path: Path) -> None:
     found = row(tmp_path, workload="psenet", devices_per_node=8, batch_size_per_device=8)
     assert json.loads(stream("paddle-benchmark", [found]))["model_name"] == "trainmark_psenet_bs64_fp32"
