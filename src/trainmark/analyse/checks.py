@@ -142,7 +142,9 @@ def check_tf32(row: RunRow) -> Warning_ | None:
 # -- several runs ------------------------------------------------------------------------------------------------------
 
 
-def check_rows(rows: Sequence[RunRow], speedups: Sequence[tuple[RunRow, RunRow, float]]) -> dict[str, list[Warning_]]:
+def check_side_by_side(
+    rows: Sequence[RunRow], speedups: Sequence[tuple[RunRow, RunRow, float]]
+) -> dict[str, list[Warning_]]:
     """By run id. `speedups` are (case, base, quotient) of lines that are compared."""
     found: dict[str, list[Warning_]] = {}
     for run_id, warning in (*_mixed_batches(rows), *_superlinear(speedups)):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from trainmark.analyse.checks import check_rows, check_run
+from trainmark.analyse.checks import check_run
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.imported import estimate_cumulative, time_to_train
-from trainmark.analyse.protocols import apply_protocol
 from trainmark.analyse.rates import last_rate, mean_of_rates, median_rate
 from trainmark.analyse.throughput import estimate_throughput
 from trainmark.store.rows import RunRow
@@ -43,19 +41,6 @@ def describe_run(row: RunRow) -> dict[str, Any]:
         "stated": row.log.get("stated"),
         "warnings": [*row.warnings, *check_run(row, estimate)],
     }
-
-
-def describe_runs(rows: Sequence[RunRow], *, protocol: str | None = None) -> list[dict[str, Any]]:
-    """All of them, with what only shows when they stand side by side, and the answer of a protocol."""
-    from trainmark.analyse.table import compared
-
-    warnings = check_rows(rows, compared(rows))
-    described = [describe_run(row) for row in rows]
-    for row, result in zip(rows, described, strict=True):
-        result["warnings"] += warnings.get(row.id, [])
-        if protocol is not None:
-            result["protocol"] = apply_protocol(protocol, row)
-    return described
 
 
 def describe_estimate(estimate: Estimate | None, unit: str) -> dict[str, Any] | None:

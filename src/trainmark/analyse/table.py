@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainmark.analyse.checks import check_run, check_side_by_side
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.repeats import pool
 from trainmark.analyse.result import estimate_run
@@ -123,6 +124,16 @@ def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, bases: dict[K
         efficiency=efficiency(estimate, base[1], first.devices / base[0]),
         variant=variant,
     )
+
+
+def warnings_of(rows: Sequence[RunRow]) -> dict[str, list[dict[str, str]]]:
+    """By run id: what a run said itself, what its numbers say, and what shows only beside other runs."""
+    beside = check_rows(rows)
+    return {row.id: [*row.warnings, *check_run(row, estimate_run(row)), *beside.get(row.id, ())] for row in rows}
+
+
+def check_rows(rows: Sequence[RunRow]) -> dict[str, list[dict[str, str]]]:
+    return check_side_by_side(rows, compared(rows)) if any(row.dialect is not None for row in rows) else {}
 
 
 def compared(rows: Sequence[RunRow]) -> list[tuple[RunRow, RunRow, float]]:

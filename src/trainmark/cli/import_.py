@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     rows = _rows(Path(args.store), ids)
     others = [*skipped, *_left_out(results)]
     if args.json:
-        from trainmark.analyse.result import describe_runs
+        from trainmark.analyse.results import describe_runs
 
         print_json(
             results=describe_runs(rows, protocol=args.protocol),

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from trainmark.analyse.result import describe_runs
+    from trainmark.analyse.results import describe_runs
     from trainmark.analyse.table import build_lines
     from trainmark.report.console import print_lines
     from trainmark.report.markdown import render_markdown

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     rows = read_rows(Path(args.store), args.runs, reindex=args.reindex)
     if args.json:
-        from trainmark.analyse.result import describe_runs
+        from trainmark.analyse.results import describe_runs
 
         print_json(results=describe_runs(rows, protocol=args.protocol))
         return 0

@@ -130,6 +130,7 @@ def read_step(groups: Groups) -> LogRecord | None:
         samples=number(groups.get("samples")),
         unit=UNITS.get(groups.get("unit", b"").lower()),
         loss=number(groups.get("loss")),
+        learning_rate=number(groups.get("lr")),
         time_s=number(groups.get("unix_s")),
         memory_bytes=int(memory * 2**20) if memory and 0 < memory < 1e9 else None,
     )

@@ -8,7 +8,8 @@
     framework = "torch"
 
 Groups: step, epoch, rate, seconds, samples, loss, memory_mb, unix_s; `rate` or `seconds` is needed. Perhaps the
-expression comes from a stranger: nested repetitions are refused, lines are cut at 2000 bytes and a line may take a second.
+expression comes from a stranger: repetitions inside repetitions are refused, lines
+are cut at 2000 bytes and a line may take a second.
 """
 
 from __future__ import annotations

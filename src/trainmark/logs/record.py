@@ -29,6 +29,7 @@ class LogRecord:
     unit: str | None = None
     """What is counted: images, samples, sequences, tokens, words, clips, steps."""
     loss: float | None = None
+    learning_rate: float | None = None
     time_s: float | None = None
     """When the line was printed, in seconds since 1970 as if its clock showed UTC: only differences mean something."""
     metric: str | None = None

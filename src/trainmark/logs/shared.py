@@ -72,6 +72,17 @@ def _says(anchor: bytes, pattern: bytes, facts: Mapping[str, Any], *, strength: 
     return Probe(anchor=anchor, patterns=patterns(pattern), read=lambda _: facts, where="ends", strength=strength)
 
 
+def _learning_rate(flag: bytes) -> Probe:
+    """Of the command line: what the script was told, which the records may contradict."""
+    pattern = flag + rb"(?:'?, '|[= ])(?P<lr>" + NUMBER + rb")"
+    read = _read_learning_rate
+    return Probe(anchor=flag, patterns=patterns(pattern), read=read, where="ends", strength=1)
+
+
+def _read_learning_rate(groups: Groups) -> Mapping[str, Any]:
+    return {"learning_rate": number(groups["lr"])}
+
+
 def _number_of_gpus(groups: Groups) -> Mapping[str, Any]:
     return {"devices_per_node": groups["gpus"].count(b",") + 1}
 
@@ -120,6 +131,9 @@ ENDS = (
     _count(b"--train_batch_size", rb"--train_batch_size (?P<batch_size_per_device>\d{1,9})\b"),
     _count(b"Batch size = ", rb"\bBatch size = (?P<batch_size_per_device>\d{1,9})\b"),
     _count(b"+ batch_size=", rb"^\+ batch_size=(?P<batch_size_per_device>\d{1,9})$"),
+    _learning_rate(b"--lr"),
+    _learning_rate(b"--learning_rate"),
+    _learning_rate(b"--learning-rate"),
     _switches(b"amp : "),
     _switches(b"amp="),
     _switches(b"'use_amp'", strength=1),

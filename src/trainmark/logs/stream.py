@@ -31,6 +31,7 @@ _ENDS_LINES = 100
 _OPEN_NUMBER = b"0123456789.,+-"
 _SAME_MOMENT_S = 1.0
 _MEASURED_BATCHES = 51
+_MIN_CONSTANT = 3
 _TEXT_UNITS = ("words", "tokens", "examples")
 """Counted by length, so that a batch has no fixed number of them."""
 
@@ -53,6 +54,8 @@ class LogStream:
         self._rank: int | None = None
         self._num_hits = 0
         self._batches: list[float] = []
+        self._learning_rates: set[float] = set()
+        self._num_learning_rates = 0  # a schedule has several, which say nothing about what was asked for
         self._choose(None)
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -168,6 +171,9 @@ class LogStream:
             if record.kind == "step":
                 self.last_step = record.step if record.step is not None else self.last_step
                 self.last_epoch = record.epoch if record.epoch is not None else self.last_epoch
+                if record.learning_rate is not None and self._num_learning_rates < _MEASURED_BATCHES:
+                    self._num_learning_rates += 1
+                    self._learning_rates.add(record.learning_rate)
                 is_counted = record.rate and record.seconds and record.unit not in _TEXT_UNITS
                 if is_counted and len(self._batches) < _MEASURED_BATCHES:
                     self._batches.append((record.rate or 0.0) * (record.seconds or 0.0))
@@ -192,6 +198,9 @@ class LogStream:
         measured = self._measured_batch()
         if measured is not None:
             found[measured.name] = (measured, *found.get(measured.name, ()))
+        if len(self._learning_rates) == 1 and self._num_learning_rates >= _MIN_CONSTANT:
+            used = Claim(name="learning_rate", value=min(self._learning_rates), strength=3, text="every record")
+            found["learning_rate"] = (used, *found.get("learning_rate", ()))
         return found
 
     def _measured_batch(self) -> Claim | None:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainmark.analyse.protocols import apply_protocol
-from trainmark.analyse.table import Line
+from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import describe_line, shown_columns
 from trainmark.report.words import UNITS, WORDS
 from trainmark.store.rows import RunRow
@@ -20,11 +20,12 @@ _NARROW = 100
 
 def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") -> None:
     """A sentence for each line first; then the table, where there is more than one line."""
+    warnings = warnings_of([run for line in lines for run in line.runs])
     for line in lines:
         console.print(Text(say(line, lang=lang)))
         for run in line.problems:
             console.print(Text(plain(f"  {run.id}: {run.outcome or 'running'}: {run.reason}")))
-        for warning in _first_warnings(line):
+        for warning in _first_warnings(line, warnings):
             console.print(Text(plain(f"  {WORDS[lang]['warning']}: {warning}")))
     if len(lines) > 1:
         console.print(_table(lines, lang, narrow=console.width < _NARROW))
@@ -75,11 +76,11 @@ def _value(cells: dict[str, str], name: str, *, narrow: bool) -> str:
     return value
 
 
-def _first_warnings(line: Line) -> list[str]:
+def _first_warnings(line: Line, warnings: dict[str, list[dict[str, str]]]) -> list[str]:
     """At most three of each run's kinds: a thousand bad images are one thing to know, not a thousand lines."""
     found: dict[str, list[str]] = {}
     for run in line.runs:
-        for warning in run.warnings:
+        for warning in warnings[run.id]:
             found.setdefault(warning["code"], []).append(warning["message"])
     shown = []
     for code, messages in found.items():

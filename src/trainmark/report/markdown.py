@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from trainmark.analyse.table import Line
+from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import describe_line, shown_columns
 from trainmark.report.words import WORDS
 from trainmark.store.rows import RunRow
@@ -107,10 +107,12 @@ def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
 
 def _logs(lines: Sequence[Line], words: dict[str, str]) -> str:
     rows = []
+    warnings = warnings_of([run for line in lines for run in line.runs])
     for run in (run for line in lines for run in line.runs):
         outcome = run.outcome or "running"
         problem = run.reason if outcome != "ok" else ABSENT
-        warned = f"{len(run.warnings)}: {run.warnings[0]['message']}" if run.warnings else ABSENT
+        found = warnings[run.id]
+        warned = f"{len(found)}: {found[0]['message']}" if found else ABSENT
         texts = (run.id, outcome, format_seconds(run.wall_s), problem, warned)
         rows.append([_escape(text) for text in texts])
     header = [words[name] for name in ("folder", "outcome", "time", "problem", "warnings")]

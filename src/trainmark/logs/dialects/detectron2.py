@@ -9,6 +9,7 @@ _STEP = patterns(
     rb"\btime: (?P<seconds>" + NUMBER + rb")",
     rb"\biter: (?P<step>\d{1,12})",
     rb"\btotal_loss: (?P<loss>" + NUMBER + rb")",
+    rb"\b(?:lr|LR): {1,4}(?P<lr>" + NUMBER + rb")",
     rb"\bmax_mem: (?P<memory_mb>\d{1,9})M",
 )
 

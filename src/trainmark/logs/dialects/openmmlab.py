@@ -21,6 +21,7 @@ from trainmark.logs.dialect import (
 _TIME = (
     rb"\btime: (?P<seconds>" + NUMBER + rb")",
     rb"\bmemory: (?P<memory_mb>\d{1,9})",
+    rb"\b(?:lr|LR): {1,4}(?P<lr>" + NUMBER + rb")",
     rb"(?<![\w.])loss: (?P<loss>" + NUMBER + rb")",
 )
 _ITER = patterns(rb"\bIter ?(?:\(train\) )?\[ {0,8}(?P<step>\d{1,12})/ {0,8}\d{1,12}\]", *_TIME)
@@ -100,6 +101,7 @@ DIALECT = Dialect(
             patterns=patterns(rb"\boptimizer = dict\(.{0,60}?\blr=(?P<rate>" + NUMBER + rb")"),
             read=lambda groups: {"learning_rate": number(groups["rate"])},
             where="ends",
+            strength=1,
         ),
     ),
 )

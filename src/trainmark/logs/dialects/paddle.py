@@ -17,6 +17,7 @@ _STEP = patterns(
     rb"\]\s{0,4}\[\s{0,8}(?P<step>\d{1,12})/\d{1,12}\]",  # PaddleDetection: Epoch: [0] [ 20/7329]
     rb"\b[eE]poch:\s{0,4}\[?\s{0,8}(?P<epoch>\d{1,9})",
     rb"\bloss:\s{0,8}(?P<loss>" + NUMBER + rb")",
+    rb"\b(?:lr|LR): {1,4}(?P<lr>" + NUMBER + rb")",
     rb"\bavg_samples: (?P<device_samples>" + NUMBER + rb")",
     rb"\bmax_mem_allocated: (?P<memory_mb>\d{1,9}) MB",
 )

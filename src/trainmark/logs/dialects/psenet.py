@@ -11,6 +11,7 @@ _STEP = patterns(
     rb"\((?P<step>\d{1,9})/\d{1,9}\) LR: ",
     rb"\bBatch: (?P<seconds>" + NUMBER + rb") ?s\b",
     rb"\bips: {0,4}(?P<rate>" + NUMBER + rb")",
+    rb"\b(?:lr|LR): {1,4}(?P<lr>" + NUMBER + rb")",
     rb"\bLoss: (?P<loss>" + NUMBER + rb")",
 )
 

@@ -22,6 +22,7 @@ from trainmark.logs.record import LogRecord
 _STEP = patterns(
     rb"\bEpoch: \[(?P<epoch>\d{1,9})\]\[ {0,8}(?P<step>\d{1,12})/ {0,8}(?P<of>\d{1,12})\]",
     rb"\bTime {1,4}(?P<seconds>" + NUMBER + rb") \(",
+    rb"\b(?:lr|LR): {1,4}(?P<lr>" + NUMBER + rb")",
     rb"\bLoss {1,4}(?P<loss>" + NUMBER + rb") \(",
 )
 
