@@ -140,7 +140,7 @@ def _print_commands(tasks: Sequence[Task], store: Path) -> int:
 
 def _print_results(rows: list[RunRow], *, is_json: bool) -> None:
     if is_json:
-        from trainmark.analyse.result import describe_runs
+        from trainmark.analyse.results import describe_runs
 
         print_json(results=describe_runs(rows))
         return

@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from trainmark.analyse.result import describe_runs
+from trainmark.analyse.results import describe_runs
 from trainmark.report.exporting import Exported
 from trainmark.store.rows import RunRow
 from trainmark.units import plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from trainmark.analyse.result import describe_runs
+from trainmark.analyse.results import describe_runs
 from trainmark.report.exporting import Exported
 from trainmark.store.rows import RunRow
 
