@@ -149,7 +149,8 @@ def _finish(folder: Path, log: LiveLog) -> None:
     run = records.read_json(folder / records.RUN_FILE)
     if run is None:
         return
-    is_marked = any(record["kind"] == Kind.STEP for record in records.read_records(folder / records.rank_file(0)))
+    files = sorted(folder.glob("rank*.jsonl"))
+    is_marked = any(record["kind"] == Kind.STEP for path in files for record in records.read_records(path))
     known = log.facts.known()
     for name in ("framework", "precision", "batch_size_per_device"):
         if run["cell"].get(name) is None:

@@ -12,6 +12,7 @@ import math
 import os
 import statistics
 import time
+from collections import deque
 from pathlib import Path
 from typing import Protocol
 
@@ -44,8 +45,9 @@ class CommandSource:
         self._marks: dict[Path, RecordTail] = {}
         self._offset = 0
         self._last_output = b""
-        self._last_sign = self._last_step = time.monotonic()
-        self._gaps: list[float] = []
+        self._last_sign = time.monotonic()
+        self._last_step: float | None = None
+        self._gaps: deque[float] = deque(maxlen=200)
         self._num_marked = self._num_read = 0
         self._bad_loss: str | None = None
 
@@ -55,20 +57,21 @@ class CommandSource:
         new = marked if self._num_marked else printed
         if any(record["kind"] == Kind.STEP for record in new):
             now = time.monotonic()
-            self._gaps.append(now - self._last_step)
+            if self._last_step is not None:
+                self._gaps.append(now - self._last_step)
             self._last_step = now
         return new
 
     def quiet_s(self) -> tuple[float, float]:
         """Only what has a usual gap between records can be seen to hang."""
         silence = time.monotonic() - self._last_sign
-        gaps = self._gaps[1:]  # the first is the set-up
-        if len(gaps) < 4:
+        if len(self._gaps) < 4:
             return silence, math.inf
-        return silence, max(_QUIET_LEAST_S, _QUIET_FACTOR * statistics.median(gaps[-200:]))
+        return silence, max(_QUIET_LEAST_S, _QUIET_FACTOR * statistics.median(self._gaps))
 
     def close(self, returncode: int | None) -> dict[int, Json]:
-        with contextlib.suppress(OSError):  # a full disk: the end must be written all the same, if anything can be
+        # A full disk, a pattern that takes too long: the end of the run must be written all the same.
+        with contextlib.suppress(Exception):
             self._read_marks()
             self._read_output(None)
             self._keep(self._reader.close())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainmark import records
+from trainmark.errors import InputError
 from trainmark.launch import command_source
 from trainmark.launch.command_source import CommandSource
 from trainmark.records import Json
@@ -96,6 +97,18 @@ def test_marks_without_samples_are_no_steps(tmp_path: Path) -> None:
     source = CommandSource(tmp_path, Words())
     write(tmp_path, "rank0.jsonl", step(1), step(2, 0.0), step(3, math.nan), {"kind": "step"}, step(4))
     assert [record["step"] for record in source.read_new()] == [1, 4]
+
+
+def test_a_reader_that_fails_does_not_take_the_end_with_it(tmp_path: Path) -> None:
+    class Failing(Words):
+        def feed(self, chunk: bytes, written_s: float | None) -> list[Json]:
+            raise InputError("the pattern takes too long on a line")
+
+    source = CommandSource(tmp_path, Failing())
+    write(tmp_path, records.OUTPUT_FILE, "step 5\n")
+    with pytest.raises(InputError):
+        source.read_new()
+    assert finish(tmp_path, source) == "ok"
 
 
 def test_only_what_has_a_usual_gap_can_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
