@@ -50,8 +50,10 @@ SAMPLES = (
         dialect="paddle",
         text="2 GPUs used: 4\nbatch_size: 8\n"
         + repeat(
-            lambda n: f"2024-01-01 10:00:0{n} [INFO]\t[TRAIN] epoch: 1, iter: {10 * n}/100, loss: 0.5{n}, lr: 0.01, "
-            f"batch_cost: 0.5000, reader_cost: 0.001, ips: 16.0000 samples/sec | ETA 00:01:00"
+            lambda n: (
+                f"2024-01-01 10:00:0{n} [INFO]\t[TRAIN] epoch: 1, iter: {10 * n}/100, loss: 0.5{n}, lr: 0.01, "
+                f"batch_cost: 0.5000, reader_cost: 0.001, ips: 16.0000 samples/sec | ETA 00:01:00"
+            )
         )
         + "2024-01-01 10:00:09 [INFO]\t[EVAL] #Images: 50 mIoU: 0.4321 Acc: 0.9 Kappa: 0.9\n",
         records=3,
@@ -63,8 +65,10 @@ SAMPLES = (
         dialect="paddle",
         text="PADDLE_TRAINERS_NUM | 8 |\n"
         + repeat(
-            lambda n: f"[2024/01/01 10:00:0{n}] ppocr INFO: epoch: [1/20], global_step: {n}, lr: 0.1, loss: 2.{n}, "
-            f"avg_reader_cost: 0.1 s, avg_batch_cost: 0.25 s, avg_samples: 16.0, ips: 64.0 samples/s, eta: 0:01:00"
+            lambda n: (
+                f"[2024/01/01 10:00:0{n}] ppocr INFO: epoch: [1/20], global_step: {n}, lr: 0.1, loss: 2.{n}, "
+                f"avg_reader_cost: 0.1 s, avg_batch_cost: 0.25 s, avg_samples: 16.0, ips: 64.0 samples/s, eta: 0:01:00"
+            )
         ),
         records=3,
         last=512.0,
@@ -85,8 +89,10 @@ SAMPLES = (
         dialect="openmmlab",
         text="Distributed training: True\n    samples_per_gpu=4,\ngpu_ids = range(0, 2)\noptimizer_config = dict()\n"
         + repeat(
-            lambda n: f"2024-01-01 10:00:0{n},1 - mmseg - INFO - Iter [{50 * n}/8000]\tlr: 9.9e-03, eta: 1:00:00, "
-            f"time: 0.400, data_time: 0.01, memory: 2048, decode.loss_seg: 1.3, loss: 1.{n}"
+            lambda n: (
+                f"2024-01-01 10:00:0{n},1 - mmseg - INFO - Iter [{50 * n}/8000]\tlr: 9.9e-03, eta: 1:00:00, "
+                f"time: 0.400, data_time: 0.01, memory: 2048, decode.loss_seg: 1.3, loss: 1.{n}"
+            )
         )
         + "2024-01-01 10:01:00,1 - mmseg - INFO - Iter(val) [150]\tmIoU: 0.3210, mAcc: 0.4\n",
         records=3,
@@ -98,8 +104,10 @@ SAMPLES = (
         dialect="detectron2",
         text="Command: num_gpus=8, num_machines=1, opts=[]\n  AMP:\n    ENABLED: False\n  IMS_PER_BATCH: 16\n"
         + repeat(
-            lambda n: f"[01/01 10:00:0{n}] d2.utils.events INFO:  eta: 1:00:00  iter: {20 * n - 1}  total_loss: 2.0{n}"
-            f"  time: 0.{300 - n}  data_time: 0.01  lr: 0.0004  max_mem: 2723M"
+            lambda n: (
+                f"[01/01 10:00:0{n}] d2.utils.events INFO:  eta: 1:00:00  iter: {20 * n - 1}  total_loss: 2.0{n}"
+                f"  time: 0.{300 - n}  data_time: 0.01  lr: 0.0004  max_mem: 2723M"
+            )
         ),
         records=3,
         last=16 / 0.297,
@@ -110,8 +118,10 @@ SAMPLES = (
         dialect="maskrcnn-benchmark",
         text="  IMS_PER_BATCH: 4\n"
         + repeat(
-            lambda n: f"DLL 2024-01-01 10:00:0{n}.1 - Training Iteration: {20 * n}  eta : 0:01:00  memory : 4911.2  "
-            f"loss : 2.3{n} (3.7)  time : 0.3{n} (0.44)  data : 0.02 (0.03) "
+            lambda n: (
+                f"DLL 2024-01-01 10:00:0{n}.1 - Training Iteration: {20 * n}  eta : 0:01:00  memory : 4911.2  "
+                f"loss : 2.3{n} (3.7)  time : 0.3{n} (0.44)  data : 0.02 (0.03) "
+            )
         )
         + "Training perf is: 12.500000 FPS\n",
         records=3,
@@ -123,8 +133,10 @@ SAMPLES = (
         dialect="dllogger",
         text="DLL 2024-01-01 10:00:00.1 - PARAMETER arch : resnet50  batch_size : 256  amp : True  world_size : 8\n"
         + repeat(
-            lambda n: f"DLL 2024-01-01 10:00:1{n}.1 - Epoch: 0 Iteration: {n}  train.loss : 7.{n}  "
-            f"train.total_ips : {6000 + n}.50 img/s"
+            lambda n: (
+                f"DLL 2024-01-01 10:00:1{n}.1 - Epoch: 0 Iteration: {n}  train.loss : 7.{n}  "
+                f"train.total_ips : {6000 + n}.50 img/s"
+            )
         )
         + "DLL 2024-01-01 10:01:00.1 - Epoch: 0  val.top1 : 76.20 % val.total_ips : 9000.0 img/s\n"
         + "DLL 2024-01-01 10:01:00.1 - Summary: train.total_ips : 6001.9 img/s\n",
@@ -136,8 +148,10 @@ SAMPLES = (
     Sample(
         dialect="dllogger-json",
         text=repeat(
-            lambda n: f'DLLL {{"timestamp": "170000000{n}.5", "type": "LOG", "step": [0, {n}], '
-            f'"data": {{"train.loss": 7.{n}, "train.total_ips": "{370 + n}.0"}}}}'
+            lambda n: (
+                f'DLLL {{"timestamp": "170000000{n}.5", "type": "LOG", "step": [0, {n}], '
+                f'"data": {{"train.loss": 7.{n}, "train.total_ips": "{370 + n}.0"}}}}'
+            )
         ),
         records=3,
         last=373.0,
@@ -161,8 +175,10 @@ SAMPLES = (
         dialect="torch-example",
         text="Adding temporal shift...\nvideo number:1600\n"
         + repeat(
-            lambda n: f"Epoch: [0][{20 * n}/100], lr: 0.00250\tTime 0.40{n} (0.45)\tData 0.1 (0.1)\tLoss 5.9{n} (5.9)\t"
-            f"Prec@1 0.0 (0.0)"
+            lambda n: (
+                f"Epoch: [0][{20 * n}/100], lr: 0.00250\tTime 0.40{n} (0.45)\tData 0.1 (0.1)\tLoss 5.9{n} (5.9)\t"
+                f"Prec@1 0.0 (0.0)"
+            )
         )
         + "Testing Results: Prec@1 44.084 Prec@5 71.4 Loss 2.4\n",
         records=3,
@@ -173,7 +189,9 @@ SAMPLES = (
     Sample(
         dialect="psenet",
         text=repeat(
-            lambda n: f"({n}/62) LR: 0.001000 | Batch: 0.20{n}s | Total: 0min | ETA: 0min | Loss: 0.6{n} | Loss(text): 0.1"
+            lambda n: (
+                f"({n}/62) LR: 0.001000 | Batch: 0.20{n}s | Total: 0min | ETA: 0min | Loss: 0.6{n} | Loss(text): 0.1"
+            )
         ),
         records=3,
         last=8 / 0.203,
@@ -193,8 +211,10 @@ SAMPLES = (
         dialect="oneflow",
         text="model = resnet50\nbatch_size_per_device = 128\ngpu_num_per_node = 8\nnum_nodes = 2\n"
         + repeat(
-            lambda n: f"train: epoch 0, iter {20 * n}, loss: 7.0{n}, top_1: 0.001, top_k: 0.005, samples/s: 39{n}8.891 "
-            f"159793394{n}.98"
+            lambda n: (
+                f"train: epoch 0, iter {20 * n}, loss: 7.0{n}, top_1: 0.001, top_k: 0.005, samples/s: 39{n}8.891 "
+                f"159793394{n}.98"
+            )
         ),
         records=3,
         last=3938.891,
@@ -204,8 +224,10 @@ SAMPLES = (
     Sample(
         dialect="dlperf-paddle",
         text=repeat(
-            lambda n: f"2024-01-01 10:00:0{n},001-INFO: [Pass 0, train batch {n}] \tloss 7.0{n}, acc1 0.0, lr 0.1, "
-            f"elapse 0.250 sec"
+            lambda n: (
+                f"2024-01-01 10:00:0{n},001-INFO: [Pass 0, train batch {n}] \tloss 7.0{n}, acc1 0.0, lr 0.1, "
+                f"elapse 0.250 sec"
+            )
         ),
         records=3,
         last=32.0,
@@ -225,7 +247,9 @@ SAMPLES = (
     Sample(
         dialect="bert-tensorflow",
         text=repeat(
-            lambda n: f"DLL 2024-01-01 10:0{n}:00.1 - Iteration: {n}  throughput_train : 53{n}.5 seq/s total_loss : 11.{n}"
+            lambda n: (
+                f"DLL 2024-01-01 10:0{n}:00.1 - Iteration: {n}  throughput_train : 53{n}.5 seq/s total_loss : 11.{n}"
+            )
         )
         + "DLL 2024-01-01 10:09:00.1 -  throughput_train : 470.2 seq/s\n",
         records=3,
@@ -247,8 +271,10 @@ SAMPLES = (
         dialect="transformer-torch",
         text="| training on 2 GPUs\n| max_tokens=5120, x\n"
         + repeat(
-            lambda n: f"Transformer | epoch 0 | step {10 * n} |avg loss 16.0 |avg tokens 4746.0 |tokens/s 967{n}.5 "
-            f"|walltime 13.5 |"
+            lambda n: (
+                f"Transformer | epoch 0 | step {10 * n} |avg loss 16.0 |avg tokens 4746.0 |tokens/s 967{n}.5 "
+                f"|walltime 13.5 |"
+            )
         ),
         records=3,
         last=9673.5,
@@ -282,11 +308,13 @@ SAMPLES = (
     ),
     Sample(
         dialect="timm",
-        text="Training in distributed mode with multiple processes, 1 device per process. Process 0, total 8, device 0.\n"
+        text="Training in distributed mode with multiple processes. Process 0, total 8, device cuda:0.\n"
         "AMP not enabled. Training in float32.\n"
         + repeat(
-            lambda n: f"Train: 0 [  {50 * n}/1251 (  4%)]  Loss: 6.9{n} (6.96)  Time: 0.256s, 4000.0{n}/s  "
-            f"(0.312s,  3282.05/s)  LR: 1.000e-05  Data: 0.012 (0.067)"
+            lambda n: (
+                f"Train: 0 [  {50 * n}/1251 (  4%)]  Loss: 6.9{n} (6.96)  Time: 0.256s, 4000.0{n}/s  "
+                f"(0.312s,  3282.05/s)  LR: 1.000e-05  Data: 0.012 (0.067)"
+            )
         ),
         records=3,
         last=4000.03,
@@ -297,8 +325,10 @@ SAMPLES = (
         dialect="torchtitan",
         text="[titan] 2024-01-01 10:00:00,1 - root - INFO - Building 1-D device mesh with ['dp_shard'], [8]\n"
         + repeat(
-            lambda n: f"\x1b[31m[titan] 2024-01-01 10:00:0{n},1 - root - INFO - \x1b[0mstep: {10 * n}  loss:  8.02{n}  "
-            f"memory: 25.30GiB(32.0%)  tps: 6,54{n}  tflops: 45.2  mfu: 14.5%"
+            lambda n: (
+                f"\x1b[31m[titan] 2024-01-01 10:00:0{n},1 - root - INFO - \x1b[0mstep: {10 * n}  loss:  8.02{n}  "
+                f"memory: 25.30GiB(32.0%)  tps: 6,54{n}  tflops: 45.2  mfu: 14.5%"
+            )
         ),
         records=3,
         last=6543.0 * 8,

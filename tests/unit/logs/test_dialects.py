@@ -116,7 +116,9 @@ def test_confidence_grows_with_the_lines() -> None:
 
 def test_a_record_covers_its_interval(tmp_path: Path) -> None:
     """Two prints 10 and 30 iterations apart: the second weighs three times as much."""
-    line = "2024-01-01 10:00:0{n} - mmseg - INFO - Iter [{step}/800]\tlr: 1e-2, time: {time}, data_time: 0.1, loss: 1.0\n"
+    line = (
+        "2024-01-01 10:00:0{n} - mmseg - INFO - Iter [{step}/800]\tlr: 1e-2, time: {time}, data_time: 0.1, loss: 1.0\n"
+    )
     text = "samples_per_gpu=1,\nDistributed training: False\n"
     text += "".join(line.format(n=n, step=s, time=t) for n, s, t in ((1, 10, "1.000"), (2, 40, "0.500")))
     row = import_text(tmp_path, text)
