@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainmark.analyse.estimate import Estimate
 from trainmark.store.rows import RunRow
@@ -54,16 +55,21 @@ def check_run(row: RunRow, estimate: Estimate | None) -> list[Warning_]:
 
 
 def check_mean_of_rates(row: RunRow, estimate: Estimate | None) -> Warning_ | None:
-    """A mean of rates forgets how long the slow records took."""
+    """A mean of rates forgets how long the slow records took; those that another check explains are left to it."""
     if estimate is None or estimate.method == "cumulative" or estimate.num_steps < _MIN_RECORDS:
         return None
-    rates = (row.samples / row.seconds)[estimate.num_warmup_steps :]
-    mean = float(rates.mean())
-    if mean <= _RATES_APART * estimate.value:
+    kept = ~_slow_for_evaluation(row)
+    kept[: estimate.num_warmup_steps] = False
+    kept[-1] = kept[-1] and not _is_last_collapsed(row)
+    if not kept.any():
         return None
-    above = f"{100 * (mean / estimate.value - 1):.0f}%"
+    seconds, samples = row.seconds[kept], row.samples[kept]
+    mean, over_time = float((samples / seconds).mean()), float(samples.sum() / seconds.sum())
+    if mean <= _RATES_APART * over_time:
+        return None
+    above = f"{100 * (mean / over_time - 1):.0f}%"
     return _warn(
-        "mean-of-rates", f"the mean of its rates is {mean:.4g}, samples over seconds {estimate.value:.4g}: {above} less"
+        "mean-of-rates", f"the mean of its rates is {mean:.4g}, samples over seconds {over_time:.4g}: {above} apart"
     )
 
 
@@ -89,35 +95,48 @@ def check_stated_scope(row: RunRow, estimate: Estimate | None) -> Warning_ | Non
 
 def check_collapsed_record(row: RunRow) -> Warning_ | None:
     """The last record of a run often holds the shutdown."""
-    if len(row.seconds) < _MIN_RECORDS or row.log.get("is_cumulative"):
+    if not _is_last_collapsed(row):
         return None
     rates = row.samples / row.seconds
     usual = float(np.median(rates))
-    if rates[-1] >= _COLLAPSED * usual:
-        return None
     return _warn("collapsed-record", f"the last record says {rates[-1]:.4g} where {usual:.4g} is usual; leave it out")
+
+
+def _is_last_collapsed(row: RunRow) -> bool:
+    if len(row.seconds) < _MIN_RECORDS or row.log.get("is_cumulative"):
+        return False
+    rates = row.samples / row.seconds
+    return bool(rates[-1] < _COLLAPSED * np.median(rates) and not _slow_for_evaluation(row)[-1])
 
 
 def check_evaluation_inside(row: RunRow) -> Warning_ | None:
     """Records that span an evaluation and are slow for it."""
-    evaluated = np.unique([step for e in row.evals if (step := e.get("step")) is not None])
-    if len(evaluated) == 0 or len(row.seconds) < _MIN_RECORDS or np.isnan(row.steps).any():
+    slow = _slow_for_evaluation(row)
+    if not slow.any():
         return None
-    per_sample = row.seconds / row.samples
-    usual = float(np.median(per_sample))
-    before = np.concatenate(([-np.inf], row.steps[:-1]))
-    spans = np.array(
-        [((evaluated >= low) & (evaluated < high)).any() for low, high in zip(before, row.steps, strict=True)]
-    )
-    spans[0] = False  # the first record is slow anyway
-    slow = spans & (per_sample > _SLOW_STEP * usual)
-    if not slow.any() or slow.sum() < 0.5 * spans.sum():
-        return None
+    usual = float(np.median(row.seconds / row.samples))
     lost_s = float((row.seconds - row.samples * usual)[slow].sum())
     return _warn(
         "evaluation-inside",
         f"{int(slow.sum())} records span an evaluation; about {lost_s:.3g} s of it count as training",
     )
+
+
+def _slow_for_evaluation(row: RunRow) -> NDArray[np.bool_]:
+    """Which records span an evaluation and are slow; none where most that span one are as fast as others."""
+    none = np.zeros(len(row.seconds), dtype=np.bool_)
+    evaluated = np.unique([step for e in row.evals if (step := e.get("step")) is not None])
+    if len(evaluated) == 0 or len(row.seconds) < _MIN_RECORDS or len(row.steps) != len(row.seconds):
+        return none
+    if np.isnan(row.steps).any():
+        return none
+    per_sample = row.seconds / row.samples
+    before = row.steps[:-1]
+    # An evaluation after iteration n lies in the record that begins there.
+    first, last = np.searchsorted(evaluated, before), np.searchsorted(evaluated, row.steps[1:])
+    spans = np.concatenate(([False], last > first))
+    slow: NDArray[np.bool_] = spans & (per_sample > _SLOW_STEP * np.median(per_sample))
+    return slow if slow.sum() >= 0.5 * spans.sum() else none
 
 
 def check_epoch_index(row: RunRow) -> Warning_ | None:

@@ -81,9 +81,11 @@ def number(text: bytes | None) -> float | None:
     if text is None:
         return None
     try:
-        value = float(text.replace(b",", b""))
+        value = float(text)
     except ValueError:
-        return None
+        if b"," not in text:
+            return None
+        return number(text.replace(b",", b""))
     return value if -1e300 < value < 1e300 else None
 
 
@@ -115,25 +117,30 @@ def read_object(text: bytes) -> dict[str, Any]:
 
 def read_step(groups: Groups) -> LogRecord | None:
     """The usual reader of a step line, by the names of the groups."""
-    seconds, rate = number(groups.get("seconds")), number(groups.get("rate"))
-    seconds = seconds if seconds and seconds > 0 else None
-    rate = rate if rate and rate > 0 else None
+    get = groups.get
+    seconds, rate = _positive(get("seconds")), _positive(get("rate"))
     if seconds is None and rate is None:
         return None
-    memory = number(groups.get("memory_mb"))
+    memory = get("memory_mb") and _positive(groups["memory_mb"])
+    unit = get("unit")
     return LogRecord(
         kind="step",
-        step=whole(groups.get("step")),
-        epoch=number(groups.get("epoch")),
+        step=whole(get("step")),
+        epoch=number(get("epoch")),
         seconds=seconds,
         rate=rate,
-        samples=number(groups.get("samples")),
-        unit=UNITS.get(groups.get("unit", b"").lower()),
-        loss=number(groups.get("loss")),
-        learning_rate=number(groups.get("lr")),
-        time_s=number(groups.get("unix_s")),
-        memory_bytes=int(memory * 2**20) if memory and 0 < memory < 1e9 else None,
+        samples=number(get("samples")),
+        unit=UNITS.get(unit.lower()) if unit else None,
+        loss=number(get("loss")),
+        learning_rate=number(get("lr")),
+        time_s=number(get("unix_s")),
+        memory_bytes=int(memory * 2**20) if memory and memory < 1e9 else None,
     )
+
+
+def _positive(text: bytes | None) -> float | None:
+    value = number(text)
+    return value if value is not None and value > 0 else None
 
 
 def read_stated(name: str) -> Callable[[Groups], LogRecord | None]:

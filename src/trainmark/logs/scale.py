@@ -32,7 +32,7 @@ class Scale:
                 return num_steps * seconds, num_steps * seconds * value
             work = num_steps * (samples or self.global_batch or 1.0)
             return work / value, work
-        if seconds is not None:
+        if seconds is not None and (rate is None or samples or self.global_batch):
             return num_steps * seconds, num_steps * (samples or self.global_batch or 1.0)
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 import tempfile
 from array import array
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ _ROWS = 8192
 _WIDTH = 8
 _ABSENT = math.nan
 
-Row = tuple[bool, float, float, float, float, float, float, float]
+_ROW = struct.Struct("8d")
+Row = tuple[float, float, float, float, float, float, float, float]
 """is_trace, step, epoch, time_s, seconds, rate, samples, loss; NaN where absent."""
 
 
@@ -24,10 +26,22 @@ class Spool:
         self._file = tempfile.TemporaryFile(prefix="trainmark-")  # noqa: SIM115 - closed by close()
 
     def add(self, record: LogRecord) -> None:
-        self.num_rows += record.kind == "step"
-        values = (record.step, record.epoch, record.time_s, record.seconds, record.rate, record.samples, record.loss)
-        self._buffer.append(record.kind == "trace")
-        self._buffer.extend(_ABSENT if value is None else value for value in values)
+        is_trace = record.kind == "trace"
+        self.num_rows += not is_trace
+        step, epoch, time_s, seconds = record.step, record.epoch, record.time_s, record.seconds
+        rate, samples, loss = record.rate, record.samples, record.loss
+        self._buffer.extend(
+            (
+                is_trace,
+                _ABSENT if step is None else step,
+                _ABSENT if epoch is None else epoch,
+                _ABSENT if time_s is None else time_s,
+                _ABSENT if seconds is None else seconds,
+                _ABSENT if rate is None else rate,
+                _ABSENT if samples is None else samples,
+                _ABSENT if loss is None else loss,
+            )
+        )
         if len(self._buffer) >= _ROWS * _WIDTH:
             self._flush()
 
@@ -35,10 +49,7 @@ class Spool:
         self._flush()
         self._file.seek(0)
         while chunk := self._file.read(_ROWS * _WIDTH * 8):
-            values = array("d", chunk)
-            for start in range(0, len(values), _WIDTH):
-                row = values[start : start + _WIDTH]
-                yield bool(row[0]), row[1], row[2], row[3], row[4], row[5], row[6], row[7]
+            yield from _ROW.iter_unpack(chunk)
 
     def close(self) -> None:
         self._file.close()

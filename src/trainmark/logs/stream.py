@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import statistics
-from collections import deque
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -21,12 +20,13 @@ from trainmark.logs.dialect import Dialect, Probe
 from trainmark.logs.noise import clean_line
 from trainmark.logs.record import FACT_NAMES, Claim, Facts, LogRecord
 from trainmark.logs.scan import MAX_LINE_BYTES, detect, lines_with, read_line
+from trainmark.logs.template import LineReader
 
 _HEAD_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 18
 _MAX_CARRY_BYTES = 1 << 20
 _MAX_CLAIMS = 20
-_RECENT_STEPS = 64
+_RECENT_STEPS = 256
 _ENDS_LINES = 100
 _OPEN_NUMBER = b"0123456789.,+-"
 _SAME_MOMENT_S = 1.0
@@ -50,7 +50,7 @@ class LogStream:
         self._carry = b""
         self._tail = b""
         self._claims: dict[str, list[Claim]] = {}
-        self._recent: deque[tuple[float | None, int | None, int | None, float | None]] = deque(maxlen=_RECENT_STEPS)
+        self._recent: dict[tuple[float | None, int | None], tuple[int | None, float | None]] = {}
         self._rank: int | None = None
         self._num_hits = 0
         self._batches: list[float] = []
@@ -97,31 +97,31 @@ class LogStream:
     def _scan(self, block: bytes, *, has_returns: bool) -> list[LogRecord]:
         """Every line that a probe of the dialect or of all dialects reads, in the order of the log."""
         found: list[tuple[int, int, LogRecord]] = []
-        for anchor, probes in self._everywhere.items():
+        for anchor, readers in self._everywhere.items():
             for start, end in lines_with(block, anchor, has_returns=has_returns):
                 line, rank = clean_line(block[start:end])
-                for number, probe in probes:
-                    made = read_line(line, rank, probe)
+                for number, reader in readers:
+                    made = read_line(line, rank, reader)
                     if isinstance(made, LogRecord):
                         found.append((start, number, made))
                     elif made is not None:
-                        self._note_facts(made, probe, line)
+                        self._note_facts(made, reader.probe, line)
         found.sort(key=itemgetter(0, 1))
         return [record for _, _, record in found]
 
     def _read_ends(self, part: bytes) -> None:
         has_returns = b"\r" in part
-        for anchor, probes in self._ends.items():
+        for anchor, readers in self._ends.items():
             for tried, (start, end) in enumerate(lines_with(part, anchor, has_returns=has_returns)):
                 if tried >= _ENDS_LINES:
                     break
-                if probes[0][1].num_lines > 1:
+                if readers[0][1].probe.num_lines > 1:
                     end = _end_of_next_line(part, end)
                 line, rank = clean_line(part[start:end])
-                for _, probe in probes:
-                    made = read_line(line, rank, probe)
+                for _, reader in readers:
+                    made = read_line(line, rank, reader)
                     if made is not None and not isinstance(made, LogRecord):
-                        self._note_facts(made, probe, line)
+                        self._note_facts(made, reader.probe, line)
 
     def _choose(self, dialect: Dialect | None) -> None:
         """One search for each literal, however many probes share it."""
@@ -138,32 +138,31 @@ class LogStream:
             return True
         if self._num_hits == 0:
             self._rank = record.rank
+        key = (record.epoch, record.step)
+        known = self._recent.get(key)
         if record.step is None:
             is_new = record.rank == self._rank
-        elif self.dialect is not None and self.dialect.repeats_lines:
-            is_new = not any((record.epoch, record.step) == known[:2] for known in self._recent)
         else:
-            is_new = not any(self._is_twin(record, *known) for known in self._recent)
+            is_new = known is None or not self._is_twin(record, *known)
         if is_new:
             self._num_hits += 1
-            self._recent.append((record.epoch, record.step, record.rank, record.time_s))
+            self._recent[key] = (record.rank, record.time_s)
+            if len(self._recent) > _RECENT_STEPS:
+                del self._recent[next(iter(self._recent))]
         else:
             self.num_other_ranks += 1
         return is_new
 
-    def _is_twin(
-        self, record: LogRecord, epoch: float | None, step: int | None, rank: int | None, time_s: float | None
-    ) -> bool:
-        if (record.epoch, record.step) != (epoch, step):
-            return False
-        if record.rank != rank:
+    def _is_twin(self, record: LogRecord, rank: int | None, time_s: float | None) -> bool:
+        """The same iteration of the same epoch was told before."""
+        if record.rank != rank or (self.dialect is not None and self.dialect.repeats_lines):
             return True
         # Untagged: an iteration may be repeated after an overflow, but not within its own time.
         return (
             record.rank is None
             and record.time_s is not None
             and time_s is not None
-            and (abs(record.time_s - time_s) <= min(_SAME_MOMENT_S, 0.5 * (record.seconds or _SAME_MOMENT_S)))
+            and abs(record.time_s - time_s) <= min(_SAME_MOMENT_S, 0.5 * (record.seconds or _SAME_MOMENT_S))
         )
 
     def _note_progress(self, records: Sequence[LogRecord]) -> None:
@@ -221,10 +220,10 @@ class LogStream:
         return Facts(**strongest)
 
 
-def _by_anchor(probes: Sequence[Probe]) -> dict[bytes, list[tuple[int, Probe]]]:
-    found: dict[bytes, list[tuple[int, Probe]]] = {}
+def _by_anchor(probes: Sequence[Probe]) -> dict[bytes, list[tuple[int, LineReader]]]:
+    found: dict[bytes, list[tuple[int, LineReader]]] = {}
     for number, probe in enumerate(probes):
-        found.setdefault(probe.anchor, []).append((number, probe))
+        found.setdefault(probe.anchor, []).append((number, LineReader(probe)))
     return found
 
 

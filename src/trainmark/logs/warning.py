@@ -16,7 +16,6 @@ SENTENCES = {
     "one-node-of-many": "the rate is that of one of {nodes} nodes; the others have logs of their own",
     "several-ranks": "{count} lines of other ranks told the same steps and were left out",
     "damaged": "the file ends in the middle of its compressed data; what came before was read",
-    "stated-per-node": "the log states {stated:g}, its records give {measured:g}: {ratio:g} times as much",
     "edited-times": "its protocol's time stamps are {days:.0f} days away from those of its other lines",
     "no-end": "the log's protocol has a test_begin and no test_finish; it may have been cut short",
 }

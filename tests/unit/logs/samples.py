@@ -308,7 +308,7 @@ SAMPLES = (
     ),
     Sample(
         dialect="timm",
-        text="Training in distributed mode with multiple processes, 1 device per process. Process 0, total 8, device 0.\n"
+        text="Training in distributed mode with multiple processes. Process 0, total 8, device cuda:0.\n"
         "AMP not enabled. Training in float32.\n"
         + repeat(
             lambda n: (

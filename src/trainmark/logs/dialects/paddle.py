@@ -42,7 +42,7 @@ DIALECT = Dialect(
             read=read_eval("mIoU"),
         ),
         Probe(
-            anchor=b"[Eval]",
+            anchor=b"[Eval][Epoch ",
             patterns=patterns(
                 rb"\[Eval\]\[Epoch (?P<epoch>\d{1,9})\]\[Avg\].{0,200}?\btop1: (?P<value>" + NUMBER + rb")"
             ),
