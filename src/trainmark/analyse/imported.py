@@ -41,7 +41,7 @@ def _ends_of_stretches(row: RunRow) -> np.ndarray[tuple[int, ...], np.dtype[np.i
     return np.append(falls, len(row.seconds) - 1).astype(np.intp)
 
 
-def time_to_train(row: RunRow) -> float | None:
+def time_to_stated_target(row: RunRow) -> float | None:
     """When the target was reached first, in seconds since the start; None where it was not or nobody says it."""
     target = row.log.get("target")
     if not isinstance(target, dict):

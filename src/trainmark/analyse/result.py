@@ -6,13 +6,15 @@ from typing import Any
 
 from trainmark.analyse.checks import check_run
 from trainmark.analyse.estimate import Estimate
-from trainmark.analyse.imported import estimate_cumulative, time_to_train
+from trainmark.analyse.imported import estimate_cumulative
 from trainmark.analyse.rates import last_rate, mean_of_rates, median_rate
 from trainmark.analyse.throughput import estimate_throughput
+from trainmark.analyse.training import speeds, time_to_train
 from trainmark.store.rows import RunRow
 
 _PLAIN = ("id", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size", "device", "nodes",
-          "devices", "batch_size_per_device", "data", "epochs", "seed", "repeat", "suite", "cell_id", "machine",
+          "devices", "batch_size_per_device", "data", "epochs", "lr", "until_target", "resumed_from",
+          "pauses", "seed", "repeat", "suite", "cell_id", "machine",
           "outcome", "reason", "wall_s", "peak_memory_bytes")  # fmt: skip
 
 
@@ -38,6 +40,7 @@ def describe_run(row: RunRow) -> dict[str, Any]:
         "evals": list(row.evals),
         "loss": [list(pair) for pair in zip(row.loss_steps.tolist(), row.losses.tolist(), strict=True)],
         "time_to_train_s": time_to_train(row),
+        "speeds": speeds(row),
         "stated": row.log.get("stated"),
         "warnings": [*row.warnings, *check_run(row, estimate)],
     }

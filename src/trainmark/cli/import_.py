@@ -156,7 +156,8 @@ def _task(path: Path, args: argparse.Namespace) -> Task:
         nodes=args.nodes,
         batch_size_per_device=args.batch_size,
     )
-    targets = {name: {"metric": card.target.metric, "value": card.target.value} for name, card in load_cards().items()}
+    firsts = {name: card.targets[0] for name, card in load_cards().items()}
+    targets = {name: {"metric": target.metric, "value": target.value} for name, target in firsts.items()}
     return Task(path=path, store=Path(args.store), given=given, pattern=args.pattern, targets=targets)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from trainmark import records
 from trainmark.cli.execute import Task, execute
 from trainmark.cli.output import talk
 from trainmark.cli.run_command import add_command_arguments, command_tasks
@@ -15,8 +16,10 @@ from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
 from trainmark.errors import DataError, InputError
 from trainmark.launch.job import Job
 from trainmark.launch.registry import CHOICES, choose
+from trainmark.plan.identity import cell_id
 from trainmark.spec.cell import Cell
 from trainmark.workloads.registry import load_card
+from trainmark.workloads.schedules import evaluation_interval
 
 if TYPE_CHECKING:
     from trainmark.cli.progress import Progress
@@ -29,6 +32,9 @@ SUMMARY = "measure: a workload, a shipped suite, a suite file, or (after --) any
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_spec_arguments(parser, is_optional=True)
     add_command_arguments(parser)
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from the checkpoint of the same training that was cut short"
+    )
     parser.add_argument(
         "--launcher", choices=CHOICES, default="auto", help="how processes start; dry prints the command"
     )
@@ -46,7 +52,23 @@ def _workload_tasks(args: argparse.Namespace) -> list[Task]:
         raise InputError("nothing to run", hint="trainmark run quick, or trainmark run -- python train.py")
     plan = make_plan(args)
     cells = _runnable(plan)
-    return [_make_task(cell, plan, choose(args.launcher, num_processes=cell.devices_per_node)) for cell in cells]
+    tasks = [_make_task(cell, plan, choose(args.launcher, num_processes=cell.devices_per_node)) for cell in cells]
+    return [_resumed(task, Path(args.store)) for task in tasks] if args.resume else tasks
+
+
+def _resumed(task: Task, root: Path) -> Task:
+    from trainmark.store.index import Store
+
+    store = Store(root)
+    store.sync()
+    found = [row for row in store.rows() if row.cell_id == cell_id(task.cell) and row.repeat == task.cell.repeat]
+    cut_short = [row.id for row in found if row.outcome not in (None, "ok")]
+    with_checkpoint = [run_id for run_id in cut_short if (root / run_id / records.CHECKPOINT_FILE).is_file()]
+    if not with_checkpoint:
+        talk(f"{task.cell.title}: no checkpoint of it in {root}; it starts from the beginning")
+        return task
+    talk(f"{task.cell.title}: goes on from {max(with_checkpoint)}")
+    return replace(task, facts={**task.facts, "resumed_from": max(with_checkpoint)})
 
 
 def _runnable(plan: Plan) -> list[Cell]:
@@ -95,5 +117,12 @@ def _make_task(cell: Cell, plan: Plan, launcher: str) -> Task:
 
         return RunWatch(progress, measure, lambda: card.unit, may_stop=cell.epochs is None)
 
-    facts = {"suite": plan.suite.name, "measure": asdict(measure), "unit": card.unit, "model": card.title}
+    facts: dict[str, Any] = {
+        "suite": plan.suite.name,
+        "measure": asdict(measure),
+        "unit": card.unit,
+        "model": card.title,
+    }
+    if cell.epochs is not None:
+        facts["eval_every"] = evaluation_interval(card.schedule, epochs=cell.epochs)
     return Task(cell=cell, facts=facts, launcher=launcher, timeout_s=measure.timeout_s, job=job, watch=watch)

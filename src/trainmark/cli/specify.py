@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,13 @@ _LIST_FLAGS = {
     "data": "synthetic, cached:DIR or DIR",
 }
 _NUMBER_FLAGS = {
-    "epochs": "train this many epochs and evaluate after each, instead of measuring until the speed is known",
+    "epochs": "train this many epochs, with evaluations, instead of measuring until the speed is known",
     "seed": "of weights, order and augmentation",
     "repeat": "how often each cell is run",
     "max-steps": "stop measuring after this many steps",
 }
 _FRACTION_FLAGS = {
+    "lr": "peak learning rate, instead of the recipe's own for the global batch",
     "target-ci": "stop when the 95%% interval is within this fraction (default 0.01)",
     "min-seconds": "measure at least this long",
     "max-seconds": "measure at most this long",
@@ -65,6 +67,13 @@ def add_spec_arguments(parser: argparse.ArgumentParser, *, is_optional: bool = F
         how.add_argument(f"--{name}", metavar="N", help=text)
     for name, text in _FRACTION_FLAGS.items():
         how.add_argument(f"--{name}", metavar="X", help=text)
+    how.add_argument(
+        "--until-target",
+        nargs="?",
+        const=True,
+        metavar="X",
+        help="train until the recipe's metric reaches its target (or X, a fraction)",
+    )
     add_store_flag(parser)
     add_json_flag(parser)
 
@@ -85,6 +94,8 @@ def read_catalog() -> Catalog:
             recipes=card.recipes,
             sizes=tuple(card.sizes),
             batch_sizes={size: facts.batch_size for size, facts in card.sizes.items()},
+            targets=tuple((target.metric, target.value) for target in card.targets),
+            epochs=math.ceil(card.schedule.epochs),
         )
         for name, card in load_cards().items()
     }
@@ -116,6 +127,10 @@ def read_flags(args: argparse.Namespace) -> dict[str, Any]:
         name = flag.replace("-", "_")
         if values[name] is not None:
             found[name] = _number(values[name])
+    if values["until_target"] is not None:
+        found["until_target"] = (
+            values["until_target"] if values["until_target"] is True else _number(values["until_target"])
+        )
     if values["device"] is not None:
         found["device"] = values["device"]
     return found

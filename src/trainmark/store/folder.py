@@ -44,6 +44,9 @@ def read_run(folder: Path) -> RunRow | None:
         batch_size_per_device=_whole(cell.get("batch_size_per_device")),
         data=_text(cell.get("data")),
         epochs=_whole(cell.get("epochs")),
+        lr=_number(cell.get("lr")),
+        until_target=_read_targets(cell),
+        resumed_from=_text(run.get("resumed_from")),
         seed=_whole(cell.get("seed")),
         repeat=_whole(cell.get("repeat")),
         unit=_text(run.get("unit")) or "samples",
@@ -73,6 +76,12 @@ def _number(value: Any) -> float | None:
     return float(value) if is_number else None
 
 
+def _read_targets(cell: Json) -> dict[str, float]:
+    targets = cell.get("until_target")
+    known = {name: _number(value) for name, value in targets.items()} if isinstance(targets, dict) else {}
+    return {name: value for name, value in known.items() if value is not None}
+
+
 def _read_log_facts(run: Json) -> Json:
     log = run.get("log")
     return {**log, "sha256": _text(run.get("sha256"))} if isinstance(log, dict) else {}
@@ -82,6 +91,7 @@ def _read_records(path: Path) -> dict[str, Any]:
     steps = _Steps()
     evals: list[Json] = []
     warnings: list[dict[str, str]] = []
+    pauses: dict[str, float] = {}
     peak: int | None = None
     for record in records.read_records(path):
         kind = record["kind"]
@@ -93,10 +103,14 @@ def _read_records(path: Path) -> dict[str, Any]:
             warnings.append({key: _text(record.get(key)) or "" for key in ("code", "message")})
         elif kind == Kind.PHASE:
             peak = _whole(record.get("peak_memory_bytes")) or peak
+            phase, seconds = _text(record.get("phase")), _number(record.get("seconds"))
+            if phase is not None and seconds is not None:
+                pauses[phase] = pauses.get(phase, 0.0) + seconds
     return {
         **steps.arrays(),
         "evals": tuple(evals),
         "warnings": tuple(warnings),
+        "pauses": pauses,
         "peak_memory_bytes": peak,
     }
 

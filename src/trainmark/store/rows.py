@@ -47,6 +47,12 @@ class RunRow:
     evals: tuple[dict[str, Any], ...] = ()
     warnings: tuple[dict[str, str], ...] = ()
     peak_memory_bytes: int | None = None
+    lr: float | None = None
+    """The peak learning rate that was asked for; None: the recipe's, which `environment` has."""
+    until_target: dict[str, float] = field(default_factory=dict)
+    pauses: dict[str, float] = field(default_factory=dict)
+    """Seconds in which no step ran, by what was done instead: `eval`, `checkpoint`."""
+    resumed_from: str | None = None
     num_records: int | None = None
     """Step records in the folder, also those without a speed; None in rows that were made by hand."""
     steps: Floats = field(default_factory=lambda: np.empty(0))

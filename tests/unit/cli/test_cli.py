@@ -194,16 +194,14 @@ def test_the_set_of_flags_is_pinned() -> None:
         found[name] = sorted(
             o for a in parser._actions for o in a.option_strings if o.startswith("--") and o != "--help"
         )
-    axes = (
-        "batch-size data device devices epochs framework json max-seconds max-steps min-seconds nodes precision recipe"
-    )
-    axes += " repeat seed size store target-ci timeout-s"
+    axes = "batch-size data device devices epochs framework json lr max-seconds max-steps min-seconds nodes precision"
+    axes += " recipe repeat seed size store target-ci timeout-s until-target"
     assert found == {
         "list": ["--json"],
         "doctor": ["--json", "--store"],
         "data": [],
         "plan": [f"--{name}" for name in axes.split()],
-        "run": sorted(f"--{name}" for name in [*axes.split(), "launcher", "pattern"]),
+        "run": sorted(f"--{name}" for name in [*axes.split(), "launcher", "pattern", "resume"]),
         "show": ["--json", "--reindex", "--store"],
         "report": ["--format", "--json", "--lang", "--output", "--store"],
         "export": ["--format", "--output", "--store"],
