@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from test_runs import command, results, trainmark
 
 from making import make_images
-from test_runs import command, results, trainmark
 from trainmark.records import CHECKPOINT_FILE, read_records
 
 ARGV = ["run", "resnet50", "--device", "cpu", "--size", "small", "--batch-size", "4", "--epochs", "4", "--json"]
