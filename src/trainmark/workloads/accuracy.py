@@ -1,4 +1,4 @@
-"""Top-1 and top-5 from counts, so that ranks add up exactly and no padded sample is counted twice."""
+"""Top-1 and top-5 from counts, so that ranks add up exactly and no sample is counted twice."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+NAMES = ("top1", "top5")
 
-def from_counts(scores: NDArray[Any]) -> dict[str, float]:
-    """`scores` is [num_samples, num_top1, num_top5]; empty where nothing was seen."""
-    num_samples, top1, top5 = (float(value) for value in scores)
-    return {"top1": top1 / num_samples, "top5": top5 / num_samples} if num_samples else {}
+
+def from_counts(counts: NDArray[Any]) -> dict[str, float]:
+    """`counts`: samples seen, then how many of them were right by each name."""
+    num_samples, *correct = counts.tolist()
+    return {name: right / num_samples for name, right in zip(NAMES, correct, strict=True)} if num_samples else {}

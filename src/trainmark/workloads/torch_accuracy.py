@@ -1,4 +1,4 @@
-"""The counts behind top-1 and top-5, left on the device."""
+"""Counting right answers on the device."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 
-def count_correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """[num_samples, num_top1, num_top5] in float64; with fewer than five classes every sample is among the top five."""
+def count_correct(logits: Tensor, targets: Tensor) -> Tensor:
+    """Samples, top-1 hits and top-5 hits, as `trainmark.workloads.accuracy` wants them."""
     best = logits.topk(min(5, logits.shape[1]), dim=1).indices
-    hits = (best == labels[:, None]).to(torch.float64)
-    return torch.stack([torch.ones_like(hits[:, 0]).sum(), hits[:, 0].sum(), hits.sum()])
+    hits = best == targets[:, None]
+    num_samples = torch.full((), len(targets), device=logits.device)
+    return torch.stack([num_samples, hits[:, :1].sum(), hits.sum()]).double()
