@@ -19,7 +19,7 @@ from trainmark.datasets.jpeg_check import check_files
 from trainmark.datasets.kinetics.clip import frame_name
 from trainmark.datasets.kinetics.lists import Clip
 from trainmark.datasets.kinetics.scan import ClipScan, scan_clips
-from trainmark.datasets.kinetics.video import check_video
+from trainmark.datasets.kinetics.video import NoFramesError, check_video
 from trainmark.datasets.report import CheckReport, SplitCount
 from trainmark.datasets.workers import choose_num_workers
 
@@ -120,8 +120,7 @@ def _check_video(_: Path, clip: Clip, file: str, decode: bool) -> tuple[int, lis
     try:
         num_frames, problem = check_video(file, decode=decode)
     except ValueError as error:
-        no_frames = "no frames" in str(error) or "no video" in str(error)
-        kind = FaultKind.NO_FRAMES if no_frames else FaultKind.CORRUPT
+        kind = FaultKind.NO_FRAMES if isinstance(error, NoFramesError) else FaultKind.CORRUPT
         return num_bytes, [_fault(clip.path, kind, str(error))]
     if problem is None:
         return num_bytes, []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,61 +31,67 @@ Choose = Callable[[int], npt.NDArray[np.int64]]
 _OPTIONS = {"format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,avi,matroska,webm"}
 
 
+class NoFramesError(ValueError):
+    """A file that is a container, with nothing to see in it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Index:
     times: list[int] | None
     """Of the frames, sorted; None where the container keeps none and frames can only be counted."""
 
-    keys: list[int]
+    keys: list[tuple[int, int]]
+    """When a key frame is shown, sorted, and where to seek for it: to when it is decoded, as AVI counts, which is never
+    later; a container that counts otherwise then goes back to the key frame before."""
+
     num_frames: int
 
 
 def read_video(path: str, choose: Choose) -> tuple[list[Pixels | None], str | None]:
     """One entry for each wanted frame and what went wrong, if anything. A ValueError where nothing can be had."""
-    av = _import_av()
-    try:
-        with av.open(path, options=_OPTIONS) as container:
-            stream = _video_stream(container)
-            index = _read_index(container, stream)
-            wanted = choose(index.num_frames)
-            pictures, problem = _decode_wanted(container, stream, index, np.unique(wanted))
-    except av.FFmpegError as error:
-        raise ValueError(_words(error)) from error
-    except OSError as error:
-        raise ValueError(error.strerror or str(error)) from error
+    with _opened(path) as (container, stream):
+        index = _read_index(container, stream)
+        wanted = choose(index.num_frames)
+        pictures, problem = _decode_wanted(container, stream, index, np.unique(wanted))
     return [pictures.get(int(number)) for number in wanted], problem
 
 
 def check_video(path: str, *, decode: bool) -> tuple[int, str | None]:
     """Number of frames, and what is wrong; decodes them all, or only counts. A ValueError where there are none."""
-    av = _import_av()
-    try:
-        with av.open(path, options=_OPTIONS) as container:
-            stream = _video_stream(container)
-            index = _read_index(container, stream)
-            if not decode:
-                return index.num_frames, None
-            _rewind(container, stream, index)
-            num_decoded, problem = 0, None
-            try:
-                for frame in container.decode(stream):
-                    problem = problem or _why_bad(frame)
-                    num_decoded += 1
-            except av.FFmpegError as error:
-                problem = problem or _words(error)
-    except av.FFmpegError as error:
-        raise ValueError(_words(error)) from error
-    except OSError as error:
-        raise ValueError(error.strerror or str(error)) from error
+    num_decoded, problem = 0, None
+    with _opened(path) as (container, stream):
+        index = _read_index(container, stream)
+        if not decode:
+            return index.num_frames, None
+        _rewind(container, stream, index)
+        try:
+            for frame in container.decode(stream):
+                problem = problem or _why_bad(frame)
+                num_decoded += 1
+        except _import_av().FFmpegError as error:
+            problem = problem or _words(error)
     if num_decoded < index.num_frames:
         problem = problem or f"only {num_decoded} of {index.num_frames} frames can be decoded"
     return num_decoded, problem
 
 
+@contextmanager
+def _opened(path: str) -> Iterator[tuple[InputContainer, VideoStream]]:
+    """FFmpeg's errors come out as ValueErrors in its own words."""
+    av = _import_av()
+    try:
+        with av.open(path, options=_OPTIONS) as container:
+            yield container, _video_stream(container)
+    except EOFError as error:  # after a header there is nothing
+        raise NoFramesError("the video has no frames") from error
+    except (av.FFmpegError, OSError) as error:
+        raise ValueError(_words(error)) from error
+
+
 def _video_stream(container: InputContainer) -> VideoStream:
     stream = next(iter(container.streams.video), None)
     if stream is None:
-        raise ValueError("no video in the file")
+        raise NoFramesError("there is no video in the file")
     if stream.codec_context is None:
         raise ValueError("no decoder for this video")
     _refuse_bomb(stream.codec_context.height, stream.codec_context.width)
@@ -99,11 +106,11 @@ def _read_index(container: InputContainer, stream: VideoStream) -> _Index:
         if packet.size == 0:  # the one that ends the stream
             continue
         if packet.is_keyframe and packet.pts is not None:
-            keys.append(packet.pts)
+            keys.append((packet.pts, packet.pts if packet.dts is None else min(packet.pts, packet.dts)))
         if not packet.is_discard:  # decoded but not shown, for the sake of those after it
             times.append(packet.pts)
     if not times:
-        raise ValueError("the video has no frames")
+        raise NoFramesError("the video has no frames")
     known = sorted({time for time in times if time is not None})
     complete = len(known) == len(times) and bool(keys)
     return _Index(times=known if complete else None, keys=sorted(keys), num_frames=len(times))
@@ -139,10 +146,10 @@ def _walk_by_time(
     begun_at: int | None = None
     for number in wanted.tolist():
         time = index.times[number]
-        key = index.keys[max(0, bisect_right(index.keys, time) - 1)]
-        if begun_at is None or key > begun_at:
-            container.seek(key, stream=stream)
-            frames, begun_at = container.decode(stream), key
+        shown_at, place = index.keys[max(0, bisect_right(index.keys, time, key=lambda key: key[0]) - 1)]
+        if begun_at is None or shown_at > begun_at:
+            container.seek(place, stream=stream)
+            frames, begun_at = container.decode(stream), shown_at
         for frame in frames:
             if frame.pts is None or frame.pts < time:
                 continue
@@ -165,7 +172,7 @@ def _walk_by_count(
 
 def _rewind(container: InputContainer, stream: VideoStream, index: _Index) -> None:
     if index.times is not None:
-        container.seek(min(index.keys[0], index.times[0]), stream=stream)
+        container.seek(min(index.keys[0][1], index.times[0]), stream=stream)
     else:
         container.seek(0)
 
