@@ -29,7 +29,7 @@ _STRIDE = 7  # shares no divisor with 24: the first few classes already differ i
 _SPACING = (0.38, 0.5)  # between the shapes of a flock, in parts of the height: the smallest crop still holds one whole
 _RADIUS = (0.36, 0.44)  # of a shape, in parts of the spacing
 _SPEED = (0.06, 0.14)  # per frame, in parts of the spacing
-_GRAIN = 6.0  # standard deviation in grey levels
+_GRAIN = 4.0  # standard deviation in grey levels
 
 
 def order_of(label: int) -> tuple[int, ...]:
