@@ -21,6 +21,13 @@ class FaultKind(StrEnum):
     CORRUPT = "corrupt"
     MODE = "mode"
     TOO_LARGE = "too_large"
+    EMPTY_LIST = "empty_list"
+    BAD_LINE = "bad_line"
+    NOT_TEXT = "not_text"
+    BAD_LABEL = "bad_label"
+    MISSING = "missing"
+    FEWER_FRAMES = "fewer_frames"
+    NO_FRAMES = "no_frames"
 
 
 @dataclass(frozen=True, kw_only=True)
