@@ -21,6 +21,13 @@ class FaultKind(StrEnum):
     CORRUPT = "corrupt"
     MODE = "mode"
     TOO_LARGE = "too_large"
+    NO_CITIES = "no_cities"
+    EMPTY_CITY = "empty_city"
+    MISSING_IMAGE = "missing_image"
+    MISSING_LABEL = "missing_label"
+    NOT_PNG = "not_png"
+    WRONG_SIZE = "wrong_size"
+    UNKNOWN_ID = "unknown_id"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ resolution receives the sum of all of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -71,10 +72,11 @@ class Exchange(nn.Module):
         return [self._gather(target, branches) for target in range(len(branches))]
 
     def _gather(self, target: int, branches: Sequence[Tensor]) -> Tensor:
+        paths: Any = self.paths[target]
         total, size = branches[target], branches[target].shape[-2:]
-        for source, (path, branch) in enumerate(zip(self.paths[target], branches, strict=True)):  # type: ignore[arg-type]
+        for source, branch in enumerate(branches):
             if source != target:
-                part = path(branch)
+                part = paths[source](branch)
                 total = total + (_resize(part, size) if source > target else part)
         return functional.relu_(total)
 
@@ -131,7 +133,7 @@ def _resize(x: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def _initialise(model: nn.Module) -> None:
-    """There are no pretrained weights here, so the scale is the one that keeps signals alive, not the recipe's 0.001."""
+    """For training from scratch: the scale that keeps signals alive, not the 0.001 that suits pretrained weights."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
