@@ -41,7 +41,8 @@ class Network(nn.Module):
         self.down4 = _convolve(_CHANNELS[2], _CHANNELS[3], 3, stride=2)
         self.stage4 = _stage(4)
         width = sum(_CHANNELS)
-        self.head = nn.Sequential(_convolve(width, width, 1), nn.Conv2d(width, num_classes, 1, bias=False))
+        self.mix = _convolve(width, width, 1)
+        self.classify = nn.Conv2d(width, num_classes, 1, bias=False)
         _initialise(self)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -51,7 +52,7 @@ class Network(nn.Module):
         branches = self.stage4([*branches, self.down4(branches[-1])])
         finest = branches[0].shape[-2:]
         features = torch.cat([branches[0], *(_resize(branch, finest) for branch in branches[1:])], dim=1)
-        return _resize(self.head(features), images.shape[-2:])
+        return _resize(self.classify(self.mix(features)), images.shape[-2:])
 
 
 class Exchange(nn.Module):
@@ -132,8 +133,12 @@ def _resize(x: Tensor, size: Sequence[int]) -> Tensor:
     return functional.interpolate(x, size=tuple(size), mode="bilinear", align_corners=False)
 
 
-def _initialise(model: nn.Module) -> None:
-    """For training from scratch: the scale that keeps signals alive, not the 0.001 that suits pretrained weights."""
+def _initialise(model: Network) -> None:
+    """For training from scratch: the scale that keeps signals alive, not the 0.001 that suits pretrained weights.
+
+    Only the classifier starts small, so that the first loss is that of even chances.
+    """
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    nn.init.normal_(model.classify.weight, std=0.01)
