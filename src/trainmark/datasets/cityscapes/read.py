@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from trainmark.datasets.cityscapes.labels import TRAIN_IDS, unknown_ids
 from trainmark.datasets.cityscapes.scan import scan_folder
 from trainmark.datasets.faults import DataFault, FaultKind, printable
@@ -69,7 +71,7 @@ def load_pair(root: Path, image_path: str, label_path: str) -> LoadedPair:
     if mismatch := find_mismatch(label_path, image.shape[:2], ids.shape[:2]):
         raise UnusablePairError(mismatch)
     faults = tuple(fault for fault in (image_fault, label_fault) if fault is not None)
-    return LoadedPair(image=image, labels=TRAIN_IDS[ids], faults=faults)
+    return LoadedPair(image=image, labels=np.take(TRAIN_IDS, ids), faults=faults)
 
 
 def load_image(root: Path, path: str) -> tuple[Pixels, DataFault | None]:
