@@ -53,10 +53,9 @@ class Plan:
     """Cells that cannot run here, each with the reason."""
 
 
-def add_spec_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "what", metavar="WHAT", help="a workload, a shipped suite or a suite file (see `trainmark list`)"
-    )
+def add_spec_arguments(parser: argparse.ArgumentParser, *, is_optional: bool = False) -> None:
+    what = "a workload, a shipped suite or a suite file (see `trainmark list`)"
+    parser.add_argument("what", metavar="WHAT", nargs="?" if is_optional else None, help=what)
     axes = parser.add_argument_group("axes (commas sweep: --precision fp32,amp)")
     for name, text in _LIST_FLAGS.items():
         axes.add_argument(f"--{name}", metavar="A,B", help=text)
@@ -72,7 +71,7 @@ def add_spec_arguments(parser: argparse.ArgumentParser) -> None:
 
 def make_plan(args: argparse.Namespace) -> Plan:
     catalog = read_catalog()
-    suite = _read_suite(args.what, _overrides(args), catalog)
+    suite = _read_suite(args.what, read_flags(args), catalog)
     machine = read_machine()
     cells = expand(suite, catalog=catalog, device=machine.best_device)
     skipped = {cell: reason for cell in cells if (reason := why_not(cell, machine)) is not None}
@@ -104,7 +103,7 @@ def _read_suite(what: str, overrides: dict[str, Any], catalog: Catalog) -> Suite
     return parse_suite({"name": what, "cells": [{"workload": what}]}, origin=what, catalog=catalog, overrides=overrides)
 
 
-def _overrides(args: argparse.Namespace) -> dict[str, Any]:
+def read_flags(args: argparse.Namespace) -> dict[str, Any]:
     """Flags as the raw values that TOML would hold; what is no number stays text, and the parser says so."""
     values = vars(args)
     found: dict[str, Any] = {}

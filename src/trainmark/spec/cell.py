@@ -64,6 +64,17 @@ class Cell:
     def global_batch_size(self) -> int:
         return self.num_devices * self.batch_size_per_device
 
+    @property
+    def label(self) -> str:
+        """For the run's name."""
+        return self.workload
+
+    @property
+    def title(self) -> str:
+        devices = f"{self.nodes} × {self.devices_per_node} {self.device}"
+        what = f"{self.workload} {self.recipe} {self.precision} {self.size}"
+        return f"{what}, {devices}, batch {self.batch_size_per_device}, repeat {self.repeat}"
+
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "data": str(self.data)}
 

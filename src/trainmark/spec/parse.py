@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -44,7 +45,7 @@ def parse_suite(raw: Table, *, origin: str, catalog: Catalog, overrides: Table |
 def _parse_sweep(raw: Table, where: str, catalog: Catalog, faults: list[Fault]) -> Sweep | None:
     _refuse_unknown(raw, CELL_KEYS, where, faults)
     offer = _find_offer(raw.get("workload"), where, catalog, faults)
-    check = _Checker(raw, where, faults)
+    check = Checker(raw, where, faults)
     axes: dict[str, Any] = {
         "framework": check.words("framework", offer.frameworks if offer else None),
         "recipe": check.words("recipe", offer.recipes if offer else None),
@@ -85,7 +86,7 @@ def _parse_measure(raw: Table, faults: list[Fault]) -> Measure:
     return Measure(**values)
 
 
-class _Checker:
+class Checker:
     """Reads one table's values, each a single value or a list, and notes what is wrong with them."""
 
     def __init__(self, raw: Table, where: str, faults: list[Fault]) -> None:
@@ -109,6 +110,13 @@ class _Checker:
     def count(self, key: str, *, least: int = 1) -> int | None:
         value = self._raw.get(key)
         return int(value) if value is not None and self._check_count(key, value, least) else None
+
+    def positive(self, key: str) -> float | None:
+        value = self._raw.get(key)
+        if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf):
+            return value
+        self._fault(key, f"{value!r} is no positive number", "give one")
+        return None
 
     def _many(self, key: str, is_right: Callable[[Any], bool]) -> tuple[Any, ...] | None:
         value = self._raw.get(key)

@@ -17,10 +17,11 @@ META = Table("meta", METADATA, Column("key", String(32), primary_key=True), Colu
 
 _TEXT = ("cell_id", "suite", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size",
          "device", "data", "unit", "outcome", "reason", "machine")  # fmt: skip
-_WHOLE = ("nodes", "devices", "batch_size_per_device", "epochs", "seed", "repeat", "peak_memory_bytes")
+_WHOLE = ("nodes", "devices", "batch_size_per_device", "epochs", "seed", "repeat", "peak_memory_bytes",
+          "num_records")  # fmt: skip
 _NUMBERS = ("started_unix_s", "wall_s")
-_JSON = ("evals", "warnings", "environment")
-_ARRAYS = ("seconds", "samples")
+_JSON = ("evals", "warnings", "environment", "log")
+_ARRAYS = ("seconds", "samples", "steps", "times", "loss_steps", "losses")
 
 RUNS = Table(
     "runs",

@@ -14,7 +14,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from trainmark import records
-from trainmark.parent import dying_with
+from trainmark.parent import die_with
 from trainmark.records import Kind, Outcome
 from trainmark.worker.engine import Engine
 from trainmark.worker.environment import describe_environment
@@ -26,9 +26,7 @@ from trainmark.worker.telemetry import Telemetry
 def main(argv: list[str]) -> int:
     folder = Path(argv[1])
     faulthandler.enable()
-    die_with_parent = dying_with(os.getppid())
-    if die_with_parent is not None:
-        die_with_parent()
+    die_with(os.getppid())
     run = records.read_json(folder / records.RUN_FILE)
     if run is None:
         print(f"no readable {records.RUN_FILE} in {folder}", file=sys.stderr)
