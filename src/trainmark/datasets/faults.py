@@ -28,6 +28,13 @@ class FaultKind(StrEnum):
     MISSING = "missing"
     FEWER_FRAMES = "fewer_frames"
     NO_FRAMES = "no_frames"
+    NO_CITIES = "no_cities"
+    EMPTY_CITY = "empty_city"
+    MISSING_IMAGE = "missing_image"
+    MISSING_LABEL = "missing_label"
+    NOT_PNG = "not_png"
+    WRONG_SIZE = "wrong_size"
+    UNKNOWN_ID = "unknown_id"
 
 
 @dataclass(frozen=True, kw_only=True)
