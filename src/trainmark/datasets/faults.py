@@ -21,6 +21,13 @@ class FaultKind(StrEnum):
     CORRUPT = "corrupt"
     MODE = "mode"
     TOO_LARGE = "too_large"
+    NO_IMAGES = "no_images"
+    MISSING_LABEL = "missing_label"
+    MISSING_IMAGE = "missing_image"
+    BAD_LINE = "bad_line"
+    NOT_UTF8 = "not_utf8"
+    OUTSIDE_IMAGE = "outside_image"
+    ZERO_AREA = "zero_area"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,69 @@
+"""Words and how they look: invented texts, in Pillow's own outline font and in OpenCV's eight stroke fonts."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_STROKE_FONTS = (
+    cv2.FONT_HERSHEY_SIMPLEX,
+    cv2.FONT_HERSHEY_PLAIN,
+    cv2.FONT_HERSHEY_DUPLEX,
+    cv2.FONT_HERSHEY_COMPLEX,
+    cv2.FONT_HERSHEY_TRIPLEX,
+    cv2.FONT_HERSHEY_COMPLEX_SMALL,
+    cv2.FONT_HERSHEY_SCRIPT_SIMPLEX,
+    cv2.FONT_HERSHEY_SCRIPT_COMPLEX,
+)
+_OUTLINE_PART = 0.5
+_INK = 64  # a pixel darker than this belongs to the word's tight box
+
+
+def invent_text(rng: np.random.Generator) -> str:
+    """Three to nine characters in one of the shapes that words of a street have; some hold a comma."""
+    letters = "".join(rng.choice(list(_LETTERS), int(rng.integers(3, 9))))
+    kind = rng.random()
+    if kind < 0.35:
+        return letters
+    if kind < 0.6:
+        return letters.lower()
+    if kind < 0.8:
+        return letters.capitalize()
+    if kind < 0.9:
+        return f"{rng.integers(100, 100_000)}"
+    return f"{rng.integers(1, 100)},{rng.integers(100, 1000)}"
+
+
+def draw_mask(rng: np.random.Generator, text: str, height: float) -> NDArray[np.uint8]:
+    """The word as white on black, upright, cropped to its ink; its scale is near `height` so that warping blurs little."""
+    draw = _draw_outline if rng.random() < _OUTLINE_PART else _draw_strokes
+    mask = draw(rng, text, max(height, 12.0))
+    rows, columns = np.nonzero(mask > _INK)
+    return np.ascontiguousarray(mask[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1])
+
+
+def _draw_outline(rng: np.random.Generator, text: str, height: float) -> NDArray[np.uint8]:
+    from PIL import Image, ImageDraw, ImageFont
+
+    size = 1.35 * height
+    font = ImageFont.load_default(size)
+    canvas = Image.new("L", (int(size * (len(text) + 1)), int(2 * size)))
+    heavy = max(1, round(height / 16)) if rng.random() < 0.5 else 0
+    ImageDraw.Draw(canvas).text((size / 2, size / 4), text, fill=255, font=font, stroke_width=heavy)
+    return np.array(canvas)
+
+
+def _draw_strokes(rng: np.random.Generator, text: str, height: float) -> NDArray[np.uint8]:
+    face = int(rng.choice(_STROKE_FONTS))
+    if rng.random() < 0.3:
+        face |= cv2.FONT_ITALIC
+    thick = max(1, round(height / rng.uniform(8, 16)))
+    (_, unit_height), _ = cv2.getTextSize(text, face, 1.0, 1)
+    scale = height / unit_height
+    (width, drawn_height), below = cv2.getTextSize(text, face, scale, thick)
+    pad = 4 * thick + int(height)
+    mask = np.zeros((drawn_height + below + 2 * pad, width + 2 * pad), dtype=np.uint8)
+    cv2.putText(mask, text, (pad, pad + drawn_height), face, scale, 255, thick, cv2.LINE_AA)
+    return mask
