@@ -111,7 +111,7 @@ def test_epochs_train_and_evaluate_and_a_bad_image_is_named(tmp_path: Path) -> N
     assert [(e["epoch"], e["metric"]) for e in result["evals"]] == [(1, "top1"), (1, "top5"), (2, "top1"), (2, "top5")]
     assert all(0 <= e["value"] <= 1 for e in result["evals"])
     assert result["records"] == 12
-    assert [w["code"] for w in result["warnings"]] == ["bad-image"]
+    assert [w["code"] for w in result["warnings"]] == ["bad-sample"]
     assert "train/class0/0.jpg" in result["warnings"][0]["message"]
 
 

@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "cli": BOTTOM | {"spec", "plan", "launch", "workloads", "datasets", "store", "analyse", "report"},
 }
 FRAMEWORKS = {"torch", "torchvision", "triton", "paddle"}
-WORKER_MAY_USE = {"numpy", "PIL", "psutil", "pynvml", *FRAMEWORKS}
+WORKER_MAY_USE = {"cv2", "numpy", "PIL", "psutil", "pynvml", *FRAMEWORKS}
 
 
 def imports_of(path: Path) -> Iterator[str]:

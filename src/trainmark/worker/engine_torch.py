@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import distributed
+from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainmark.worker.engine_torch_feed import Feed, build_feed
+from trainmark.worker.engine_torch_feed import Feed, FeedRequest, build_feed
 from trainmark.worker.engine_torch_step import Precision, TrainStep
+from trainmark.worker.engine_torch_workload import Metric, Scores, TorchWorkload
 from trainmark.workloads.registry import load_card, load_module
-from trainmark.workloads.schedules import learning_rate
+from trainmark.workloads.schedules import learning_rate, peak_learning_rate
 
 _RUN_AHEAD = 3
 """Steps the host may queue before it waits for the device: enough to hide Python, few enough to keep memory low."""
@@ -43,16 +44,18 @@ class TorchEngine:
         self.samples_per_step = cell["batch_size_per_device"] * self.world_size
         self._cell = cell
         self._card = load_card(cell["workload"])
-        self._workload = load_module(cell["workload"], "torch")
-        self._metric = load_module(cell["workload"], "metric")
+        self._size = self._card.sizes[cell["size"]]
+        self._workload: TorchWorkload = load_module(cell["workload"], "torch")
+        self._metric: Metric = load_module(cell["workload"], "metric")
         self._device = _choose_device(cell["device"])
         self._control = _join_processes(self._device, self.world_size)
         self._precision = Precision.of(cell["precision"], self._device.type)
-        self._precision.apply()
+        self._precision.apply(has_static_shapes=self._card.has_static_shapes)
         torch.manual_seed(cell["seed"])
         self._feed = self._build_feed()
         self.steps_per_epoch = self._feed.steps_per_epoch
         self._train_step = self._build_step()
+        self._peak_rate = peak_learning_rate(self._card.schedule, global_batch=self.samples_per_step)
         self._num_steps = 0
         self._recent: deque[torch.cuda.Event] = deque()
         self._losses = torch.zeros(_LOSS_SLOTS, pin_memory=self._device.type == "cuda")
@@ -62,22 +65,28 @@ class TorchEngine:
     # -- building ------------------------------------------------------------------------------------------------------
 
     def _build_feed(self) -> Feed:
-        return build_feed(
-            self._cell,
+        request = FeedRequest(
+            workload=self._workload,
             card=self._card,
+            size=self._size,
+            batch_size=self._cell["batch_size_per_device"],
+            seed=self._cell["seed"],
             device=self._device,
             rank=self.rank,
             world_size=self.world_size,
             input_dtype=self._precision.dtype if self._cell["recipe"] == "fast" else torch.float32,
             channels_last=self._cell["recipe"] == "fast",
         )
+        return build_feed(self._cell, request)
 
     def _build_step(self) -> TrainStep:
         recipe = self._cell["recipe"]
         model = self._workload.build_model(
-            recipe=recipe, device_type=self._device.type, num_classes=self._feed.num_classes
+            recipe=recipe, device_type=self._device.type, num_classes=self._feed.num_classes, size=self._size
         )
         model = model.to(self._device).train()
+        if self._syncs_batch_norm:
+            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
         if recipe == "fast":
             model = model.to(memory_format=torch.channels_last)
         self.model = model
@@ -93,11 +102,16 @@ class TorchEngine:
             is_fast=recipe == "fast",
         )
 
+    @property
+    def _syncs_batch_norm(self) -> bool:
+        """The framework has it for GPUs only; on the CPU each process keeps its own statistics, and `facts` says so."""
+        return self._card.sync_batch_norm and self.world_size > 1 and self._device.type == "cuda"
+
     def _prepare(self) -> None:
         """Compile and capture before the clock starts; the state is as before when this returns."""
         self._feed.begin_epoch(0)
         if self._train_step.needs_preparation:
-            self._train_step.prepare(*self._feed.next_batch())
+            self._train_step.prepare(self._feed.next_batch())
             self._feed.begin_epoch(0)
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()  # the copies that prepare() kept are not training's
@@ -107,20 +121,15 @@ class TorchEngine:
     def step(self) -> None:
         while len(self._recent) > _RUN_AHEAD:
             self._recent.popleft().synchronize()
-        inputs, targets = self._feed.next_batch()
+        batch = self._feed.next_batch()
         self._train_step.set_learning_rate(self.learning_rate(self._num_steps))
-        self._train_step.run(inputs, targets)
+        self._train_step.run(batch)
         self._num_steps += 1
 
     def learning_rate(self, step: int) -> float:
-        batch = self.samples_per_step
-        return learning_rate(
-            self._card.schedule,
-            step=step,
-            steps_per_epoch=self.steps_per_epoch or self._card.num_train_samples / batch,
-            epochs=self._cell["epochs"] or self._card.schedule.epochs,
-            global_batch=batch,
-        )
+        steps_per_epoch = self.steps_per_epoch or self._card.num_train_samples / self.samples_per_step
+        epochs = self._cell["epochs"] or self._card.schedule.epochs
+        return learning_rate(self._card.schedule, peak=self._peak_rate, step=step, num_steps=epochs * steps_per_epoch)
 
     def mark(self) -> Any:
         if self._device.type == "cpu":
@@ -167,19 +176,32 @@ class TorchEngine:
         if not self._feed.can_evaluate:
             return None
         self.model.eval()
-        totals = torch.zeros(1 + len(self._metric.COUNTS), dtype=torch.float64, device=self._device)
         with torch.no_grad(), self._precision.autocast():
-            for inputs, targets in self._feed.eval_batches():
-                counts = self._workload.count_correct(self.model(inputs), targets)
-                totals += torch.stack([torch.tensor(len(targets), device=self._device), *counts.values()])
+            scores = [self._workload.score(self.model, batch) for batch in self._feed.eval_batches()]
         self.model.train()
-        if self.world_size > 1:
-            distributed.all_reduce(totals)
-        num_samples, *correct = totals.tolist()
-        metrics: dict[str, float] = self._metric.from_counts(
-            dict(zip(self._metric.COUNTS, correct, strict=True)), num_samples
-        )
+        return self._summarise(scores)
+
+    def _summarise(self, scores: list[Scores]) -> dict[str, float]:
+        """Over all ranks, by rank 0, told to all: a metric of items may take a while and is needed once."""
+        gathered = self._gather(_merge(scores))
+        told: list[Any] = [None]
+        if self.rank == 0:
+            total = _merge([part for part in gathered if part is not None])
+            values = total.cpu().numpy() if isinstance(total, Tensor) else total
+            told = [self._metric.summarise(values, self._feed.truth) if values is not None else {}]
+        if self._control is not None:
+            distributed.broadcast_object_list(told, src=0, group=self._control)
+        metrics: dict[str, float] = told[0]
         return metrics
+
+    def _gather(self, scores: Scores | None) -> list[Scores | None]:
+        """Every rank's, on rank 0; a rank without a validation sample has none."""
+        if self._control is None:
+            return [scores]
+        on_host = scores.cpu() if isinstance(scores, Tensor) else scores
+        parts: list[Any] = [None] * self.world_size
+        distributed.gather_object(on_host, parts if self.rank == 0 else None, dst=0, group=self._control)
+        return parts
 
     def warnings(self) -> list[tuple[str, str]]:
         return self._feed.warnings() + self._train_step.warnings()
@@ -202,8 +224,9 @@ class TorchEngine:
             "num_threads": torch.get_num_threads(),
             "num_parameters": sum(p.numel() for p in self.model.parameters() if p.requires_grad),
             "num_classes": self._feed.num_classes,
-            "learning_rate_peak": self._card.schedule.base_lr * self.samples_per_step / self._card.schedule.base_batch,
+            "learning_rate_peak": self._peak_rate,
             "flags": {
+                "sync_batch_norm": self._syncs_batch_norm,
                 "tf32_matmul": torch.backends.cuda.matmul.allow_tf32,
                 "tf32_convolution": torch.backends.cudnn.allow_tf32,
                 "cudnn_benchmark": torch.backends.cudnn.benchmark,
@@ -215,6 +238,15 @@ class TorchEngine:
         self._feed.close()
         if self.world_size > 1:
             distributed.destroy_process_group()
+
+
+def _merge(scores: list[Scores]) -> Scores | None:
+    """Counts add up, items are collected."""
+    if not scores:
+        return None
+    if isinstance(scores[0], Tensor):
+        return torch.stack([part for part in scores if isinstance(part, Tensor)]).sum(0)
+    return [item for part in scores for item in part if isinstance(item, dict)]
 
 
 def _choose_device(kind: str) -> torch.device:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree
 
-from trainmark.workloads.card import Card
+from trainmark.worker.engine_torch_workload import Batch, TorchWorkload
+from trainmark.workloads.card import Card, Size
 from trainmark.workloads.registry import load_module
-
-Batch = tuple[Tensor, Tensor]
 
 _CACHED_BATCHES = 16
 """At most: 16 batches of 128 images at 224 are 1.2 GB in fp32."""
@@ -26,49 +27,59 @@ class Feed(Protocol):
     def steps_per_epoch(self) -> int | None: ...
     @property
     def can_evaluate(self) -> bool: ...
-    def begin_epoch(self, epoch: int) -> None: ...
+    @property
+    def truth(self) -> Any:
+        """What the metric needs beside the scores."""
+
+    def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
+        """`step` is the one of the epoch to go on at, for a run that is resumed."""
+
     def next_batch(self) -> Batch: ...
-    def eval_batches(self) -> Iterator[Batch]: ...
+    def eval_batches(self) -> Iterator[Batch]:
+        """Every validation sample once over all ranks; the last batch may be short, none is padded."""
+
     def warnings(self) -> list[tuple[str, str]]: ...
     def close(self) -> None: ...
 
 
-def build_feed(
-    cell: Mapping[str, Any],
-    *,
-    card: Card,
-    device: torch.device,
-    rank: int,
-    world_size: int,
-    input_dtype: torch.dtype,
-    channels_last: bool,
-) -> Feed:
-    if cell["data"] == "synthetic":
-        return SyntheticFeed(
-            cell, card=card, device=device, rank=rank, input_dtype=input_dtype, channels_last=channels_last
-        )
-    from trainmark.worker.engine_torch_folder import FolderFeed
-    from trainmark.worker.engine_torch_images import Format
+@dataclass(frozen=True, kw_only=True)
+class FeedRequest:
+    """What every feed must know."""
 
+    workload: TorchWorkload
+    card: Card
+    size: Size
+    batch_size: int
+    seed: int
+    device: torch.device
+    rank: int
+    world_size: int
+    input_dtype: torch.dtype
+    channels_last: bool
+
+    @property
+    def global_batch(self) -> int:
+        return self.batch_size * self.world_size
+
+
+def build_feed(cell: Mapping[str, Any], request: FeedRequest) -> Feed:
+    if cell["data"] == "synthetic":
+        return SyntheticFeed(request)
     is_cached = cell["data"].startswith("cached:")
-    view = load_module(cell["workload"], "data")
-    folder = FolderFeed(
-        Path(cell["data"].removeprefix("cached:")),
-        view=view,
-        batch_size=cell["batch_size_per_device"],
-        wanted=Format(
-            image_size=card.sizes[cell["size"]].image_size,
-            mean=view.MEAN,
-            std=view.STD,
-            dtype=input_dtype,
-            channels_last=channels_last,
-        ),
-        seed=cell["seed"],
-        device=device,
-        rank=rank,
-        world_size=world_size,
-    )
-    return CachedFeed(folder) if is_cached else folder
+    root = Path(cell["data"].removeprefix("cached:"))
+    feed = _open_folder(root, cell["workload"], request)
+    return CachedFeed(feed) if is_cached else feed
+
+
+def _open_folder(root: Path, workload: str, request: FeedRequest) -> Feed:
+    data = load_module(workload, "data")
+    if hasattr(data, "open_pipeline"):
+        from trainmark.worker.engine_torch_pipeline import PipelineFeed
+
+        return PipelineFeed(data.open_pipeline(root, size=request.size), request)
+    from trainmark.worker.engine_torch_folder import FolderFeed
+
+    return FolderFeed(root, view=data, request=request)
 
 
 class SyntheticFeed:
@@ -76,29 +87,24 @@ class SyntheticFeed:
 
     steps_per_epoch = None
     can_evaluate = False
+    truth = None
 
-    def __init__(
-        self,
-        cell: Mapping[str, Any],
-        *,
-        card: Card,
-        device: torch.device,
-        rank: int,
-        input_dtype: torch.dtype,
-        channels_last: bool,
-    ) -> None:
-        self.num_classes = card.num_classes
-        generator = torch.Generator(device).manual_seed(cell["seed"] * 65_537 + rank)
-        inputs, targets = load_module(cell["workload"], "torch").synthetic_batch(
-            batch_size=cell["batch_size_per_device"],
-            image_size=card.sizes[cell["size"]].image_size,
-            num_classes=card.num_classes,
-            generator=generator,
+    def __init__(self, request: FeedRequest) -> None:
+        self.num_classes = request.card.num_classes
+        generator = torch.Generator(request.device).manual_seed(request.seed * 65_537 + request.rank)
+        batch = request.workload.synthetic_batch(
+            batch_size=request.batch_size, size=request.size, num_classes=self.num_classes, generator=generator
         )
-        layout = torch.channels_last if channels_last else torch.contiguous_format
-        self._batch: Batch = (inputs.to(input_dtype).contiguous(memory_format=layout), targets)
+        layout = torch.channels_last if request.channels_last else torch.contiguous_format
 
-    def begin_epoch(self, epoch: int) -> None:
+        def as_input(tensor: Tensor) -> Tensor:
+            if not tensor.is_floating_point() or tensor.dim() != 4:
+                return tensor
+            return tensor.to(request.input_dtype).contiguous(memory_format=layout)
+
+        self._batch: Batch = _pytree.tree_map_only(Tensor, as_input, batch)
+
+    def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
         pass
 
     def next_batch(self) -> Batch:
@@ -119,6 +125,7 @@ class CachedFeed:
 
     steps_per_epoch = None
     can_evaluate = False
+    truth = None
 
     def __init__(self, folder: Feed) -> None:
         self.num_classes = folder.num_classes
@@ -129,7 +136,7 @@ class CachedFeed:
         folder.close()
         self._batches = itertools.cycle(batches)
 
-    def begin_epoch(self, epoch: int) -> None:
+    def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
         pass
 
     def next_batch(self) -> Batch:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from trainmark.datasets.faults import printable
 from trainmark.datasets.imagenet.read import Split, read_folder
+from trainmark.worker.engine_torch_feed import FeedRequest
 from trainmark.worker.engine_torch_images import CpuImages, Format, Images, Problems, View
 
 _AHEAD = 4
@@ -40,50 +41,45 @@ class FolderFeed:
         root: Path,
         *,
         view: ModuleType,
-        batch_size: int,
-        wanted: Format,
-        seed: int,
-        device: torch.device,
-        rank: int,
-        world_size: int,
+        request: FeedRequest,
     ) -> None:
         folder = read_folder(root)
+        device, batch_size, world_size = request.device, request.batch_size, request.world_size
         self._root, self._train, self._val = root, folder.train, folder.val
-        self._view, self._device, self._seed = view, device, seed
-        self._batch_size, self._rank, self._world_size = batch_size, rank, world_size
+        self._view, self._device, self._seed = view, device, request.seed
+        self._batch_size, self._rank, self._world_size = batch_size, request.rank, world_size
         self._problems = Problems()
-        self._images = _build_images(wanted, self._problems, device)
+        self._images = _build_images(_wanted_format(view, request), self._problems, device)
         self._readers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="read")
         self._loaders = ThreadPoolExecutor(max_workers=_LOADERS[device.type], thread_name_prefix="load")
         self._training: _Ahead | None = None
-        self._num_taken = 0
-        self._first_epoch = 0
+        self._next: tuple[int, int] = (0, 0)
         self.num_classes = len(folder.classes)
         self.can_evaluate = folder.val is not None
+        self.truth = None
         self.steps_per_epoch: int = len(folder.train.paths) // (batch_size * world_size)
         if self.steps_per_epoch == 0:
             wanted_images = batch_size * world_size
             raise ValueError(f"{len(folder.train.paths)} training images make no batch of {wanted_images}")
 
-    def begin_epoch(self, epoch: int) -> None:
-        """Epochs follow each other without a gap; only a jump to another epoch starts anew."""
-        position = divmod(self._num_taken, self.steps_per_epoch)
-        if self._training is not None and (self._first_epoch + position[0], position[1]) == (epoch, 0):
+    def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
+        """Epochs follow each other without a gap; only a jump starts anew."""
+        if self._training is not None and self._next == (epoch, step):
             return
         if self._training is not None:
             self._training.stop()
-        self._first_epoch, self._num_taken = epoch, 0
+        self._next = (epoch, step)
         epochs = (self._train_loads(number) for number in itertools.count(epoch))
-        self._training = _Ahead(itertools.chain.from_iterable(epochs), self._loaders)
+        self._training = _Ahead(itertools.islice(itertools.chain.from_iterable(epochs), step, None), self._loaders)
 
     def next_batch(self) -> Batch:
         if self._training is None:
             raise RuntimeError("begin_epoch comes first")
-        self._num_taken += 1
+        epoch, step = self._next
+        self._next = (epoch, step + 1) if step + 1 < self.steps_per_epoch else (epoch + 1, 0)
         return self._claim(next(self._training))
 
     def eval_batches(self) -> Iterator[Batch]:
-        """Every validation image once over all ranks; the last batch may be short, none is padded."""
         if self._val is None:
             return
         if self._training is not None:
@@ -96,7 +92,7 @@ class FolderFeed:
             yield self._claim(batch)
 
     def warnings(self) -> list[tuple[str, str]]:
-        return [("bad-image", f"{printable(path)}: {problem}") for path, problem in self._problems.take()]
+        return [("bad-sample", f"{printable(path)}: {problem}") for path, problem in self._problems.take()]
 
     def close(self) -> None:
         if self._training is not None:
@@ -177,6 +173,16 @@ def read_file(path: str) -> bytes:
     finally:
         os.close(descriptor)
     return data
+
+
+def _wanted_format(view: ModuleType, request: FeedRequest) -> Format:
+    return Format(
+        image_size=request.size.height,
+        mean=view.MEAN,
+        std=view.STD,
+        dtype=request.input_dtype,
+        channels_last=request.channels_last,
+    )
 
 
 def _build_images(wanted: Format, problems: Problems, device: torch.device) -> Images:

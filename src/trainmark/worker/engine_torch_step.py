@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils import _pytree
 
+from trainmark.worker.engine_torch_workload import Batch, TorchWorkload
 from trainmark.workloads.card import Optimizer
 
 _WARM_STEPS = 3
@@ -29,11 +30,11 @@ class Precision:
         dtypes = {"fp32": torch.float32, "tf32": torch.float32, "amp": torch.float16, "bf16": torch.bfloat16}
         return cls(name=name, device_type=device_type, dtype=dtypes[name])
 
-    def apply(self) -> None:
+    def apply(self, *, has_static_shapes: bool) -> None:
         """fp32 means fp32: TF32 is off unless it is what is measured."""
         torch.backends.cuda.matmul.allow_tf32 = self.name == "tf32"
         torch.backends.cudnn.allow_tf32 = self.name == "tf32"
-        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.benchmark = has_static_shapes
 
     @property
     def is_mixed(self) -> bool:
@@ -47,7 +48,13 @@ class TrainStep:
     """Holds model, optimizer and loss scaler; `run` trains one step and leaves its loss in `loss`, on the device."""
 
     def __init__(
-        self, *, model: nn.Module, workload: ModuleType, optimizer_facts: Optimizer, precision: Precision, is_fast: bool
+        self,
+        *,
+        model: nn.Module,
+        workload: TorchWorkload,
+        optimizer_facts: Optimizer,
+        precision: Precision,
+        is_fast: bool,
     ) -> None:
         self._model, self._workload, self._precision = model, workload, precision
         self._is_cuda = precision.device_type == "cuda"
@@ -60,14 +67,20 @@ class TrainStep:
         # A graph would have to capture the collectives too; several devices run compiled without one.
         self._wants_graph = is_fast and self._is_cuda and not isinstance(model, DistributedDataParallel)
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._static: tuple[Tensor, Tensor] | None = None
-        self._source: Tensor | None = None
+        self._static: Batch = None
+        self._source: Batch = None
         device = next(model.parameters()).device
         self.loss = torch.zeros((), device=device)
-        self._rate: float | Tensor = torch.zeros((), device=device) if self._wants_graph else 0.0
+        self._clip_norm = optimizer_facts.clip_norm
         bare = model.module if isinstance(model, DistributedDataParallel) else model
+        groups = workload.parameter_groups(bare)
+        self._scales = [group.pop("lr_scale", 1.0) for group in groups]
+        # A captured graph reads its rates from tensors; groups of the same scale share one, so there is one fill.
+        self._rates = {scale: torch.zeros((), device=device) for scale in self._scales} if self._wants_graph else {}
+        for group, scale in zip(groups, self._scales, strict=True):
+            group["lr"] = self._rates.get(scale, 0.0)
         self.optimizer = torch.optim.SGD(
-            workload.parameter_groups(bare), lr=self._rate, momentum=optimizer_facts.momentum, fused=is_fast or None
+            groups, lr=0.0, momentum=optimizer_facts.momentum, fused=True if is_fast else None
         )
         if is_fast:
             self._fill_momentum()
@@ -79,29 +92,29 @@ class TrainStep:
         return self._is_fast
 
     def set_learning_rate(self, rate: float) -> None:
-        if isinstance(self._rate, Tensor):
-            self._rate.fill_(rate)  # all groups hold this tensor, and the captured graph reads it
-            return
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        for scale, tensor in self._rates.items():
+            tensor.fill_(rate * scale)
+        if not self._rates:
+            for group, scale in zip(self.optimizer.param_groups, self._scales, strict=True):
+                group["lr"] = rate * scale
 
-    def run(self, inputs: Tensor, targets: Tensor) -> None:
-        if self._graph is None or self._static is None:
-            self.loss = self._step(inputs, targets)
+    def run(self, batch: Batch) -> None:
+        if self._graph is None:
+            self.loss = self._step(batch)
             return
-        if self._source is not inputs:  # synthetic data is one batch, which stands in the graph's buffers already
-            self._static[0].copy_(inputs, non_blocking=True)
-            self._static[1].copy_(targets, non_blocking=True)
-            self._source = inputs
+        if self._source is not batch:  # synthetic data is one batch, which stands in the graph's buffers already
+            for static, new in zip(_pytree.tree_leaves(self._static), _pytree.tree_leaves(batch), strict=True):
+                static.copy_(new, non_blocking=True)
+            self._source = batch
         self._graph.replay()
 
-    def prepare(self, inputs: Tensor, targets: Tensor) -> None:
+    def prepare(self, batch: Batch) -> None:
         """Compile, warm up and capture on a real batch, then put all state back: the first counted step is step 1."""
         saved = self._save_state()
         for _ in range(_WARM_STEPS):
-            self._step(inputs, targets)
+            self._step(batch)
         if self._wants_graph:
-            self._capture(inputs, targets)
+            self._capture(batch)
         self._restore_state(saved)
 
     def facts(self) -> dict[str, Any]:
@@ -119,26 +132,28 @@ class TrainStep:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _step(self, inputs: Tensor, targets: Tensor) -> Tensor:
+    def _step(self, batch: Batch) -> Tensor:
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self._compute_loss(inputs, targets)
+        loss = self._compute_loss(batch)
         self._scaler.scale(loss).backward()
+        if self._clip_norm is not None:
+            self._scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self._model.parameters(), self._clip_norm)
         self._scaler.step(self.optimizer)
         self._scaler.update()
         return loss.detach()
 
-    def _plain_loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
+    def _plain_loss(self, batch: Batch) -> Tensor:
         with self._precision.autocast():
-            loss: Tensor = self._workload.compute_loss(self._model, inputs, targets)
-        return loss
+            return self._workload.compute_loss(self._model, batch)
 
-    def _compile(self) -> Callable[[Tensor, Tensor], Tensor]:
+    def _compile(self) -> Callable[[Batch], Tensor]:
         # Tuning the pointwise and reduction kernels pays on a GPU: 7012 against 6954 images/s on an H200.
         options: dict[str, Any] | None = {"max_autotune_pointwise": True} if self._is_cuda else None
         return torch.compile(self._plain_loss, dynamic=False, options=options)
 
-    def _capture(self, inputs: Tensor, targets: Tensor) -> None:
-        self._static, self._source = (inputs.clone(), targets.clone()), inputs
+    def _capture(self, batch: Batch) -> None:
+        self._static, self._source = _pytree.tree_map_only(Tensor, Tensor.clone, batch), batch
         self.optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
@@ -146,7 +161,7 @@ class TrainStep:
         # Thread-local: the loaders' threads allocate and copy meanwhile, which has nothing to do with the capture.
         stream = torch.cuda.current_stream()
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            self.loss = self._step(*self._static)
+            self.loss = self._step(self._static)
         self._graph = graph
 
     def _fill_momentum(self) -> None:

@@ -39,4 +39,4 @@ class TorchWorkload(Protocol):
 
 class Metric(Protocol):
     def summarise(self, scores: NDArray[Any] | list[dict[str, Any]], truth: Any) -> dict[str, float]:
-        """Metrics between 0 and 1 by name, from the scores of all batches of all ranks. Empty where nothing was seen."""
+        """Metrics between 0 and 1 by name, from the scores of all ranks; empty where nothing was seen."""

@@ -28,11 +28,12 @@ def _cosine(_: Schedule, step: int, warmup: float, num_steps: float) -> float:
 
 
 def _poly(schedule: Schedule, step: int, _: float, num_steps: float) -> float:
-    return max(0.0, 1 - step / num_steps) ** schedule.power
+    return float(max(0.0, 1 - step / num_steps) ** schedule.power)
 
 
 def _step(schedule: Schedule, step: int, _: float, num_steps: float) -> float:
-    return schedule.gamma ** sum(step >= share * num_steps for share in schedule.milestones)
+    num_passed = sum(step >= share * num_steps for share in schedule.milestones)
+    return float(schedule.gamma**num_passed)
 
 
 _DECAYS: Mapping[str, Callable[[Schedule, int, float, float], float]] = {

@@ -106,7 +106,7 @@ def test_markdown_has_the_five_parts(tmp_path: Path, lang: str) -> None:
 
 def test_nothing_from_a_stranger_reaches_markdown_or_terminal_alive(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>|\x1b[31m\u202e`x`"
-    folder = make_run(tmp_path, "a", extra=[{"kind": "warning", "code": "bad-image", "message": evil}])
+    folder = make_run(tmp_path, "a", extra=[{"kind": "warning", "code": "bad-sample", "message": evil}])
     bad = make_run(tmp_path, "b", outcome="failed", reason=evil)
     lines = lines_of(folder, bad)
     text = render_markdown(lines, lang="en")

@@ -20,7 +20,7 @@ from trainmark.store.schema import to_record
 def test_reindexing_gives_the_same_rows(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for number in range(3):
-        extra = [{"kind": "warning", "code": "bad-image", "message": "x.jpg: 坏"}] if number else []
+        extra = [{"kind": "warning", "code": "bad-sample", "message": "x.jpg: 坏"}] if number else []
         store.index(make_run(tmp_path, f"run{number}", cell=make_cell(repeat=number + 1), extra=extra))
     before = [to_record(row) for row in store.rows()]
     assert store.reindex() == 3

@@ -15,7 +15,7 @@ from trainmark.spec.cell import DataSource
 from trainmark.worker.engine_torch import TorchEngine, is_out_of_memory
 from trainmark.worker.engine_torch_images import crop_resize_one
 from trainmark.worker.engine_torch_resample import crop_resize
-from trainmark.workloads.registry import load_card
+from trainmark.workloads.registry import load_card, load_module
 
 
 def build(**changes: Any) -> TorchEngine:
@@ -96,13 +96,15 @@ def test_memory_errors_are_told_from_others() -> None:
 
 
 def feed_of(root: Path, *, rank: int = 0, world_size: int = 1, batch_size: int = 2) -> Any:
-    from trainmark.worker.engine_torch_feed import build_feed
+    from trainmark.worker.engine_torch_feed import FeedRequest, build_feed
 
+    card = load_card("resnet50")
     cell = make_cell(data=DataSource.parse(str(root)), batch_size_per_device=batch_size).to_json()
-    return build_feed(
-        cell, card=load_card("resnet50"), device=torch.device("cpu"), rank=rank, world_size=world_size,
-        input_dtype=torch.float32, channels_last=False,
+    request = FeedRequest(
+        workload=load_module("resnet50", "torch"), card=card, size=card.sizes["small"], batch_size=batch_size, seed=0,
+        device=torch.device("cpu"), rank=rank, world_size=world_size, input_dtype=torch.float32, channels_last=False,
     )  # fmt: skip
+    return build_feed(cell, request)
 
 
 def test_two_ranks_see_what_one_with_the_double_batch_sees(tmp_path: Path) -> None:
@@ -154,7 +156,7 @@ def test_a_bad_image_is_named_and_the_batch_stays_whole(tmp_path: Path) -> None:
         inputs, _ = feed.next_batch()
         assert inputs.shape == (2, 3, 64, 64)
         assert torch.isfinite(inputs).all()
-    named = {message.split(":")[0] for code, message in feed.warnings() if code == "bad-image"}
+    named = {message.split(":")[0] for code, message in feed.warnings() if code == "bad-sample"}
     assert named == {"train/class0/1.jpg", "train/class1/2.jpg", "train/class1/3.jpg"}
     assert feed.warnings() == []
     feed.close()

@@ -13,12 +13,12 @@ from trainmark.workloads.resnet50 import data, metric
 from trainmark.workloads.resnet50 import torch as workload
 from trainmark.workloads.resnet50.card import CARD
 from trainmark.workloads.resnet50.torch_norm import SumBatchNorm2d, speed_up_norms
-from trainmark.workloads.schedules import learning_rate
+from trainmark.workloads.schedules import learning_rate, peak_learning_rate
 
 
 @pytest.fixture(scope="module")
 def model() -> nn.Module:
-    return workload.build_model(recipe="reference", device_type="cpu", num_classes=1000)
+    return workload.build_model(recipe="reference", device_type="cpu", num_classes=1000, size=CARD.sizes["small"])
 
 
 def test_parameter_count(model: nn.Module) -> None:
@@ -42,14 +42,15 @@ def test_only_batch_norm_is_not_decayed(model: nn.Module) -> None:
 def test_label_smoothing_by_hand() -> None:
     """Logits (2, 0), target 0: .95 and .05 of the two log-probabilities' negatives."""
     logits = torch.tensor([[2.0, 0.0]])
-    loss = workload.compute_loss(lambda x: x, logits, torch.tensor([0]))
+    loss = workload.compute_loss(lambda x: x, (logits, torch.tensor([0])))
     log_sum = math.log(math.exp(2) + 1)
     assert loss.item() == pytest.approx(0.95 * (log_sum - 2) + 0.05 * log_sum)
 
 
 def rate(step: int, **changes: float) -> float:
-    facts = {"steps_per_epoch": 100, "epochs": 50, "global_batch": 256, **changes}
-    return learning_rate(CARD.schedule, step=step, **facts)  # type: ignore[arg-type]
+    facts = {"epochs": 50, "global_batch": 256, **changes}
+    peak = peak_learning_rate(CARD.schedule, global_batch=int(facts["global_batch"]))
+    return learning_rate(CARD.schedule, peak=peak, step=step, num_steps=100 * facts["epochs"])
 
 
 def test_schedule() -> None:
@@ -110,15 +111,15 @@ def test_eval_view_is_seven_eighths_of_the_short_side() -> None:
 
 def test_top1_and_top5_counts() -> None:
     logits = torch.arange(10.0).repeat(3, 1)
-    counts = workload.count_correct(logits, torch.tensor([9, 5, 4]))
-    assert {name: int(value) for name, value in counts.items()} == {"top1": 1, "top5": 2}
-    assert metric.from_counts({"top1": 1, "top5": 2}, 3) == {"top1": pytest.approx(1 / 3), "top5": pytest.approx(2 / 3)}
-    assert metric.from_counts({"top1": 0, "top5": 0}, 0) == {}
+    counts = workload.score(lambda x: x, (logits, torch.tensor([9, 5, 4])))
+    assert counts.tolist() == [3, 1, 2]
+    assert metric.summarise(counts.numpy(), None) == {"top1": pytest.approx(1 / 3), "top5": pytest.approx(2 / 3)}
+    assert metric.summarise(np.zeros(3), None) == {}
 
 
 def test_synthetic_batches_are_seeded() -> None:
     make = lambda seed: workload.synthetic_batch(  # noqa: E731
-        batch_size=2, image_size=8, num_classes=10, generator=torch.Generator().manual_seed(seed)
+        batch_size=2, size=CARD.sizes["small"], num_classes=10, generator=torch.Generator().manual_seed(seed)
     )
     assert torch.equal(make(1)[0], make(1)[0])
     assert not torch.equal(make(1)[0], make(2)[0])

@@ -9,11 +9,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.models import resnet50
 
+from trainmark.workloads.card import Size
 from trainmark.workloads.resnet50.card import CARD, LABEL_SMOOTHING
-from trainmark.workloads.resnet50.metric import COUNTS
+from trainmark.workloads.torch_accuracy import count_correct
+
+Batch = tuple[Tensor, Tensor]
+"""Normalised images and labels."""
 
 
-def build_model(*, recipe: str, device_type: str, num_classes: int) -> nn.Module:
+def build_model(*, recipe: str, device_type: str, num_classes: int, size: Size) -> nn.Module:  # noqa: ARG001 - any size
     model: nn.Module = resnet50(num_classes=num_classes)
     if recipe == "fast" and device_type == "cuda":
         from trainmark.workloads.resnet50.torch_norm import speed_up_norms
@@ -24,9 +28,14 @@ def build_model(*, recipe: str, device_type: str, num_classes: int) -> nn.Module
     return model
 
 
-def compute_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-    logits = model(inputs)
-    return functional.cross_entropy(logits, targets, label_smoothing=LABEL_SMOOTHING)
+def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
+    inputs, targets = batch
+    return functional.cross_entropy(model(inputs), targets, label_smoothing=LABEL_SMOOTHING)
+
+
+def score(model: nn.Module, batch: Batch) -> Tensor:
+    inputs, targets = batch
+    return count_correct(model(inputs), targets)
 
 
 def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
@@ -40,17 +49,9 @@ def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
     ]
 
 
-def synthetic_batch(
-    *, batch_size: int, image_size: int, num_classes: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def synthetic_batch(*, batch_size: int, size: Size, num_classes: int, generator: torch.Generator) -> Batch:
     """Normalised noise and random labels, made on the generator's own device."""
     device = generator.device
-    inputs = torch.randn((batch_size, 3, image_size, image_size), generator=generator, device=device)
+    inputs = torch.randn((batch_size, 3, size.height, size.width), generator=generator, device=device)
     targets = torch.randint(0, num_classes, (batch_size,), generator=generator, device=device)
     return inputs, targets
-
-
-def count_correct(logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    best = logits.topk(min(5, logits.shape[1]), dim=1).indices
-    hits = best == targets[:, None]
-    return dict(zip(COUNTS, (hits[:, :1].sum(), hits.sum()), strict=True))
