@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from trainmark.datasets.drawing import draw_all
+from trainmark.datasets.icdar2015.page import Page
 from trainmark.datasets.icdar2015.scan import LAYOUTS
 from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.report import MakeReport
@@ -39,14 +40,14 @@ def make_icdar2015(
     val_fraction: float = 0.2,
     seed: int = 0,
     num_workers: int | None = None,
-    size: tuple[int, int] = (720, 1280),
-    max_words: int = 10,
+    page: Page | None = None,
 ) -> MakeReport:
-    """`num_images` counts both splits; `size` is (height, width). Words grow with the image's shorter side."""
+    """`num_images` counts both splits. Pages are of the public set's size unless told otherwise."""
     started = time.perf_counter()
     _require_drawing()
     sizes = _split_sizes(num_images, val_fraction)
-    _refuse_impossible(size, seed=seed, max_words=max_words)
+    page = page or Page()
+    _refuse_impossible(page, seed=seed)
     chunks = [
         _Chunk(split=split, indices=range(num)[start : start + _IMAGES_PER_CHUNK])
         for split, num in enumerate(sizes)
@@ -57,7 +58,7 @@ def make_icdar2015(
         for (image_folder, label_folder), num in zip(LAYOUTS[0], sizes, strict=True):
             for name in (image_folder, label_folder) if num else ():
                 (folder / name).mkdir()
-        draw = partial(_write_chunk, folder, seed, size, max_words)
+        draw = partial(_write_chunk, folder, seed, page)
         num_bytes = sum(draw_all(draw, chunks, num_workers=workers))
     return MakeReport(
         root=root,
@@ -70,13 +71,13 @@ def make_icdar2015(
     )
 
 
-def _write_chunk(folder: Path, seed: int, size: tuple[int, int], max_words: int, chunk: _Chunk) -> int:
+def _write_chunk(folder: Path, seed: int, page: Page, chunk: _Chunk) -> int:
     from trainmark.datasets.icdar2015.scene import draw_scene
 
     image_folder, label_folder = LAYOUTS[0][chunk.split]
     num_bytes = 0
     for index in chunk.indices:
-        pixels, words = draw_scene(seed=seed, split=chunk.split, index=index, size=size, max_words=max_words)
+        pixels, words = draw_scene(seed=seed, split=chunk.split, index=index, page=page)
         lines = (",".join([*map(str, quad.ravel().tolist()), text]) + "\r\n" for quad, text in words)
         label = _BOM + "".join(lines).encode()
         name = f"img_{index + 1}"
@@ -95,14 +96,17 @@ def _require_drawing() -> None:
         )
 
 
-def _refuse_impossible(size: tuple[int, int], *, seed: int, max_words: int) -> None:
-    height, width = size
+def _refuse_impossible(page: Page, *, seed: int) -> None:
+    low, high = page.word_height
     if seed < 0:
         raise DataError(f"seed {seed} is negative", hint="give 0 or more")
-    if not (_MIN_SIDE <= height <= _MAX_SIDE and _MIN_SIDE <= width <= _MAX_SIDE):
-        raise DataError(f"images of {width} x {height} are not made", hint=f"give sides of {_MIN_SIDE} to {_MAX_SIDE}")
-    if max_words < 1:
-        raise DataError(f"{max_words} words cannot be learnt from", hint="give 1 or more")
+    if not (_MIN_SIDE <= page.height <= _MAX_SIDE and _MIN_SIDE <= page.width <= _MAX_SIDE):
+        what = f"images of {page.width} x {page.height} are not made"
+        raise DataError(what, hint=f"give sides of {_MIN_SIDE} to {_MAX_SIDE}")
+    if page.max_words < 1:
+        raise DataError(f"{page.max_words} words cannot be learnt from", hint="give 1 or more")
+    if not 0 < low <= high < 1:
+        raise DataError(f"words of {low} to {high} of the image's height are not made", hint="give parts between 0 and 1")
 
 
 def _split_sizes(num_images: int, val_fraction: float) -> tuple[int, int]:

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.datasets.icdar2015.lettering import draw_mask, invent_text
+from trainmark.datasets.icdar2015.page import Page
 from trainmark.datasets.icdar2015.words import DO_NOT_CARE
 from trainmark.datasets.patterns import TEXTURES
 
 Pixels = NDArray[np.uint8]
 Quad = NDArray[np.float64]
 
-_HEIGHT = (0.05, 0.15)  # of a word, as a part of the image's shorter side: 36 to 108 pixels of 720
-_SMALL_HEIGHT = (0.014, 0.024)
+_SMALL_HEIGHT = (0.014, 0.024)  # of a word that cannot be read, as a part of the image's shorter side
 _IGNORED_PART = 0.15
 _TILT = 0.06  # how far perspective may move a corner, as a part of the word's height
 _GRAIN = (4.0, 10.0)  # standard deviation in grey levels
@@ -43,15 +43,15 @@ class _Plan:
 
 
 def draw_scene(
-    *, seed: int, split: int, index: int, size: tuple[int, int], max_words: int
+    *, seed: int, split: int, index: int, page: Page
 ) -> tuple[Pixels, list[tuple[NDArray[np.int64], str]]]:
     """RGB pixels, and for every word its corners, clockwise from the text's top left, with the transcription."""
     rng = np.random.default_rng([seed, split, index])
-    canvas = _background(rng, *size)
-    taken = np.zeros(size, dtype=np.uint8)
+    canvas = _background(rng, page.height, page.width)
+    taken = np.zeros((page.height, page.width), dtype=np.uint8)
     words: list[tuple[NDArray[np.int64], str]] = []
-    for _ in range(int(rng.integers(max(1, max_words // 3), max_words + 1))):
-        plan = _plan_word(rng, min(size))
+    for _ in range(int(rng.integers(max(1, page.max_words // 3), page.max_words + 1))):
+        plan = _plan_word(rng, page)
         mask = draw_mask(rng, plan.text, plan.height)
         quad = _find_place(rng, taken, mask.shape, plan.height)
         if quad is None:
@@ -62,10 +62,11 @@ def draw_scene(
     return _with_grain(canvas, rng, seed), words
 
 
-def _plan_word(rng: np.random.Generator, shorter: int) -> _Plan:
+def _plan_word(rng: np.random.Generator, page: Page) -> _Plan:
     text = invent_text(rng)
     is_ignored, is_small = rng.random() < _IGNORED_PART, rng.random() < 0.5
-    height = max(6.0, rng.uniform(*(_SMALL_HEIGHT if is_ignored and is_small else _HEIGHT)) * shorter)
+    part = rng.uniform(*(_SMALL_HEIGHT if is_ignored and is_small else page.word_height))
+    height = max(6.0, part * min(page.height, page.width))
     blur = height * rng.uniform(0.18, 0.28) if is_ignored and not is_small else 0.0
     return _Plan(text=text, height=height, blur=blur, is_ignored=is_ignored)
 

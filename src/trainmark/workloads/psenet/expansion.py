@@ -78,10 +78,10 @@ def _grow(labels: Labels, free: NDArray[np.uint8], edge: NDArray[np.int64], numb
     for number in range(NUM_KERNELS - 2, -1, -1):
         # Only a pixel next to text that is nobody's yet can grow, now or later.
         edge = edge[(free[edge - stride] | free[edge + stride] | free[edge - 1] | free[edge + 1]) != 0]
-        ring = edge
-        while len(ring):
-            ring = _next_ring(labels, free, ring, (-stride, stride, -1, 1), np.uint8(1 << number))
-            edge = np.concatenate([edge, ring])
+        rings = [edge]
+        while len(rings[-1]):
+            rings.append(_next_ring(labels, free, rings[-1], (-stride, stride, -1, 1), np.uint8(1 << number)))
+        edge = np.concatenate(rings)
 
 
 def _next_ring(
