@@ -1,9 +1,9 @@
-"""How long progressive scale expansion takes on one core for seven maps of 736 x 1280, with maps as a network gives them.
+"""How long progressive scale expansion takes on one core for seven maps of 736 x 1280, as a network gives them.
 
 Four kinds of page: words apart, words that touch in the larger maps (the usual fault of a text map), twice as many of
-these, and a page that is one text area with a kernel every 24 pixels, which no trained network gives. `numba` is the plain breadth-first queue,
-compiled, for comparison where numba is installed; it must find the same labels. Prints one JSON object; times are
-medians in milliseconds.
+these, and a page that is one text area with a kernel every 24 pixels, which no trained network gives. `numba` is the
+plain breadth-first growth, one pixel at a time, compiled, for comparison where numba is installed; it must find the
+same labels. Prints one JSON object; times are medians in milliseconds of processor time.
 
     python benchmarks/pse_expansion.py
 """
@@ -29,7 +29,7 @@ Maps = NDArray[np.uint8]
 
 
 def make_page(rng: np.random.Generator, *, num_words: int, swell: int, height: int = 736, width: int = 1280) -> Maps:
-    """Turned rectangles and their kernels with ragged edges; `swell` pixels make neighbours touch in the larger maps."""
+    """Turned rectangles and their kernels, ragged; `swell` pixels make neighbours touch in the larger maps."""
     packed = np.zeros((height, width), dtype=np.uint8)
     for _ in range(num_words):
         half = np.array([rng.uniform(40, 110), rng.uniform(10, 30)])
@@ -41,14 +41,14 @@ def make_page(rng: np.random.Generator, *, num_words: int, swell: int, height: i
             plane = np.zeros_like(packed)
             cv2.fillPoly(plane, shrink(quad, kernel_rate(number)), 1)
             if number < NUM_KERNELS - 2:
-                plane = cv2.dilate(plane, np.ones((2 * swell + 1, 2 * swell + 1), np.uint8))
+                plane = cv2.dilate(plane, np.ones((2 * swell + 1, 2 * swell + 1), np.uint8)).astype(np.uint8)
             packed |= plane << number
     ragged = cv2.GaussianBlur(rng.standard_normal((height, width)).astype(np.float32), (0, 0), 1.5)
     packed[ragged > 0.35] = 0  # about a twentieth of the pixels, in specks
     return packed
 
 
-def make_worst_page(rng: np.random.Generator, height: int = 736, width: int = 1280) -> Maps:
+def make_worst_page(height: int = 736, width: int = 1280) -> Maps:
     packed = np.ones((height, width), dtype=np.uint8)
     for y in range(8, height - 8, 24):
         for x in range(8, width - 8, 24):
@@ -63,7 +63,7 @@ def compile_queue() -> Callable[[Maps], NDArray[np.int32]] | None:
     except ImportError:
         return None
 
-    @numba.njit  # type: ignore[untyped-decorator]
+    @numba.njit
     def grow(free: Any, labels: Any, queue: Any, count: int) -> None:
         height, width = free.shape
         for number in range(NUM_KERNELS - 2, -1, -1):
@@ -81,10 +81,10 @@ def compile_queue() -> Callable[[Maps], NDArray[np.int32]] | None:
 
     def run(packed: Maps) -> NDArray[np.int32]:
         free = packed * (packed & 1)
-        _, labels, facts, _ = cv2.connectedComponentsWithStats(free >> (NUM_KERNELS - 1), connectivity=4)
+        _, components, facts, _ = cv2.connectedComponentsWithStats(free >> (NUM_KERNELS - 1), connectivity=4)
         keeps = facts[:, cv2.CC_STAT_AREA] >= MIN_AREA
         keeps[0] = False
-        labels = np.where(keeps, np.cumsum(keeps), 0).astype(np.int32)[labels]
+        labels: NDArray[np.int32] = np.where(keeps, np.cumsum(keeps), 0).astype(np.int32)[components]
         queue = np.empty(free.size, dtype=np.int64)
         places = np.flatnonzero(labels)
         queue[: len(places)] = places
@@ -114,7 +114,7 @@ def main() -> None:
         "apart": make_page(rng, num_words=20, swell=0),
         "touching": make_page(rng, num_words=30, swell=4),
         "crowded": make_page(rng, num_words=60, swell=4),
-        "worst": make_worst_page(rng),
+        "worst": make_worst_page(),
     }
     queue = compile_queue()
     expander = Expander(*pages["apart"].shape)

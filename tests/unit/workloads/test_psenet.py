@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,8 @@ def test_everything_is_decayed_alike(model: nn.Module) -> None:
 def test_schedule_steps_down_at_200_and_400_of_600_epochs_and_ignores_the_batch() -> None:
     assert {peak_learning_rate(CARD.schedule, global_batch=batch) for batch in (8, 16, 64)} == {1e-3}
     rates = [
-        learning_rate(CARD.schedule, peak=1e-3, step=62 * epoch, num_steps=600 * 62) for epoch in (0, 199, 200, 399, 400)
+        learning_rate(CARD.schedule, peak=1e-3, step=62 * epoch, num_steps=600 * 62)
+        for epoch in (0, 199, 200, 399, 400)
     ]
     assert rates == pytest.approx([1e-3, 1e-3, 1e-4, 1e-4, 1e-5])
 
@@ -94,7 +96,7 @@ def rectangle(left: int, top: int, right: int, bottom: int) -> NDArray[np.int32]
 
 
 def test_shrink_offsets_of_a_rectangle() -> None:
-    """100 x 40: area 4000, perimeter 280. Rate .4: 4000 x .84 / 280.001 = 12.0, so 12; .7: 4000 x .51 / 280 = 7.29, so 7."""
+    """100 x 40: area 4000, perimeter 280. At .4: 4000 x .84 / 280.001 = 12.0; at .7: 4000 x .51 / 280 = 7.29."""
     word = rectangle(10, 10, 110, 50)
     assert [round(kernel_rate(number), 3) for number in range(7)] == [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
     assert [shrink_offset(word, kernel_rate(number)) for number in range(7)] == [0, 3, 5, 7, 9, 11, 12]
@@ -207,9 +209,7 @@ def test_loss_is_the_mean_over_images_and_stays_finite() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_a_training_step_in_every_precision(dtype: torch.dtype) -> None:
     model = build()
-    batch = workload.synthetic_batch(
-        batch_size=2, size=TINY, num_classes=1, generator=torch.Generator().manual_seed(0)
-    )
+    batch = workload.synthetic_batch(batch_size=2, size=TINY, num_classes=1, generator=torch.Generator().manual_seed(0))
     with torch.autocast("cpu", dtype if dtype is not torch.float32 else torch.bfloat16, enabled=dtype != torch.float32):
         loss = workload.compute_loss(model, batch)
     loss.backward()
@@ -230,7 +230,7 @@ def test_synthetic_labels_look_like_text() -> None:
     assert not torch.equal(one["labels"], other["labels"])
     maps = [((one["labels"] >> number) & 1).float().mean().item() for number in range(NUM_KERNELS)]
     assert 0.05 < maps[0] < 0.4
-    assert all(0.25 * a < b < a for a, b in zip(maps, maps[1:], strict=False))
+    assert all(0.25 * a < b < a for a, b in itertools.pairwise(maps))
     assert 0.9 < ((one["labels"] >> NUM_KERNELS) & 1).float().mean().item() < 1
 
 
@@ -249,7 +249,7 @@ def test_views_are_deterministic_and_carry_corners_with_pixels() -> None:
         view = augment.warp(pixels, matrix, height=128, width=128)
         for x, y in augment.apply(matrix, centres):
             if 4 < x < 123 and 4 < y < 123:
-                assert view[int(round(y)), int(round(x))].min() > 200
+                assert view[round(y), round(x)].min() > 200
     views = [
         augment.train_view(np.random.default_rng(9), height=200, width=300, side=128, centres=centres) for _ in (0, 1)
     ]

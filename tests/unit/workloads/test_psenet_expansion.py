@@ -106,7 +106,21 @@ def test_a_tie_goes_to_the_word_on_the_right() -> None:
     maps[1:5, 1:12] = 1
     maps[1:5, 1:5] = maps[1:5, 8:12] = ALL
     labels, _ = Expander(6, 13).expand(maps)
-    assert labels[2].tolist() == [0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 0]  # columns 5 and 7 in the first ring, 6 in the second
+    assert labels[2].tolist() == [
+        0,
+        1,
+        1,
+        1,
+        1,
+        1,
+        2,
+        2,
+        2,
+        2,
+        2,
+        2,
+        0,
+    ]  # columns 5 and 7 in the first ring, 6 in the second
 
 
 def test_small_kernels_are_dropped_and_text_without_a_kernel_is_nobody_s() -> None:

@@ -1,4 +1,7 @@
-"""Words and how they look: invented texts, in Pillow's own outline font and in OpenCV's eight stroke fonts."""
+"""Words and how they look: invented texts in Pillow's own font and in OpenCV's eight, bold, slanted, narrow and wide.
+
+OpenCV 4 draws its fonts as strokes, OpenCV 5 as outlines: the sets they make look different, and both are exact.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_STROKE_FONTS = (
+_FACES = (
     cv2.FONT_HERSHEY_SIMPLEX,
     cv2.FONT_HERSHEY_PLAIN,
     cv2.FONT_HERSHEY_DUPLEX,
@@ -17,7 +20,9 @@ _STROKE_FONTS = (
     cv2.FONT_HERSHEY_SCRIPT_SIMPLEX,
     cv2.FONT_HERSHEY_SCRIPT_COMPLEX,
 )
-_OUTLINE_PART = 0.5
+_PILLOW_PART = 0.5
+_STRETCH = (0.75, 1.35)
+_SLANT = (-0.1, 0.35)
 _INK = 64  # a pixel darker than this belongs to the word's tight box
 
 
@@ -37,14 +42,24 @@ def invent_text(rng: np.random.Generator) -> str:
 
 
 def draw_mask(rng: np.random.Generator, text: str, height: float) -> NDArray[np.uint8]:
-    """The word as white on black, upright, cropped to its ink; its scale is near `height` so that warping blurs little."""
-    draw = _draw_outline if rng.random() < _OUTLINE_PART else _draw_strokes
-    mask = draw(rng, text, max(height, 12.0))
+    """The word as white on black, upright, cropped to its ink; near `height`, so that warping blurs little."""
+    draw = _draw_by_pillow if rng.random() < _PILLOW_PART else _draw_by_opencv
+    mask = _styled(rng, draw(rng, text, max(height, 12.0)))
     rows, columns = np.nonzero(mask > _INK)
     return np.ascontiguousarray(mask[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1])
 
 
-def _draw_outline(rng: np.random.Generator, text: str, height: float) -> NDArray[np.uint8]:
+def _styled(rng: np.random.Generator, mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Narrower or wider, and one word in three slanted."""
+    rows, columns = mask.shape
+    stretch, slant = rng.uniform(*_STRETCH), rng.uniform(*_SLANT) if rng.random() < 1 / 3 else 0.0
+    overhang = abs(slant) * rows
+    change = np.array([[stretch, -slant, overhang if slant > 0 else 0.0], [0.0, 1.0, 0.0]])
+    styled = cv2.warpAffine(mask, change, (int(columns * stretch + overhang) + 1, rows))
+    return styled.astype(np.uint8, copy=False)
+
+
+def _draw_by_pillow(rng: np.random.Generator, text: str, height: float) -> NDArray[np.uint8]:
     from PIL import Image, ImageDraw, ImageFont
 
     size = 1.35 * height
@@ -55,10 +70,8 @@ def _draw_outline(rng: np.random.Generator, text: str, height: float) -> NDArray
     return np.array(canvas)
 
 
-def _draw_strokes(rng: np.random.Generator, text: str, height: float) -> NDArray[np.uint8]:
-    face = int(rng.choice(_STROKE_FONTS))
-    if rng.random() < 0.3:
-        face |= cv2.FONT_ITALIC
+def _draw_by_opencv(rng: np.random.Generator, text: str, height: float) -> NDArray[np.uint8]:
+    face = int(rng.choice(_FACES))
     thick = max(1, round(height / rng.uniform(8, 16)))
     (_, unit_height), _ = cv2.getTextSize(text, face, 1.0, 1)
     scale = height / unit_height

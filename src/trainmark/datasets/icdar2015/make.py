@@ -106,7 +106,9 @@ def _refuse_impossible(page: Page, *, seed: int) -> None:
     if page.max_words < 1:
         raise DataError(f"{page.max_words} words cannot be learnt from", hint="give 1 or more")
     if not 0 < low <= high < 1:
-        raise DataError(f"words of {low} to {high} of the image's height are not made", hint="give parts between 0 and 1")
+        raise DataError(
+            f"words of {low} to {high} of the image's height are not made", hint="give parts between 0 and 1"
+        )
 
 
 def _split_sizes(num_images: int, val_fraction: float) -> tuple[int, int]:

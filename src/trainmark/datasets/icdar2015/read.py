@@ -42,7 +42,7 @@ class UnusableImageError(Exception):
 
 
 def read_folder(root: Path) -> FolderScan:
-    """Lists the images and opens none. Anything that makes the layout unusable is one DataError that names all of it."""
+    """Lists the images and opens none. What makes the layout unusable is one DataError that names all of it."""
     scan = scan_folder(root)
     faults = [fault for fault in scan.faults if fault.kind in _SENTENCES]
     unlabelled = [split for split in scan.splits if split.images and not any(split.labels)]

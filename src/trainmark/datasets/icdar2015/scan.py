@@ -84,7 +84,7 @@ def _scan_split(root: Path, name: str, image_folder: str, label_folder: str) -> 
     faults += label_faults
     images.sort(key=lambda file: (len(file), file))
     known = set(labels)
-    paired = [label if (label := _label_of(file)) in known else None for file in images]
+    paired = [name if (name := _label_of(file)) in known else None for file in images]
     if not images and not faults:
         faults.append(_fault(image_folder, FaultKind.NO_IMAGES, "no .jpg file in it"))
     for file, label in zip(images, paired, strict=True):
@@ -107,9 +107,7 @@ def _label_of(image: str) -> str:
     return f"gt_{image.rsplit('.', 1)[0]}.txt"
 
 
-def _list_files(
-    root: Path, folder: str, suffixes: Sequence[str]
-) -> tuple[list[str], list[str], list[DataFault]]:
+def _list_files(root: Path, folder: str, suffixes: Sequence[str]) -> tuple[list[str], list[str], list[DataFault]]:
     """Files of those types, files of others, and the faults met."""
     names: list[str] = []
     others: list[str] = []

@@ -42,9 +42,7 @@ class _Plan:
     is_ignored: bool
 
 
-def draw_scene(
-    *, seed: int, split: int, index: int, page: Page
-) -> tuple[Pixels, list[tuple[NDArray[np.int64], str]]]:
+def draw_scene(*, seed: int, split: int, index: int, page: Page) -> tuple[Pixels, list[tuple[NDArray[np.int64], str]]]:
     """RGB pixels, and for every word its corners, clockwise from the text's top left, with the transcription."""
     rng = np.random.default_rng([seed, split, index])
     canvas = _background(rng, page.height, page.width)
@@ -71,9 +69,7 @@ def _plan_word(rng: np.random.Generator, page: Page) -> _Plan:
     return _Plan(text=text, height=height, blur=blur, is_ignored=is_ignored)
 
 
-def _find_place(
-    rng: np.random.Generator, taken: Pixels, mask_shape: tuple[int, ...], height: float
-) -> Quad | None:
+def _find_place(rng: np.random.Generator, taken: Pixels, mask_shape: tuple[int, ...], height: float) -> Quad | None:
     """Corners for a word of that shape where no other is and all of it is visible."""
     rows, columns = taken.shape
     width = height * mask_shape[1] / mask_shape[0]
@@ -85,7 +81,7 @@ def _find_place(
         reach = np.abs(corners).max(axis=0) + _MARGIN
         if 2 * reach[0] >= columns or 2 * reach[1] >= rows:
             continue
-        quad: Quad = corners + (rng.uniform(reach[0], columns - reach[0]), rng.uniform(reach[1], rows - reach[1]))
+        quad: Quad = corners + rng.uniform(reach, (columns, rows) - reach)
         wanted = np.zeros_like(taken)
         cv2.fillConvexPoly(wanted, _grown(quad, _GAP * height), 1)
         if not (wanted & taken).any():
@@ -97,7 +93,8 @@ def _grown(quad: Quad, by: float) -> NDArray[np.int32]:
     """Pushed outwards from the centre by about that many pixels at every corner."""
     rays = quad - quad.mean(axis=0)
     lengths = np.linalg.norm(rays, axis=1, keepdims=True)
-    return np.rint(quad + rays / lengths * by * 1.5).astype(np.int32)
+    grown: NDArray[np.int32] = np.rint(quad + rays / lengths * by * 1.5).astype(np.int32)
+    return grown
 
 
 def _paint_word(canvas: Pixels, rng: np.random.Generator, mask: Pixels, quad: Quad, plan: _Plan) -> None:
@@ -148,11 +145,13 @@ def _blend_texture(area: Pixels, rng: np.random.Generator, *, period: float) -> 
     rows, columns = area.shape[:2]
     texture = tuple(TEXTURES.values())[int(rng.integers(len(TEXTURES)))]
     angle = rng.uniform(0, np.pi)
-    y = np.arange(0, rows, 2, dtype=np.float32)[:, None] / np.float32(period)  # every second pixel: a quarter of the work
+    y = np.arange(0, rows, 2, dtype=np.float32)[:, None] / np.float32(
+        period
+    )  # every second pixel: a quarter of the work
     x = np.arange(0, columns, 2, dtype=np.float32)[None, :] / np.float32(period)
     cos, sin = np.float32(np.cos(angle)), np.float32(np.sin(angle))
     field = np.clip(texture(cos * x + sin * y, cos * y - sin * x, rng) * 4, -1, 1).astype(np.float32)
-    field = cv2.resize(field, (columns, rows), interpolation=cv2.INTER_LINEAR)
+    field = cv2.resize(field, (columns, rows), interpolation=cv2.INTER_LINEAR).astype(np.float32, copy=False)
     shift = rng.uniform(-28, 28, 3).astype(np.float32)
     area[:] = np.clip(area + field[:, :, None] * shift, 0, 255).astype(np.uint8)
 

@@ -25,9 +25,7 @@ _LUMA = np.array([0.299, 0.587, 0.114])
 _MULTIPLE = 32
 
 
-def train_view(
-    rng: np.random.Generator, *, height: int, width: int, side: int, centres: NDArray[np.float64]
-) -> Matrix:
+def train_view(rng: np.random.Generator, *, height: int, width: int, side: int, centres: NDArray[np.float64]) -> Matrix:
     """`centres` are those of the words to be found, one of which the forced crops hold."""
     scale = rng.choice(_SCALES) * side / min(height, width)
     stretch = math.sqrt(rng.choice(_ASPECTS))
@@ -36,7 +34,7 @@ def train_view(
     if rng.random() < 0.5:
         whole = np.array([[-1, 0, sized[0] - 1], [0, 1, 0], [0, 0, 1.0]]) @ whole
     turn = cv2.getRotationMatrix2D((sized / 2).tolist(), rng.uniform(-_MAX_TURN, _MAX_TURN), 1.0)
-    matrix = turn @ whole
+    matrix: Matrix = turn.astype(np.float64) @ whole
     matrix[:, 2] -= _choose_corner(rng, apply(matrix, centres), sized, side)
     return matrix
 
@@ -71,8 +69,8 @@ def apply(matrix: Matrix, points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def warp(pixels: NDArray[np.uint8], matrix: Matrix, *, height: int, width: int) -> NDArray[np.uint8]:
     """Bilinear; black beyond the photograph."""
-    view: NDArray[np.uint8] = cv2.warpAffine(pixels, matrix, (width, height), flags=cv2.INTER_LINEAR)
-    return view
+    view = cv2.warpAffine(pixels, matrix, (width, height), flags=cv2.INTER_LINEAR)
+    return view.astype(np.uint8, copy=False)
 
 
 def jitter_colours(rng: np.random.Generator, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -80,5 +78,4 @@ def jitter_colours(rng: np.random.Generator, pixels: NDArray[np.uint8]) -> NDArr
     brightness = rng.uniform(1 - _BRIGHTNESS, 1 + _BRIGHTNESS)
     saturation = rng.uniform(1 - _SATURATION, 1 + _SATURATION)
     colours = brightness * (saturation * np.eye(3) + (1 - saturation) * _LUMA)
-    changed: NDArray[np.uint8] = cv2.transform(pixels, colours)
-    return changed
+    return cv2.transform(pixels, colours).astype(np.uint8, copy=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +69,7 @@ class TextPipeline:
         height, width = labelled.pixels.shape[:2]
         matrix, sized = eval_view(height=height, width=width, side=self.side)
         quads, is_ignored = _quads(labelled)
-        arrays = {
+        arrays: dict[str, NDArray[Any]] = {
             "image": warp(labelled.pixels, matrix, height=sized[0], width=sized[1]),
             "quads": quads,
             "ignored": is_ignored,

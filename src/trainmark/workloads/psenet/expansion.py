@@ -115,5 +115,5 @@ def find_boxes(
             (labels[window] == number).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE
         )
         rectangle = cv2.minAreaRect(np.concatenate(outlines))
-        boxes.append(cv2.boxPoints(rectangle) + (window[1].start, window[0].start))
+        boxes.append(cv2.boxPoints(rectangle) + np.array([window[1].start, window[0].start]))
     return np.array(boxes, dtype=np.float64).reshape(-1, 4, 2)

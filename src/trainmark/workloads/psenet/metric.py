@@ -43,7 +43,7 @@ def count_matches(found: Quads, true: Quads, is_ignored: NDArray[np.bool_]) -> t
     shared = np.zeros((len(true), len(found)))
     for t, f in np.argwhere(_may_touch(true, found)).tolist():
         shared[t, f] = _shared_area(true_paths[t], found_paths[f])
-    is_excused = (shared[is_ignored] > _MIN_COVER * np.array(found_areas)).any(axis=0)
+    is_excused = np.asarray((shared[is_ignored] > _MIN_COVER * np.array(found_areas)).any(axis=0))
     is_taken = is_excused.copy()
     matched = 0
     for t in np.flatnonzero(~is_ignored).tolist():
@@ -71,7 +71,7 @@ def _outline(quad: NDArray[np.float64]) -> Paths:
 
 
 def _area(paths: Paths) -> float:
-    return abs(sum(pyclipper.Area(path) for path in paths)) / _GRID**2
+    return float(abs(sum(pyclipper.Area(path) for path in paths))) / _GRID**2
 
 
 def _shared_area(one: Paths, other: Paths) -> float:

@@ -70,7 +70,7 @@ def score(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def pack_maps(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """One byte per pixel with bit i where map i is more likely than not, and the text's score: 5 bytes instead of 28."""
+    """A byte per pixel with bit i where map i is more likely than not, and the text's score: 5 bytes, not 28."""
     bits = torch.zeros_like(logits[:, 0], dtype=torch.uint8)
     for number in range(NUM_KERNELS):
         bits |= (logits[:, number] > 0).to(torch.uint8) << number

@@ -40,7 +40,7 @@ def dice_loss(scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
 
 
 def choose_pixels(scores: Tensor, text: Tensor, is_trained: Tensor) -> Tensor:
-    """The pixels that the text map learns from, per image: all positives and three times as many of the hardest negatives.
+    """The pixels that the text map learns from, per image: all positives and three times as many hard negatives.
 
     The plain definition sorts the scores of the trained negatives and takes those not below the k-th, k being three
     times the positives, at most all negatives; without positives it takes every trained pixel. Here everything else is
