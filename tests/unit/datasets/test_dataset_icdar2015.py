@@ -141,14 +141,13 @@ def test_the_public_sets_size_by_default(tmp_path: Path) -> None:
 
 def test_quads_hold_the_ink_tightly(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a plain page, what differs from the page lies inside the quads and reaches all four sides of each."""
-    page = Page(height=360, width=640, max_words=4)
+    page = Page(height=360, width=640, max_words=4, ignored_part=0.0)
     scene = "trainmark.datasets.icdar2015.scene"
     monkeypatch.setattr(f"{scene}._background", lambda rng, height, width: np.full((height, width, 3), 30, np.uint8))
     monkeypatch.setattr(f"{scene}._with_grain", lambda canvas, rng, seed: canvas)
     monkeypatch.setattr(
         f"{scene}.cv2.fillConvexPoly", lambda canvas, *rest: None if canvas.ndim == 3 else FILL(canvas, *rest)
     )
-    monkeypatch.setattr(f"{scene}._IGNORED_PART", 0.0)
     num_words = 0
     for index in range(6):
         pixels, words = draw_scene(seed=1, split=0, index=index, page=page)
@@ -198,7 +197,7 @@ def test_lettering_comes_in_several_fonts() -> None:
     shapes = [mask.shape[1] / mask.shape[0] for mask in masks]  # narrow and wide
     assert max(shapes) > 1.5 * min(shapes)
     assert all(mask[edge].max() > 64 for mask in masks for edge in (0, -1)), "cropped to the ink"
-    texts = {invent_text(np.random.default_rng(seed)) for seed in range(40)}
+    texts = {invent_text(np.random.default_rng(seed), 8) for seed in range(40)}
     assert len(texts) > 35
     assert any("," in text for text in texts)
 

@@ -26,9 +26,9 @@ _SLANT = (-0.1, 0.35)
 _INK = 64  # a pixel darker than this belongs to the word's tight box
 
 
-def invent_text(rng: np.random.Generator) -> str:
-    """Three to nine characters in one of the shapes that words of a street have; some hold a comma."""
-    letters = "".join(rng.choice(list(_LETTERS), int(rng.integers(3, 9))))
+def invent_text(rng: np.random.Generator, max_letters: int) -> str:
+    """In one of the shapes that words of a street have; some hold a comma."""
+    letters = "".join(rng.choice(list(_LETTERS), int(rng.integers(min(3, max_letters), max_letters + 1))))
     kind = rng.random()
     if kind < 0.35:
         return letters
@@ -37,8 +37,9 @@ def invent_text(rng: np.random.Generator) -> str:
     if kind < 0.8:
         return letters.capitalize()
     if kind < 0.9:
-        return f"{rng.integers(100, 100_000)}"
-    return f"{rng.integers(1, 100)},{rng.integers(100, 1000)}"
+        return f"{rng.integers(10, 10 ** min(5, max_letters))}"
+    number = f"{rng.integers(1, 10)},{rng.integers(100, 1000)}"
+    return number[:max_letters]
 
 
 def draw_mask(rng: np.random.Generator, text: str, height: float) -> NDArray[np.uint8]:

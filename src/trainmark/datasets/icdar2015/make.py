@@ -103,8 +103,9 @@ def _refuse_impossible(page: Page, *, seed: int) -> None:
     if not (_MIN_SIDE <= page.height <= _MAX_SIDE and _MIN_SIDE <= page.width <= _MAX_SIDE):
         what = f"images of {page.width} x {page.height} are not made"
         raise DataError(what, hint=f"give sides of {_MIN_SIDE} to {_MAX_SIDE}")
-    if page.max_words < 1:
-        raise DataError(f"{page.max_words} words cannot be learnt from", hint="give 1 or more")
+    if page.max_words < 1 or page.max_letters < 2:
+        what = f"{page.max_words} words of {page.max_letters} letters cannot be learnt from"
+        raise DataError(what, hint="give 1 word or more, of 2 letters or more")
     if not 0 < low <= high < 1:
         raise DataError(
             f"words of {low} to {high} of the image's height are not made", hint="give parts between 0 and 1"

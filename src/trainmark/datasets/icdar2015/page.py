@@ -10,5 +10,9 @@ class Page:
     height: int = 720
     width: int = 1280
     max_words: int = 10
-    word_height: tuple[float, float] = (0.05, 0.15)
-    """Of the image's shorter side: 36 to 108 pixels of 720."""
+    """An image has at least half as many, unless there is no room: a crop should seldom be without text."""
+    max_letters: int = 8
+    word_height: tuple[float, float] = (0.06, 0.18)
+    """Of the image's shorter side: 43 to 130 pixels of 720."""
+    ignored_part: float = 0.15
+    """Of the words, too small or too blurred to read: `###`."""

@@ -84,7 +84,7 @@ def _scan_split(root: Path, name: str, image_folder: str, label_folder: str) -> 
     faults += label_faults
     images.sort(key=lambda file: (len(file), file))
     known = set(labels)
-    paired = [name if (name := _label_of(file)) in known else None for file in images]
+    paired = [_label_of(file) if _label_of(file) in known else None for file in images]
     if not images and not faults:
         faults.append(_fault(image_folder, FaultKind.NO_IMAGES, "no .jpg file in it"))
     for file, label in zip(images, paired, strict=True):

@@ -22,10 +22,9 @@ Pixels = NDArray[np.uint8]
 Quad = NDArray[np.float64]
 
 _SMALL_HEIGHT = (0.014, 0.024)  # of a word that cannot be read, as a part of the image's shorter side
-_IGNORED_PART = 0.15
 _TILT = 0.06  # how far perspective may move a corner, as a part of the word's height
 _GRAIN = (4.0, 10.0)  # standard deviation in grey levels
-_TRIES_PER_WORD = 8
+_TRIES_PER_WORD = 16
 _MARGIN = 3  # pixels between a word and the image's edge
 _GAP = 0.25  # of the word's height kept free around it
 
@@ -48,7 +47,7 @@ def draw_scene(*, seed: int, split: int, index: int, page: Page) -> tuple[Pixels
     canvas = _background(rng, page.height, page.width)
     taken = np.zeros((page.height, page.width), dtype=np.uint8)
     words: list[tuple[NDArray[np.int64], str]] = []
-    for _ in range(int(rng.integers(max(1, page.max_words // 3), page.max_words + 1))):
+    for _ in range(int(rng.integers(max(1, page.max_words // 2), page.max_words + 1))):
         plan = _plan_word(rng, page)
         mask = draw_mask(rng, plan.text, plan.height)
         quad = _find_place(rng, taken, mask.shape, plan.height)
@@ -61,8 +60,8 @@ def draw_scene(*, seed: int, split: int, index: int, page: Page) -> tuple[Pixels
 
 
 def _plan_word(rng: np.random.Generator, page: Page) -> _Plan:
-    text = invent_text(rng)
-    is_ignored, is_small = rng.random() < _IGNORED_PART, rng.random() < 0.5
+    text = invent_text(rng, page.max_letters)
+    is_ignored, is_small = rng.random() < page.ignored_part, rng.random() < 0.5
     part = rng.uniform(*(_SMALL_HEIGHT if is_ignored and is_small else page.word_height))
     height = max(6.0, part * min(page.height, page.width))
     blur = height * rng.uniform(0.18, 0.28) if is_ignored and not is_small else 0.0
