@@ -36,7 +36,6 @@ class FaultKind(StrEnum):
     WRONG_SIZE = "wrong_size"
     UNKNOWN_ID = "unknown_id"
     NO_IMAGES = "no_images"
-    NOT_UTF8 = "not_utf8"
     OUTSIDE_IMAGE = "outside_image"
     ZERO_AREA = "zero_area"
 
