@@ -21,6 +21,19 @@ class FaultKind(StrEnum):
     CORRUPT = "corrupt"
     MODE = "mode"
     TOO_LARGE = "too_large"
+    MISSING_IMAGE = "missing_image"
+    MISSING_ANNOTATIONS = "missing_annotations"
+    BAD_ANNOTATIONS = "bad_annotations"
+    EMPTY_ANNOTATIONS = "empty_annotations"
+    BAD_RECORD = "bad_record"
+    DUPLICATE_ID = "duplicate_id"
+    UNKNOWN_IMAGE = "unknown_image"
+    UNKNOWN_CATEGORY = "unknown_category"
+    OTHER_CATEGORIES = "other_categories"
+    EMPTY_BOX = "empty_box"
+    BAD_MASK = "bad_mask"
+    POLYGON_OUTSIDE = "polygon_outside"
+    SIZE_MISMATCH = "size_mismatch"
 
 
 @dataclass(frozen=True, kw_only=True)
