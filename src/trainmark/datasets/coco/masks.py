@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import ModuleType
 from typing import Any
 
@@ -48,7 +49,9 @@ def bitmaps(split: CocoSplit, instances: list[int], image: int) -> NDArray[np.ui
     coco_mask = load_coco_mask()
     height, width = int(split.images.heights[image]), int(split.images.widths[image])
     maps = np.empty((len(instances), height, width), dtype=np.uint8)
-    for place, instance in zip(maps, instances, strict=True):
-        # Decoded column by column; cv2 turns that into rows ten times faster than numpy.
-        cv2.transpose(coco_mask.decode(run_lengths(split, instance, image)).T, dst=place)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of numpy 2, about pycocotools' own arrays
+        for place, instance in zip(maps, instances, strict=True):
+            # Decoded column by column; cv2 turns that into rows ten times faster than numpy.
+            cv2.transpose(coco_mask.decode(run_lengths(split, instance, image)).T, dst=place)
     return maps

@@ -56,7 +56,7 @@ def read_runs(segmentation: Any, height: int, width: int) -> bytes:
     if size != [height, width]:
         raise ValueError(f"run lengths for an image of {_as_size(size)}, not {width} x {height}")
     if isinstance(counts, str):
-        counts = unpack(counts.encode("ascii", errors="replace"))
+        counts = unpack(counts.encode(errors="surrogatepass"))
     if not isinstance(counts, list) or not all(type(count) is int for count in counts):
         raise ValueError("run lengths that are not whole numbers")
     if any(count < 0 for count in counts) or sum(counts) != height * width:

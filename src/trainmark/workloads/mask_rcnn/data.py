@@ -76,7 +76,7 @@ class CocoPipeline:
             raise IndexError("the data set has no validation part")
         pixels, problems = self._read(self._val, index)
         problems += [(self._val.path(index), problem) for problem in self._val.problems.get(index, ())]
-        arrays = {"image": pixels, "image_id": self._val.images.ids[index : index + 1]}
+        arrays: dict[str, NDArray[Any]] = {"image": pixels, "image_id": self._val.images.ids[index : index + 1]}
         return Sample(arrays=arrays, problems=tuple(problems))
 
     def _read(self, split: CocoSplit, index: int) -> tuple[NDArray[np.uint8], list[tuple[str, str]]]:

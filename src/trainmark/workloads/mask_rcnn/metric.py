@@ -34,7 +34,8 @@ def _evaluate(
 ) -> tuple[float, float]:
     from pycocotools.cocoeval import COCOeval
 
-    images = [{"id": image_id} for image_id in sorted(items)]
+    sizes = {image_id: item["size"] for image_id, item in sorted(items.items())}
+    images = [{"id": image_id, "height": height, "width": width} for image_id, (height, width) in sizes.items()]
     with contextlib.redirect_stdout(io.StringIO()):  # it reports its progress there, where results belong
         expected = _as_coco(images, annotations, num_classes)
         found = _as_coco(images, _detections(items, kind), num_classes)

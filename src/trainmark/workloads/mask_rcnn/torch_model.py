@@ -43,7 +43,7 @@ def build_mask_rcnn(*, num_outputs: int, short_side: int, num_regions: int) -> R
         norm_layer=FrozenNorm,
         trainable_layers=3,  # the stem and res2 stay as they are
     )
-    calibrate(backbone.body)
+    calibrate(backbone)
     model = RecipeRCNN(
         backbone,
         **_rpn(),

@@ -8,13 +8,19 @@ that look like the input; from then on they are fixed, as the recipe wants.
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
+from torchvision.models.detection.backbone_utils import BackboneWithFPN
 from torchvision.models.resnet import Bottleneck
 from torchvision.ops import FrozenBatchNorm2d
 
 _OCTAVES = (4, 8, 16, 32, 64, 128)
-_IMAGES, _SIDE = 2, 256
+_IMAGES, _SIDE = 2, 192
+
+_RESIDUAL_SCALE = 0.5
+"""Of what a block adds to its input. With 1 the gradients of a network that no statistics hold in place run away."""
+_FEATURE_SIZE = 0.7
+"""Root mean square of the pyramid's outputs."""
 
 
 class FrozenNorm(FrozenBatchNorm2d):  # type: ignore[misc]  # torchvision has no types
@@ -33,21 +39,23 @@ class FrozenNorm(FrozenBatchNorm2d):  # type: ignore[misc]  # torchvision has no
 
 
 @torch.no_grad()
-def calibrate(backbone: nn.Module) -> None:
-    """One forward pass; each norm measures what comes in, and passes it on normalised. The order is the layers' own."""
+def calibrate(backbone: BackboneWithFPN) -> None:
+    """One forward pass; each norm measures what comes in, and passes it on normalised. The order is the layers' own.
+
+    Then the pyramid's laterals are scaled, so that the heads find features of the size their own weights are made for.
+    """
     norms = [module for module in backbone.modules() if isinstance(module, FrozenNorm)]
-    for module in backbone.modules():
-        if isinstance(module, Bottleneck):
-            module.bn3.weight.fill_(RESIDUAL_SCALE)
+    for block in backbone.modules():
+        if isinstance(block, Bottleneck):
+            block.bn3.weight.fill_(_RESIDUAL_SCALE)
     for norm in norms:
         norm.is_measuring = True
-    backbone(noise_images(_IMAGES, _SIDE, _SIDE))
+    levels = backbone(noise_images(_IMAGES, _SIDE, _SIDE))
     for norm in norms:
         norm.is_measuring = False
-
-
-RESIDUAL_SCALE = 0.5
-"""Of what a block adds to its input. With 1 the gradients of a network that no statistics hold in place run away."""
+    size = torch.cat([level.flatten() for level in levels.values()]).square().mean().sqrt()
+    for lateral in backbone.fpn.inner_blocks:  # the pyramid is linear and without biases yet: its outputs scale alike
+        lateral[0].weight.mul_(_FEATURE_SIZE / size)
 
 
 def noise_images(num_images: int, height: int, width: int, generator: torch.Generator | None = None) -> Tensor:
