@@ -38,6 +38,18 @@ class FaultKind(StrEnum):
     NO_IMAGES = "no_images"
     OUTSIDE_IMAGE = "outside_image"
     ZERO_AREA = "zero_area"
+    MISSING_ANNOTATIONS = "missing_annotations"
+    BAD_ANNOTATIONS = "bad_annotations"
+    EMPTY_ANNOTATIONS = "empty_annotations"
+    BAD_RECORD = "bad_record"
+    DUPLICATE_ID = "duplicate_id"
+    UNKNOWN_IMAGE = "unknown_image"
+    UNKNOWN_CATEGORY = "unknown_category"
+    OTHER_CATEGORIES = "other_categories"
+    EMPTY_BOX = "empty_box"
+    BAD_MASK = "bad_mask"
+    POLYGON_OUTSIDE = "polygon_outside"
+    SIZE_MISMATCH = "size_mismatch"
 
 
 @dataclass(frozen=True, kw_only=True)

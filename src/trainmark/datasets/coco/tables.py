@@ -1,0 +1,114 @@
+"""An annotation file as arrays: what 860,000 dicts would hold, in memory that forked processes share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ImageTable:
+    ids: Ints
+    names: NDArray[np.str_]
+    """File names, relative to the split's folder."""
+    heights: Ints
+    widths: Ints
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class InstanceTable:
+    """Objects and crowds, in the order of their images."""
+
+    first: Ints
+    """Those of image i are first[i] to first[i + 1]."""
+    ids: Ints
+    """As written in the file."""
+    labels: Ints
+    """From 1, in the order of the category ids."""
+    boxes: Floats
+    """Left, top, width, height, as written."""
+    areas: Floats
+    """As written; NaN where the file has none."""
+    is_crowd: NDArray[np.bool_]
+    ring_first: Ints
+    """Polygons of instance a are ring_first[a] to ring_first[a + 1]; none where it has runs."""
+    coord_first: Ints
+    coords: Floats
+    """x, y, x, y, ... of all polygons."""
+    run_first: Ints
+    runs: NDArray[np.uint8]
+    """Run lengths in COCO's compressed text; empty where there are polygons."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def of_image(self, index: int) -> range:
+        return range(int(self.first[index]), int(self.first[index + 1]))
+
+    def rings(self, instance: int) -> list[Floats]:
+        numbers = range(int(self.ring_first[instance]), int(self.ring_first[instance + 1]))
+        return [self.coords[self.coord_first[number] : self.coord_first[number + 1]] for number in numbers]
+
+    def run_text(self, instance: int) -> bytes:
+        return self.runs[self.run_first[instance] : self.run_first[instance + 1]].tobytes()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CocoSplit:
+    name: str
+    images: ImageTable
+    instances: InstanceTable
+    categories: Mapping[int, str]
+    """Id to name, in the order of ids: the n-th has label n."""
+    problems: Mapping[int, tuple[str, ...]]
+    """By image, what of its annotations could not be used as written."""
+
+    def path(self, index: int) -> str:
+        """Relative to the data set's folder."""
+        return f"{self.name}/{self.images.names[index]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """One annotation that was found usable; the arrays are made of these."""
+
+    image: int
+    id: int
+    label: int
+    box: tuple[float, float, float, float]
+    area: float
+    is_crowd: bool
+    rings: list[Any]
+    runs: bytes
+
+
+def as_table(instances: list[Instance], num_images: int) -> InstanceTable:
+    instances = sorted(instances, key=lambda instance: instance.image)  # stable: the file's order within an image
+    rings = [ring for instance in instances for ring in instance.rings]
+    return InstanceTable(
+        first=np.searchsorted([instance.image for instance in instances], np.arange(num_images + 1)).astype(np.int64),
+        ids=np.array([instance.id for instance in instances], dtype=np.int64),
+        labels=np.array([instance.label for instance in instances], dtype=np.int64),
+        boxes=np.array([instance.box for instance in instances], dtype=np.float64).reshape(-1, 4),
+        areas=np.array([instance.area for instance in instances], dtype=np.float64),
+        is_crowd=np.array([instance.is_crowd for instance in instances], dtype=bool),
+        ring_first=_starts([len(instance.rings) for instance in instances]),
+        coord_first=_starts([len(ring) for ring in rings]),
+        coords=np.concatenate([np.asarray(ring, dtype=np.float64) for ring in rings] or [np.zeros(0)]),
+        run_first=_starts([len(instance.runs) for instance in instances]),
+        runs=np.frombuffer(b"".join(instance.runs for instance in instances), dtype=np.uint8),
+    )
+
+
+def _starts(lengths: list[int]) -> Ints:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)

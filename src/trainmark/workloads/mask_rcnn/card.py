@@ -1,0 +1,52 @@
+"""Mask R-CNN R50-FPN 1x on COCO: the facts."""
+
+from __future__ import annotations
+
+from trainmark.workloads.card import Card, Optimizer, Schedule, Size, Target
+
+_ITERATIONS, _GLOBAL_BATCH = 45_000, 32
+_NUM_TRAIN = 118_287
+
+CARD = Card(
+    name="mask_rcnn",
+    title="Mask R-CNN R50-FPN 1x",
+    task="instance segmentation",
+    unit="images",
+    frameworks=("torch",),
+    recipes=("reference",),
+    # FLOPs by torch.utils.flop_counter, forward and backward: backbone (what is frozen has no backward), pyramid and
+    # proposals on a synthetic image, 1.018e12 at `full`; the heads on a full sample of regions, which is the most.
+    #
+    # The short side of every image, and the width of synthetic ones; the long side of real ones is at most 1333/800 of
+    # the short side. COCO's 640 x 480 becomes 1067 x 800; in a batch with others, padded, 1216 x 800 is usual.
+    sizes={
+        "full": Size(height=800, width=1216, flops_per_sample=1.469e12, batch_size=4),
+        "medium": Size(height=320, width=480, flops_per_sample=6.117e11, batch_size=16),
+        "small": Size(height=128, width=192, flops_per_sample=5.39e10, batch_size=2),
+    },
+    num_parameters=44_125_173,
+    num_classes=80,  # objects; the network has one more output, for the background
+    num_train_samples=_NUM_TRAIN,
+    schedule=Schedule(
+        kind="step",
+        base_lr=0.04,
+        base_batch=_GLOBAL_BATCH,
+        epochs=_ITERATIONS * _GLOBAL_BATCH / _NUM_TRAIN,
+        warmup_share=500 / _ITERATIONS,
+        warmup_from=1 / 3,
+        milestones=(33_000 / _ITERATIONS, 44_000 / _ITERATIONS),
+    ),
+    optimizer=Optimizer(momentum=0.9, weight_decay=1e-4),
+    targets=(Target(metric="box_ap", value=0.377), Target(metric="mask_ap", value=0.339)),
+    dataset="coco",
+    source="NVIDIA NGC Mask R-CNN for PyTorch, R50-FPN 1x",
+    has_static_shapes=False,
+)
+
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+
+
+def regions_per_image(size: Size) -> int:
+    """The recipe's 512 to train on, a quarter of them with an object; fewer at `small`, where a CPU does them."""
+    return 512 if size.height >= 320 else size.height // 4

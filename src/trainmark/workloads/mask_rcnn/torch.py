@@ -1,0 +1,106 @@
+"""Mask R-CNN in PyTorch behind the engine's contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from trainmark.workloads.card import Size
+from trainmark.workloads.mask_rcnn.card import CARD, regions_per_image
+from trainmark.workloads.mask_rcnn.torch_model import Target, build_mask_rcnn
+from trainmark.workloads.mask_rcnn.torch_norm import noise_images
+
+Batch = dict[str, list[Any]]
+"""`images` as bytes, height x width x 3, each of its own size; `targets` in training, `image_ids` in evaluation."""
+
+_OBJECTS_PER_IMAGE = 7
+"""COCO has 7.3."""
+_OBJECT_SIDES = (0.06, 0.6)
+"""Of the short side: 48 to 480 pixels at 800, evenly in the logarithm."""
+
+
+def build_model(*, recipe: str, device_type: str, num_classes: int, size: Size) -> nn.Module:  # noqa: ARG001
+    return build_mask_rcnn(num_outputs=num_classes + 1, short_side=size.height, num_regions=regions_per_image(size))
+
+
+def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
+    """Biases learn twice as fast and are not decayed."""
+    trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    weights = [parameter for name, parameter in trained if not name.endswith(".bias")]
+    biases = [parameter for name, parameter in trained if name.endswith(".bias")]
+    return [
+        {"params": weights, "weight_decay": CARD.optimizer.weight_decay},
+        {"params": biases, "weight_decay": 0.0, "lr_scale": 2.0},
+    ]
+
+
+def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """Objectness and box of the proposals; class, box and mask of the regions."""
+    losses: dict[str, Tensor] = model(batch["images"], batch["targets"])
+    return torch.stack([loss.float() for loss in losses.values()]).sum()
+
+
+def score(model: nn.Module, batch: Batch) -> list[dict[str, Any]]:
+    """One item per image, also where nothing was found: who is in the list was looked at."""
+    found = model(batch["images"])
+    return [_as_item(int(number), result) for number, result in zip(batch["image_ids"], found, strict=True)]
+
+
+def _as_item(image_id: int, result: Mapping[str, Tensor]) -> dict[str, Any]:
+    from pycocotools import mask as coco_mask
+
+    boxes = result["boxes"].float()
+    corners, far = boxes[:, :2], boxes[:, 2:]
+    # COCO's run lengths go down the columns: with the axes turned on the device, the host copies nothing.
+    masks = (result["masks"][:, 0] > 0.5).to(torch.uint8).transpose(1, 2).contiguous().cpu().numpy()
+    height, width = result["masks"].shape[-2:]
+    runs = coco_mask.encode(np.transpose(masks, (2, 1, 0))) if len(masks) else []
+    return {
+        "image_id": image_id,
+        "size": [height, width],
+        "boxes": torch.cat([corners, far - corners], dim=1).tolist(),
+        "scores": result["scores"].float().tolist(),
+        "labels": result["labels"].tolist(),
+        "masks": [run["counts"].decode("ascii") for run in runs],
+    }
+
+
+def collate(samples: Sequence[Mapping[str, NDArray[Any]]]) -> Batch:
+    def tensors(name: str) -> list[Tensor]:
+        return [torch.from_numpy(sample[name]) for sample in samples]
+
+    if "image_id" in samples[0]:
+        return {"images": tensors("image"), "image_ids": tensors("image_id")}
+    columns = zip(tensors("boxes"), tensors("labels"), tensors("masks"), strict=True)
+    targets = [{"boxes": boxes, "labels": labels, "masks": masks} for boxes, labels, masks in columns]
+    return {"images": tensors("image"), "targets": targets}
+
+
+def synthetic_batch(*, batch_size: int, size: Size, num_classes: int, generator: torch.Generator) -> Batch:
+    """Cloudy noise with seven ellipses to find in each image, in place, size and class at random."""
+    noise = noise_images(batch_size, size.height, size.width, generator).permute(0, 2, 3, 1)
+    images = list((noise * 55 + 115).clamp(0, 255).to(torch.uint8).contiguous())
+    return {"images": images, "targets": [_random_target(size, num_classes, generator) for _ in images]}
+
+
+def _random_target(size: Size, num_classes: int, generator: torch.Generator) -> Target:
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(shape, generator=generator, device=generator.device)
+
+    low, high = (side * size.height for side in _OBJECT_SIDES)
+    sides = low * (high / low) ** uniform(_OBJECTS_PER_IMAGE, 2)
+    limits = torch.tensor([size.width, size.height], device=generator.device)
+    corners = uniform(_OBJECTS_PER_IMAGE, 2) * (limits - sides)
+    x = torch.arange(size.width, device=generator.device) + 0.5
+    y = torch.arange(size.height, device=generator.device) + 0.5
+    across = (x - corners[:, :1]) / sides[:, :1] * 2 - 1
+    down = (y - corners[:, 1:]) / sides[:, 1:] * 2 - 1
+    inside = across[:, None, :] ** 2 + down[:, :, None] ** 2 <= 1
+    shape = (_OBJECTS_PER_IMAGE,)
+    labels = torch.randint(1, num_classes + 1, shape, generator=generator, device=generator.device)
+    return {"boxes": torch.cat([corners, corners + sides], dim=1), "labels": labels, "masks": inside.to(torch.uint8)}

@@ -1,0 +1,189 @@
+"""Mask R-CNN R50-FPN: torchvision's parts with every number of the recipe, and boxes that stay in float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torchvision.models.detection import MaskRCNN
+from torchvision.models.detection.anchor_utils import AnchorGenerator
+from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
+from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
+from torchvision.models.detection.image_list import ImageList
+from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
+from torchvision.models.detection.rpn import RPNHead
+from torchvision.models.detection.transform import GeneralizedRCNNTransform
+from torchvision.ops import MultiScaleRoIAlign
+
+from trainmark.workloads.mask_rcnn.card import MEAN, STD
+from trainmark.workloads.mask_rcnn.geometry import SIDE_MULTIPLE, input_size, longest_side
+from trainmark.workloads.mask_rcnn.torch_norm import FrozenNorm, calibrate
+from trainmark.workloads.torch_images import normalise
+
+Target = dict[str, Tensor]
+"""`boxes` N x 4 (left, top, right, bottom in pixels), `labels` N from 1, `masks` N x height x width of 0 and 1."""
+
+_FPN_CHANNELS = 256
+_LEVELS = ("0", "1", "2", "3")
+"""P2 to P5, from which regions are pooled; P6 serves the RPN alone."""
+_ANCHOR_SIZES = ((32,), (64,), (128,), (256,), (512,))
+_RATIOS = (0.5, 1.0, 2.0)
+
+
+def build_mask_rcnn(*, num_outputs: int, short_side: int, num_regions: int) -> RecipeRCNN:
+    """`num_outputs` counts the background; `num_regions` are sampled per image to train on.
+
+    Weights are random; the frozen statistics are measured on noise.
+    """
+    backbone = resnet_fpn_backbone(
+        backbone_name="resnet50",
+        weights=None,
+        norm_layer=FrozenNorm,
+        trainable_layers=3,  # the stem and res2 stay as they are
+    )
+    calibrate(backbone)
+    model = RecipeRCNN(
+        backbone,
+        **_rpn(),
+        **_box_head(num_outputs, num_regions),
+        **_mask_head(num_outputs),
+    )
+    model.transform = Transform(short_side)
+    _initialise_heads(model)
+    return model
+
+
+def _initialise_heads(model: RecipeRCNN) -> None:
+    """As the seed's code does it; torchvision's box head starts with linear layers of another scale."""
+    heads = model.roi_heads
+    for layer in (heads.box_head.fc6, heads.box_head.fc7):
+        nn.init.kaiming_uniform_(layer.weight, a=1)
+        nn.init.zeros_(layer.bias)
+    # The mask's last layer differs from the seed's: that one's scale grows as classes get fewer, and with the five of a
+    # small data set the first mask loss is ten times its usual value and carries everything away.
+    last = ((heads.box_predictor.cls_score, 0.01), (heads.box_predictor.bbox_pred, 0.001))
+    for layer, scale in (*last, (heads.mask_predictor.mask_fcn_logits, 0.001)):
+        nn.init.normal_(layer.weight, std=scale)
+        nn.init.zeros_(layer.bias)
+
+
+class RecipeRCNN(MaskRCNN):  # type: ignore[misc]
+    """torchvision's stages in torchvision's order. Its own forward looks for bad boxes, and waits for the device."""
+
+    def forward(self, images: list[Tensor], targets: list[Target] | None = None) -> Any:
+        """Losses by name in training, else one dict of detections per image, in the image's own pixels."""
+        batch, resized = self.transform(images, targets)
+        features = self.backbone(batch.tensors)
+        proposals, proposal_losses = self.rpn(batch, features, resized)
+        detections, detector_losses = self.roi_heads(features, proposals, batch.image_sizes, resized)
+        if self.training:
+            return {**proposal_losses, **detector_losses}
+        sizes = [(image.shape[0], image.shape[1]) for image in images]
+        return self.transform.postprocess(detections, batch.image_sizes, sizes)
+
+
+def _rpn() -> dict[str, Any]:
+    anchors = Anchors(sizes=_ANCHOR_SIZES, aspect_ratios=(_RATIOS,) * len(_ANCHOR_SIZES))
+    return {
+        "rpn_anchor_generator": anchors,
+        "rpn_head": FloatRPNHead(_FPN_CHANNELS, len(_RATIOS)),
+        "rpn_pre_nms_top_n_train": 2000,
+        "rpn_pre_nms_top_n_test": 1000,
+        "rpn_post_nms_top_n_train": 2000,
+        "rpn_post_nms_top_n_test": 1000,
+        "rpn_nms_thresh": 0.7,
+        "rpn_fg_iou_thresh": 0.7,
+        "rpn_bg_iou_thresh": 0.3,
+        "rpn_batch_size_per_image": 256,
+        "rpn_positive_fraction": 0.5,
+        "rpn_score_thresh": 0.0,
+    }
+
+
+def _box_head(num_outputs: int, num_regions: int) -> dict[str, Any]:
+    return {
+        "box_roi_pool": MultiScaleRoIAlign(featmap_names=list(_LEVELS), output_size=7, sampling_ratio=2),
+        "box_head": TwoMLPHead(_FPN_CHANNELS * 7 * 7, 1024),
+        "box_predictor": FloatPredictor(1024, num_outputs),
+        "box_score_thresh": 0.05,
+        "box_nms_thresh": 0.5,
+        "box_detections_per_img": 100,
+        "box_fg_iou_thresh": 0.5,
+        "box_bg_iou_thresh": 0.5,
+        "box_batch_size_per_image": num_regions,
+        "box_positive_fraction": 0.25,
+        "bbox_reg_weights": (10.0, 10.0, 5.0, 5.0),
+    }
+
+
+def _mask_head(num_outputs: int) -> dict[str, Any]:
+    return {
+        "mask_roi_pool": MultiScaleRoIAlign(featmap_names=list(_LEVELS), output_size=14, sampling_ratio=2),
+        "mask_head": MaskRCNNHeads(_FPN_CHANNELS, (256, 256, 256, 256), 1),
+        "mask_predictor": MaskRCNNPredictor(256, 256, num_outputs),
+    }
+
+
+class Transform(GeneralizedRCNNTransform):  # type: ignore[misc]
+    """Bytes to a padded, normalised batch. torchvision's own copies small tensors to the device, and waits, per image.
+
+    Takes images as height x width x 3 bytes; the way back, to the image's own pixels, is torchvision's.
+    """
+
+    def __init__(self, short_side: int) -> None:
+        super().__init__(short_side, longest_side(short_side), list(MEAN), list(STD), SIDE_MULTIPLE)
+        self._short_side = short_side
+
+    def forward(
+        self, images: list[Tensor], targets: list[Target] | None = None
+    ) -> tuple[ImageList, list[Target] | None]:
+        sizes = [input_size(image.shape[0], image.shape[1], self._short_side) for image in images]
+        height, width = (-(-max(sides) // SIDE_MULTIPLE) * SIDE_MULTIPLE for sides in zip(*sizes, strict=True))
+        batch = torch.zeros((len(images), 3, height, width), device=images[0].device)
+        for place, image, size in zip(batch, images, sizes, strict=True):
+            place[:, : size[0], : size[1]] = _resized(normalise(image, MEAN, STD), size, mode="bilinear")
+        if targets is not None:
+            pairs = zip(targets, images, sizes, strict=True)
+            targets = [_resized_target(target, image.shape[:2], size) for target, image, size in pairs]
+        return ImageList(batch, sizes), targets
+
+
+def _resized(planes: Tensor, size: tuple[int, int], *, mode: str) -> Tensor:
+    if planes.shape[-2:] == size:
+        return planes
+    options = {"align_corners": False} if mode == "bilinear" else {}
+    return functional.interpolate(planes[None], size=size, mode=mode, **options)[0]
+
+
+def _resized_target(target: Target, old: torch.Size, new: tuple[int, int]) -> Target:
+    down, right = new[0] / old[0], new[1] / old[1]
+    columns = [side * scale for side, scale in zip(target["boxes"].unbind(1), (right, down) * 2, strict=True)]
+    masks = target["masks"]
+    if len(masks):
+        masks = _resized(masks, new, mode="nearest")
+    return {"boxes": torch.stack(columns, dim=1), "labels": target["labels"], "masks": masks}
+
+
+class Anchors(AnchorGenerator):  # type: ignore[misc]
+    """In float32 whatever the features are: bfloat16 would place them on a grid of four pixels."""
+
+    def set_cell_anchors(self, dtype: torch.dtype, device: torch.device) -> None:  # noqa: ARG002
+        super().set_cell_anchors(torch.float32, device)
+
+
+class FloatRPNHead(RPNHead):  # type: ignore[misc]
+    """Offsets in float32: torchvision rounds the anchors to the offsets' type before it adds them."""
+
+    def forward(self, x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        logits, offsets = super().forward(x)
+        return [level.float() for level in logits], [level.float() for level in offsets]
+
+
+class FloatPredictor(FastRCNNPredictor):  # type: ignore[misc]
+    """As `FloatRPNHead`, for the boxes of the second stage."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scores, offsets = super().forward(x)
+        return scores.float(), offsets.float()

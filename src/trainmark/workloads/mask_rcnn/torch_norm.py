@@ -1,0 +1,72 @@
+"""BatchNorm with fixed numbers, and where those come from when no pretrained weights do.
+
+A frozen BatchNorm of mean 0 and variance 1 does nothing, and fifty layers of random convolutions without normalisation
+die or explode. So, before training from scratch, the statistics are measured once, layer after layer, on noise images
+that look like the input; from then on they are fixed, as the recipe wants.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torchvision.models.detection.backbone_utils import BackboneWithFPN
+from torchvision.models.resnet import Bottleneck
+from torchvision.ops import FrozenBatchNorm2d
+
+_OCTAVES = (4, 8, 16, 32, 64, 128)
+_IMAGES, _SIDE = 2, 192
+
+_RESIDUAL_SCALE = 0.5
+"""Of what a block adds to its input. With 1 the gradients of a network that no statistics hold in place run away."""
+_FEATURE_SIZE = 0.7
+"""Root mean square of the pyramid's outputs."""
+
+
+class FrozenNorm(FrozenBatchNorm2d):  # type: ignore[misc]  # torchvision has no types
+    """torchvision's, as one kernel that keeps half precision: theirs multiplies and adds, and promotes to float32."""
+
+    is_measuring = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.is_measuring:
+            var, mean = torch.var_mean(x.float(), dim=(0, 2, 3), correction=0)
+            self.running_mean.copy_(mean)
+            self.running_var.copy_(var)
+        return functional.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
+        )
+
+
+@torch.no_grad()
+def calibrate(backbone: BackboneWithFPN) -> None:
+    """One forward pass; each norm measures what comes in, and passes it on normalised. The order is the layers' own.
+
+    Then the pyramid's laterals are scaled, so that the heads find features of the size their own weights are made for.
+    """
+    norms = [module for module in backbone.modules() if isinstance(module, FrozenNorm)]
+    for block in backbone.modules():
+        if isinstance(block, Bottleneck):
+            block.bn3.weight.fill_(_RESIDUAL_SCALE)
+    for norm in norms:
+        norm.is_measuring = True
+    levels = backbone(noise_images(_IMAGES, _SIDE, _SIDE))
+    for norm in norms:
+        norm.is_measuring = False
+    size = torch.cat([level.flatten() for level in levels.values()]).square().mean().sqrt()
+    for lateral in backbone.fpn.inner_blocks:  # the pyramid is linear and without biases yet: its outputs scale alike
+        lateral[0].weight.mul_(_FEATURE_SIZE / size)
+
+
+def noise_images(num_images: int, height: int, width: int, generator: torch.Generator | None = None) -> Tensor:
+    """Normalised images with detail at every scale, most of it grey, and some grain: as photographs have it."""
+    device = None if generator is None else generator.device
+
+    def noise(channels: int, rows: int, columns: int) -> Tensor:
+        return torch.randn((num_images, channels, rows, columns), generator=generator, device=device)
+
+    total = 0.3 * noise(3, height, width)
+    for cells in _OCTAVES:
+        coarse = noise(1, cells, cells) + 0.5 * noise(3, cells, cells)
+        total += functional.interpolate(coarse, size=(height, width), mode="bilinear", align_corners=False)
+    return total / total.std(dim=(2, 3), keepdim=True)

@@ -1,0 +1,369 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pycocotools import mask as coco_mask
+
+from trainmark.datasets.coco.check import check_coco
+from trainmark.datasets.coco.make import make_coco
+from trainmark.datasets.coco.masks import bitmaps
+from trainmark.datasets.coco.parse import parse_split
+from trainmark.datasets.coco.read import read_coco
+from trainmark.datasets.coco.runs import pack, read_runs, unpack
+from trainmark.datasets.coco.scene import draw_scene
+from trainmark.datasets.coco.trace import trace
+from trainmark.datasets.faults import FaultKind
+from trainmark.datasets.formats import all_formats
+from trainmark.errors import DataError
+
+Encode = Callable[..., bytes]
+HEIGHT, WIDTH = 60, 80  # of the photo in conftest
+
+
+def box_record(**changes: Any) -> dict[str, Any]:
+    """A rectangle of 10 x 20 pixels at (5, 10)."""
+    corners = [5, 10, 15, 10, 15, 30, 5, 30]
+    record = {"id": 1, "image_id": 7, "category_id": 3, "iscrowd": 0, "area": 200, "bbox": [5, 10, 10, 20]}
+    return {**record, "segmentation": [corners], **changes}
+
+
+def content(*annotations: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    image = {"id": 7, "file_name": "a.jpg", "height": HEIGHT, "width": WIDTH}
+    categories = [{"id": 9, "name": "dog"}, {"id": 3, "name": "cat"}]
+    return {"images": [image], "annotations": list(annotations), "categories": categories, **changes}
+
+
+Build = Callable[..., Path]
+
+
+@pytest.fixture
+def build(tmp_path: Path, encode: Encode) -> Build:
+    """A folder with a training part of the given annotation file and one good image."""
+
+    def build_folder(train: Any) -> Path:
+        root = tmp_path / "coco"
+        (root / "annotations").mkdir(parents=True)
+        (root / "train2017").mkdir()
+        (root / "train2017/a.jpg").write_bytes(encode(quality=90))
+        data = train if isinstance(train, bytes) else json.dumps(train).encode()
+        (root / "annotations/instances_train2017.json").write_bytes(data)
+        return root
+
+    return build_folder
+
+
+def kinds(root: Path) -> list[tuple[FaultKind, bool]]:
+    return [(fault.kind, fault.usable) for fault in check_coco(root, decode=True, num_workers=1).faults]
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def test_labels_follow_the_order_of_ids_and_boxes_are_as_written(build: Build) -> None:
+    folder = read_coco(build(content(box_record(), box_record(id=2, category_id=9))))
+    assert folder.categories == {3: "cat", 9: "dog"}
+    assert folder.val is None
+    assert folder.train.instances.labels.tolist() == [1, 2]
+    assert folder.train.instances.boxes[0].tolist() == [5, 10, 10, 20]
+    mask = bitmaps(folder.train, [0], 0)[0]
+    assert mask.sum() == 200
+    assert mask[10:30, 5:15].all()
+
+
+def test_annotations_go_to_their_images(build: Build) -> None:
+    images = [{"id": id_, "file_name": f"{id_}.jpg", "height": HEIGHT, "width": WIDTH} for id_ in (30, 10, 20)]
+    records = [box_record(id=number, image_id=id_) for number, id_ in enumerate((20, 30, 20), start=1)]
+    split, _ = parse_split(build(content(*records, images=images)), "train2017")
+    assert split is not None
+    of_image = [split.instances.ids[list(split.instances.of_image(index))].tolist() for index in range(3)]
+    assert of_image == [[2], [], [1, 3]]
+
+
+def test_plain_and_packed_runs_give_the_same_mask(build: Build) -> None:
+    """One column of the rectangle is 10 empty, 20 full, 30 empty."""
+    counts = [5 * HEIGHT + 10, *([20, 40] * 9), 20, 30 + (WIDTH - 15) * HEIGHT]
+    assert sum(counts) == HEIGHT * WIDTH
+    plain = box_record(iscrowd=1, segmentation={"size": [HEIGHT, WIDTH], "counts": counts})
+    packed = box_record(id=2, segmentation={"size": [HEIGHT, WIDTH], "counts": pack(counts).decode()})
+    folder = read_coco(build(content(plain, packed, box_record(id=3))))
+    masks = bitmaps(folder.train, [0, 1, 2], 0)
+    assert folder.train.instances.is_crowd.tolist() == [True, False, False]
+    np.testing.assert_array_equal(masks[0], masks[2])
+    np.testing.assert_array_equal(masks[1], masks[2])
+
+
+def test_packing_is_that_of_the_coco_tools() -> None:
+    rng = np.random.default_rng(0)
+    for share in (0.01, 0.3, 0.5, 0.9, 1.0):
+        mask = (rng.random((300, 257)) < share).astype(np.uint8)
+        text = coco_mask.encode(np.asfortranarray(mask))["counts"]
+        counts = unpack(text)
+        assert sum(counts) == mask.size
+        assert sum(counts[1::2]) == mask.sum()
+        assert pack(counts) == text
+
+
+@pytest.mark.parametrize(
+    ("segmentation", "words"),
+    [
+        ({"size": [60, 80], "counts": [10**12, 1]}, "do not add up"),
+        ({"size": [60, 80], "counts": [4800, -1, 1]}, "do not add up"),
+        ({"size": [60, 80], "counts": [4800.0]}, "not whole numbers"),
+        ({"size": [80, 60], "counts": [4800]}, "for an image of 60 x 80, not 80 x 60"),
+        ({"counts": [4800]}, "no stated size"),
+        ({"size": [60, 80]}, "not whole numbers"),
+        ({"size": [60, 80], "counts": "o" * 2000}, "no run length at character"),
+        ({"size": [60, 80], "counts": "o"}, "in the middle of a number"),
+        ({"size": [60, 80], "counts": "ä"}, "no run length at character 1"),
+        ({"size": [60, 80], "counts": "1"}, "do not add up"),
+    ],
+)
+def test_bad_runs_never_reach_the_coco_tools(segmentation: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read_runs(segmentation, 60, 80)
+
+
+# -- faults of single annotations: named, and the run goes on ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "num_left"),
+    [
+        ({"image_id": 8}, FaultKind.UNKNOWN_IMAGE, 0),
+        ({"image_id": None}, FaultKind.UNKNOWN_IMAGE, 0),
+        ({"category_id": 4}, FaultKind.UNKNOWN_CATEGORY, 0),
+        ({"bbox": [5, 10, 0, 20]}, FaultKind.EMPTY_BOX, 0),
+        ({"bbox": [100, 10, 10, 20]}, FaultKind.EMPTY_BOX, 0),
+        ({"bbox": [float("nan"), 10, 10, 20]}, FaultKind.BAD_RECORD, 0),
+        ({"bbox": [1e999, 10, 10, 20]}, FaultKind.BAD_RECORD, 0),
+        ({"bbox": [5, 10, 10]}, FaultKind.BAD_RECORD, 0),
+        ({"bbox": None}, FaultKind.BAD_RECORD, 0),
+        ({"segmentation": []}, FaultKind.BAD_MASK, 0),
+        ({"segmentation": [[1, 2, 3, 4]]}, FaultKind.BAD_MASK, 0),
+        ({"segmentation": [["a", 2, 3, 4, 5, 6]]}, FaultKind.BAD_MASK, 0),
+        ({"segmentation": [[float("nan"), 2, 3, 4, 5, 6]]}, FaultKind.BAD_MASK, 0),
+        ({"segmentation": [[10**400, 2, 3, 4, 5, 6]]}, FaultKind.BAD_MASK, 0),
+        ({"segmentation": {"size": [HEIGHT, WIDTH], "counts": [2**62]}}, FaultKind.BAD_MASK, 0),
+        ({"segmentation": [[5, 10, 15, 10, 15, 30], [1, 2]]}, FaultKind.BAD_MASK, 1),
+        ({"segmentation": [[-40, 10, 15, 10, 15, 30, -40, 30]]}, FaultKind.POLYGON_OUTSIDE, 1),
+        ({"segmentation": [[-1e18, 10, 15, 10, 15, 30, -1e18, 30]]}, FaultKind.POLYGON_OUTSIDE, 1),
+    ],
+)
+def test_a_bad_annotation_is_named_and_left_out(
+    build: Build, changes: dict[str, Any], kind: FaultKind, num_left: int
+) -> None:
+    root = build(content(box_record(**changes)))
+    assert kinds(root) == [(kind, True)]
+    split = read_coco(root).train
+    assert len(split.instances) == num_left
+    assert len(split.problems[0]) == 1
+    assert "annotation 1" in split.problems[0][0]
+
+
+def test_a_polygon_outside_is_clipped_at_the_edge(build: Build) -> None:
+    root = build(content(box_record(segmentation=[[-1e18, 10, 15, 10, 15, 30, -1e18, 30]])))
+    mask = bitmaps(read_coco(root).train, [0], 0)[0]
+    assert mask[10:30, :15].all()
+    assert mask.sum() == 20 * 15
+
+
+def test_optional_facts_may_be_absent(build: Build) -> None:
+    record = box_record()
+    del record["iscrowd"], record["area"]
+    root = build(content(record))
+    assert kinds(root) == []
+    instances = read_coco(root).train.instances
+    assert not instances.is_crowd[0]
+    assert np.isnan(instances.areas[0])
+
+
+def test_an_image_without_annotations_is_none_of_the_faults(build: Build) -> None:
+    root = build(content())
+    report = check_coco(root, decode=True, num_workers=1)
+    assert report.ok
+    assert report.splits[0].counts["images without annotations"] == 1
+    assert bitmaps(read_coco(root).train, [], 0).shape == (0, HEIGHT, WIDTH)
+
+
+def test_annotations_of_one_id_are_named_and_both_used(build: Build) -> None:
+    root = build(content(box_record(), box_record()))
+    assert kinds(root) == [(FaultKind.DUPLICATE_ID, True)]
+    assert len(read_coco(root).train.instances) == 2
+
+
+# -- faults that a run cannot go on with -------------------------------------------------------------------------------
+
+GOOD_IMAGE = {"id": 7, "file_name": "a.jpg", "height": HEIGHT, "width": WIDTH}
+
+
+@pytest.mark.parametrize(
+    ("train", "words"),
+    [
+        (b"", "is empty"),
+        (b'{"images": [', "is no JSON"),
+        (b"\xff\xfe\xfa not text", "is no JSON"),
+        (b"[" * 200_000, "is no JSON"),
+        (b"[]", "has no list of images, annotations, categories"),
+        ({"images": [GOOD_IMAGE], "categories": []}, "has no list of annotations"),
+        (content(images=[]), "lists no images"),
+        (content(categories=[]), "lists no categories"),
+        (content(categories=[{"id": 3}, {"id": 3}]), "category 3 is listed twice"),
+        (content(images=[GOOD_IMAGE, GOOD_IMAGE]), "image 7 is listed twice"),
+        (content(images=[GOOD_IMAGE, {"id": "x"}]), "image number 2 has no whole number as id"),
+        (content(images=[GOOD_IMAGE, {"id": 8}]), "image 8 has no file name"),
+        (content(images=[GOOD_IMAGE, {**GOOD_IMAGE, "id": 8, "width": 0}]), "image 8 has no height and width"),
+        (content(images=[GOOD_IMAGE, {**GOOD_IMAGE, "id": 8, "width": 10**9}]), "image 8 claims"),
+        (content(images=[{**GOOD_IMAGE, "file_name": "../a.jpg"}, {**GOOD_IMAGE, "id": 8}]), "leads out of the folder"),
+        (content(images=[{**GOOD_IMAGE, "file_name": "/etc/passwd"}, {**GOOD_IMAGE, "id": 8}]), "leads out of"),
+        (content(images=[{**GOOD_IMAGE, "file_name": "b\0.jpg"}, {**GOOD_IMAGE, "id": 8}]), "leads out of"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_with_the_reason(build: Build, train: Any, words: str) -> None:
+    root = build(train)
+    with pytest.raises(DataError) as caught:
+        read_coco(root)
+    assert words in caught.value.why
+    assert "data check coco" in caught.value.hint
+    assert not check_coco(root, decode=True, num_workers=1).ok
+
+
+def test_all_faults_are_named_at_once(build: Build) -> None:
+    root = build(content(images=[{"id": 1}, {**GOOD_IMAGE, "file_name": "../x"}, GOOD_IMAGE]))
+    with pytest.raises(DataError, match=r"image 1 has no file name.*leads out"):
+        read_coco(root)
+
+
+@pytest.mark.parametrize("layout", ["absent", "empty", "file"])
+def test_what_is_no_coco_folder_says_what_one_is(tmp_path: Path, layout: str) -> None:
+    root = tmp_path / "here"
+    if layout == "empty":
+        root.mkdir()
+    elif layout == "file":
+        root.write_bytes(b"x")
+    with pytest.raises(DataError) as caught:
+        read_coco(root)
+    assert caught.value.hint
+
+
+def test_a_link_out_of_the_folder_is_refused(build: Build, tmp_path: Path, encode: Encode) -> None:
+    root = build(content())
+    (tmp_path / "secret.jpg").write_bytes(encode())
+    (root / "train2017/a.jpg").unlink()
+    (root / "train2017/a.jpg").symlink_to(tmp_path / "secret.jpg")
+    with pytest.raises(DataError, match="leads outside the folder"):
+        read_coco(root)
+
+
+def test_a_few_missing_images_are_tolerated_and_many_are_not(build: Build, encode: Encode) -> None:
+    images = [{**GOOD_IMAGE, "id": number, "file_name": f"{number}.jpg"} for number in range(200)]
+    root = build(content(images=images))
+    for number in range(199):
+        (root / f"train2017/{number}.jpg").write_bytes(encode())
+    assert len(read_coco(root).train.images) == 200
+    report = check_coco(root, decode=False, num_workers=1)
+    assert [(fault.path, fault.kind) for fault in report.faults] == [("train2017/199.jpg", FaultKind.MISSING_IMAGE)]
+    assert report.num_ignored == 1  # a.jpg, which nothing names
+    for number in range(5):
+        (root / f"train2017/{number}.jpg").unlink()
+    with pytest.raises(DataError, match=r"0\.jpg is not there"):
+        read_coco(root)
+
+
+def test_bad_images_and_wrong_sizes_are_named(build: Build, encode: Encode) -> None:
+    names = ["good", "cut", "void", "other"]
+    images = [{**GOOD_IMAGE, "id": number, "file_name": f"{name}.jpg"} for number, name in enumerate(names)]
+    images[3]["width"] = WIDTH + 1
+    root = build(content(images=images))
+    whole = encode(quality=95)
+    files = {"good": whole, "cut": whole[: len(whole) // 2], "void": b"", "other": whole}
+    for name, data in files.items():
+        (root / f"train2017/{name}.jpg").write_bytes(data)
+    report = check_coco(root, decode=True, num_workers=2)
+    assert [(fault.path, fault.kind, fault.usable) for fault in report.faults] == [
+        ("train2017/cut.jpg", FaultKind.TRUNCATED, True),
+        ("train2017/other.jpg", FaultKind.SIZE_MISMATCH, False),
+        ("train2017/void.jpg", FaultKind.EMPTY_FILE, False),
+    ]
+
+
+def test_validation_must_have_the_same_categories(build: Build, encode: Encode) -> None:
+    root = build(content())
+    (root / "val2017").mkdir()
+    (root / "val2017/a.jpg").write_bytes(encode())
+    other = content(categories=[{"id": 3, "name": "cat"}])
+    (root / "annotations/instances_val2017.json").write_text(json.dumps(other))
+    with pytest.raises(DataError, match="has other categories than"):
+        read_coco(root)
+
+
+# -- making ------------------------------------------------------------------------------------------------------------
+
+
+def digest(root: Path) -> dict[str, str]:
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_made_folders_are_good_and_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
+    one = make_coco(tmp_path / "one", num_images=40, num_workers=1, mean_size=(60, 80))
+    make_coco(tmp_path / "two", num_images=40, num_workers=2, mean_size=(60, 80))
+    assert digest(tmp_path / "one") == digest(tmp_path / "two")
+    assert (one.num_train, one.num_val) == (32, 8)
+    assert one.num_bytes == sum(path.stat().st_size for path in (tmp_path / "one").rglob("*.*"))
+    report = check_coco(tmp_path / "one", decode=True, num_workers=1)
+    assert report.ok
+    assert report.num_ignored == 0
+    folder = read_coco(tmp_path / "one")
+    assert list(folder.categories) == [1, 2, 4, 5, 7]  # with gaps, as COCO's
+    assert folder.val is not None
+    assert not set(folder.train.images.ids.tolist()) & set(folder.val.images.ids.tolist())
+
+
+def test_masks_come_back_from_the_file_pixel_by_pixel(tmp_path: Path) -> None:
+    make_coco(tmp_path / "set", num_images=40, val_fraction=0, seed=3, num_workers=1, mean_size=(60, 80))
+    split = read_coco(tmp_path / "set").train
+    num_crowds = num_empty = 0
+    for index in range(40):
+        _, objects = draw_scene(seed=3, split=0, index=index, num_classes=5, mean_size=(60, 80))
+        numbers = list(split.instances.of_image(index))
+        assert len(numbers) == len(objects)
+        masks = bitmaps(split, numbers, index)
+        for number, mask, thing in zip(numbers, masks, objects, strict=True):
+            np.testing.assert_array_equal(mask.astype(bool), thing.mask)
+            assert split.instances.labels[number] == thing.label + 1
+            assert split.instances.areas[number] == thing.mask.sum()
+            num_crowds += thing.is_crowd
+        num_empty += not objects
+    assert num_crowds > 0
+    assert num_empty > 0
+
+
+def test_an_outline_with_holes_and_parts_comes_back_exactly() -> None:
+    rng = np.random.default_rng(0)
+    for share in (0.2, 0.5, 0.8):
+        mask = rng.random((31, 23)) < share
+        rings = trace(mask)
+        again = coco_mask.encode(np.asfortranarray(mask.astype(np.uint8)))
+        assert coco_mask.merge(coco_mask.frPyObjects(rings, 31, 23))["counts"] == again["counts"]
+    assert trace(np.ones((2, 3), dtype=bool)) == [[0, 0, 3, 0, 3, 2, 0, 2]]
+
+
+@pytest.mark.parametrize(
+    "request_", [{"num_classes": 0}, {"num_classes": 71}, {"val_fraction": 1.0}, {"seed": -1}, {"num_images": 1}]
+)
+def test_impossible_wishes_are_refused_and_leave_nothing(tmp_path: Path, request_: dict[str, Any]) -> None:
+    with pytest.raises(DataError):
+        make_coco(tmp_path / "set", **{"num_images": 10, "num_workers": 1, **request_})
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_format_is_found_and_summarises(build: Build) -> None:
+    format_ = all_formats()["coco"]
+    summary = format_.summarise(build(content(box_record())))
+    assert (summary.num_train, summary.num_val, summary.num_classes) == (1, 0, 2)
