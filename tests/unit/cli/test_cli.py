@@ -204,11 +204,25 @@ def test_the_set_of_flags_is_pinned() -> None:
         "data": [],
         "plan": [f"--{name}" for name in axes.split()],
         "run": sorted(f"--{name}" for name in [*axes.split(), "launcher", "pattern"]),
-        "show": ["--json", "--reindex", "--store"],
+        "import": sorted(
+            [f"--{name}" for name in ("batch-size", "devices", "framework", "model", "nodes", "precision", "workload")]
+            + ["--json", "--pattern", "--protocol", "--store", "--workers"]
+        ),
+        "show": ["--json", "--protocol", "--reindex", "--store"],
         "report": ["--format", "--json", "--lang", "--output", "--store"],
         "export": ["--format", "--output", "--store"],
     }
-    assert [verb.NAME for verb in VERBS] == ["list", "doctor", "data", "plan", "run", "show", "report", "export"]
+    assert [verb.NAME for verb in VERBS] == [
+        "list",
+        "doctor",
+        "data",
+        "plan",
+        "run",
+        "import",
+        "show",
+        "report",
+        "export",
+    ]
 
 
 def test_no_colour_when_piped(tmp_path: Path) -> None:
