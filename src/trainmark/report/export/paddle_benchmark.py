@@ -102,8 +102,9 @@ def _run_mode(row: RunRow) -> str:
 
 
 def file_word(text: str) -> str:
-    """Part of a file name: letters, digits and a few signs; a model's name may come from a stranger's log."""
-    return "".join(char if char.isalnum() or char in "._-" else "-" for char in plain(text)).lstrip(".") or "unknown"
+    """Part of a file name: letters, digits and a few signs, not too many; it may come from a stranger's log."""
+    word = "".join(char if char.isalnum() or char in "._-" else "-" for char in plain(text)).lstrip(".")
+    return word[:60] or "unknown"
 
 
 def _encode(document: dict[str, Any]) -> str:
