@@ -248,6 +248,7 @@ def _end_of_next_line(part: bytes, end: int) -> int:
 
 
 def _end_of_first_line(chunk: bytes) -> int:
-    """Just behind the first line feed or carriage return."""
-    feed, back = chunk.find(b"\n"), chunk.find(b"\r", 0, MAX_LINE_BYTES)
-    return min(place for place in (feed, back) if place >= 0) + 1
+    """Just behind the first line feed or carriage return, of which there is one."""
+    feed = chunk.find(b"\n")
+    back = chunk.find(b"\r", 0, feed if feed >= 0 else len(chunk))
+    return (back if back >= 0 else feed) + 1

@@ -189,16 +189,18 @@ def test_the_set_of_flags_is_pinned() -> None:
         "batch-size data device devices epochs framework json max-seconds max-steps min-seconds nodes precision recipe"
     )
     axes += " repeat seed size store target-ci timeout-s"
+    facts = "batch-size devices framework json model nodes pattern precision protocol store workers workload"
     assert found == {
         "list": ["--json"],
         "doctor": ["--json", "--store"],
         "data": [],
         "plan": [f"--{name}" for name in axes.split()],
         "run": sorted(f"--{name}" for name in [*axes.split(), "launcher"]),
-        "show": ["--json", "--reindex", "--store"],
+        "import": sorted(f"--{name}" for name in facts.split()),
+        "show": ["--json", "--protocol", "--reindex", "--store"],
         "report": ["--format", "--json", "--lang", "--output", "--store"],
     }
-    assert [verb.NAME for verb in VERBS] == ["list", "doctor", "data", "plan", "run", "show", "report"]
+    assert [verb.NAME for verb in VERBS] == ["list", "doctor", "data", "plan", "run", "import", "show", "report"]
 
 
 def test_no_colour_when_piped(tmp_path: Path) -> None:
