@@ -29,7 +29,7 @@ NUM_LOGS = int(os.environ.get("TRAINMARK_FUZZ", "1000"))
 FULL_EVERY = 25
 MAX_CPU_S = 5.0
 WORDS = [b"nan", b"inf", b"-1", b"1e999", b"9" * 400, b"0", b"", b"\xff\xfe", b"\x00" * 9, b"\x1b[31m", b"<script>",
-         b"ips: ", b"Epoch: [", b"AI-Rank-log ", b":::MLLOG {", b"DLLL {", b"{" * 2000, b"\r", "训练".encode("gbk")]  # fmt: skip
+         b"ips: ", b"Epoch: [", b"AI-Rank-log ", b":::MLLOG {", b"DLLL {", b"{" * 2000, b"\r", b"\xd1\xb5"]  # fmt: skip
 HINTS = get_type_hints(LogRecord)
 ALLOWED = {
     name: tuple(part for part in get_args(hint) or (hint,) if isinstance(part, type)) for name, hint in HINTS.items()
