@@ -198,16 +198,14 @@ def test_the_set_of_flags_is_pinned() -> None:
         "batch-size data device devices epochs framework json max-seconds max-steps min-seconds nodes precision recipe"
     )
     axes += " repeat seed size store target-ci timeout-s"
+    facts = "batch-size devices framework json model nodes pattern precision protocol store workers workload"
     assert found == {
         "list": ["--json"],
         "doctor": ["--json", "--store"],
         "data": [],
         "plan": [f"--{name}" for name in axes.split()],
         "run": sorted(f"--{name}" for name in [*axes.split(), "launcher", "pattern"]),
-        "import": sorted(
-            [f"--{name}" for name in ("batch-size", "devices", "framework", "model", "nodes", "precision", "workload")]
-            + ["--json", "--pattern", "--protocol", "--store", "--workers"]
-        ),
+        "import": sorted(f"--{name}" for name in facts.split()),
         "show": ["--json", "--protocol", "--reindex", "--store"],
         "report": ["--format", "--json", "--lang", "--output", "--store"],
         "export": ["--format", "--output", "--store"],
