@@ -109,7 +109,16 @@ def test_help_loads_no_framework_and_nothing_heavy() -> None:
     assert "VERB" in done.stdout
 
 
-@pytest.mark.parametrize("argv", ["list --json", "plan quick --json", "doctor --json", "show --json --store STORE"])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "list --json",
+        "plan quick --json",
+        "doctor --json",
+        "show --json --store STORE",
+        "export --format csv --store STORE",
+    ],
+)
 def test_reading_verbs_need_no_framework(argv: str, tmp_path: Path) -> None:
     """torch and torchvision made impossible to import, as on a bare install."""
     from making import make_run

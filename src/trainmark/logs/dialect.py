@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from trainmark.logs.record import LogRecord, Scope
+from trainmark.logs.record import LogRecord, Scope, new_record
 
 Groups = dict[str, bytes]
 """The named groups that took part."""
@@ -117,30 +117,25 @@ def read_object(text: bytes) -> dict[str, Any]:
 
 def read_step(groups: Groups) -> LogRecord | None:
     """The usual reader of a step line, by the names of the groups."""
-    get = groups.get
-    seconds, rate = _positive(get("seconds")), _positive(get("rate"))
-    if seconds is None and rate is None:
+    fields: dict[str, Any] = {"kind": "step"}
+    for name, text in groups.items():
+        convert = _STEP_FIELDS.get(name)
+        if convert is not None:
+            fields[name] = convert(text)
+    for name in ("seconds", "rate"):
+        value = fields.get(name)
+        if value is not None and value <= 0:
+            fields[name] = None
+    if fields.get("seconds") is None and fields.get("rate") is None:
         return None
-    memory = get("memory_mb") and _positive(groups["memory_mb"])
-    unit = get("unit")
-    return LogRecord(
-        kind="step",
-        step=whole(get("step")),
-        epoch=number(get("epoch")),
-        seconds=seconds,
-        rate=rate,
-        samples=number(get("samples")),
-        unit=UNITS.get(unit.lower()) if unit else None,
-        loss=number(get("loss")),
-        learning_rate=number(get("lr")),
-        time_s=number(get("unix_s")),
-        memory_bytes=int(memory * 2**20) if memory and memory < 1e9 else None,
-    )
-
-
-def _positive(text: bytes | None) -> float | None:
-    value = number(text)
-    return value if value is not None and value > 0 else None
+    if "lr" in groups:
+        fields["learning_rate"] = number(groups["lr"])
+    if "unix_s" in groups:
+        fields["time_s"] = number(groups["unix_s"])
+    if "memory_mb" in groups:
+        memory = number(groups["memory_mb"])
+        fields["memory_bytes"] = int(memory * 2**20) if memory and 0 < memory < 1e9 else None
+    return new_record(fields)
 
 
 def read_stated(name: str) -> Callable[[Groups], LogRecord | None]:
@@ -180,3 +175,18 @@ UNITS = {
     b"examples": "examples", b"instance": "samples", b"instances": "samples", b"steps": "steps", b"step": "steps",
     b"clips": "clips", b"videos": "clips", b"sentences": "sentences",
 }  # fmt: skip
+
+
+def _unit(text: bytes) -> str | None:
+    return UNITS.get(text) or UNITS.get(text.lower())
+
+
+_STEP_FIELDS: dict[str, Callable[[bytes], Any]] = {
+    "step": whole,
+    "epoch": number,
+    "seconds": number,
+    "rate": number,
+    "samples": number,
+    "unit": _unit,
+    "loss": number,
+}

@@ -11,6 +11,8 @@ _RANK = re.compile(
     rb"|^\[(?:rank|default)(\d+)\]:"
     rb"|^(\d{1,5}): (?=\S)"
 )
+_TAGGED = (b"[rank", b"[default", *(str(digit).encode() for digit in range(10)))
+"""What a tag may begin with, but for mpirun's, which has a date before it."""
 _TIME = re.compile(rb"(?<!\d)(\d{4}[-/]\d\d[-/]\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
 _TIME_WITHIN = 160
 """Only the beginning of a line tells when it was printed."""
@@ -24,6 +26,8 @@ def clean_line(line: bytes) -> tuple[bytes, int | None]:
         line = _ANSI.sub(b"", line)
     if b"\x00" in line:
         line = line.replace(b"\x00", b"")
+    if not line.startswith(_TAGGED) and b"]<std" not in line[:60]:
+        return line, None
     tag = _RANK.match(line)
     if tag is None:
         return line, None

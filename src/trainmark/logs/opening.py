@@ -8,7 +8,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 1 << 20
+"""Small enough to stay in the cache of a core while it is hashed and searched for several literals."""
 _GZIP = b"\x1f\x8b\x08"
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _LOOK_BYTES = 1 << 16

@@ -26,15 +26,21 @@ class Scale:
         Where no line tells samples, a record counts as one unit of work for each iteration: its rate is right, and so
         are sums over records, which is all that the numbers are used for.
         """
+        work = num_steps * (samples or self.global_batch or 1.0)
         if rate is not None and self.factor is not None:
             value = rate * self.factor
             if seconds is not None:
-                return num_steps * seconds, num_steps * seconds * value
-            work = num_steps * (samples or self.global_batch or 1.0)
-            return work / value, work
+                return _sane(num_steps * seconds, num_steps * seconds * value)
+            return _sane(work / value, work) if value > 0 else None
         if seconds is not None and (rate is None or samples or self.global_batch):
-            return num_steps * seconds, num_steps * (samples or self.global_batch or 1.0)
+            return _sane(num_steps * seconds, work)
         return None
+
+
+def _sane(seconds: float, samples: float) -> tuple[float, float] | None:
+    """None for what no machine can have done: a mutilated number must not become an infinite one."""
+    both = float(seconds), float(samples)
+    return both if all(1e-12 < value < 1e15 for value in both) else None
 
 
 def find_scale(dialect: Dialect, facts: Facts, scope: Scope | None, *, has_rates: bool, has_seconds: bool) -> Scale:

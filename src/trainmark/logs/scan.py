@@ -18,25 +18,28 @@ _DETECT_LINES = 200
 """So many lines with a dialect's literal are tried before the dialects are compared."""
 
 
-def lines_with(block: bytes, anchor: bytes, *, has_returns: bool) -> Iterator[tuple[int, int]]:
+def lines_with(
+    block: bytes, anchor: bytes, *, has_returns: bool, start: int = 0, stop: int | None = None
+) -> Iterator[tuple[int, int]]:
     """Begin and end of each line that holds `anchor`; a carriage return ends a line too (progress bars)."""
-    end = 0
+    last = len(block) if stop is None else stop
+    end = start
     # A compiled literal is found at 2.3 GB/s, `bytes.find` does 1.4.
-    for match in _literal(anchor).finditer(block):
+    for match in _literal(anchor).finditer(block, start, last):
         position = match.start()
         if position < end:
             continue  # further on in a line that was given
-        lowest = max(0, position - MAX_LINE_BYTES)
-        start = block.rfind(b"\n", lowest, position)
-        highest = position + MAX_LINE_BYTES
+        lowest = max(start, position - MAX_LINE_BYTES)
+        begin = block.rfind(b"\n", lowest, position)
+        highest = min(last, position + MAX_LINE_BYTES)
         end = block.find(b"\n", position, highest)
         if end < 0:
-            end = min(highest, len(block))
+            end = highest
         if has_returns:
-            start = max(start, block.rfind(b"\r", lowest, position))
+            begin = max(begin, block.rfind(b"\r", lowest, position))
             bar_end = block.find(b"\r", position, end)
             end = bar_end if bar_end >= 0 else end
-        yield max(start + 1, lowest), end
+        yield max(begin + 1, lowest), end
 
 
 def read_line(line: bytes, rank: int | None, reader: LineReader) -> Found:
@@ -48,9 +51,9 @@ def read_line(line: bytes, rank: int | None, reader: LineReader) -> Found:
     if isinstance(found, LogRecord):
         # Nobody else has seen the record yet, so it may still be completed; `replace` would take twice as long as all.
         if rank is not None:
-            object.__setattr__(found, "rank", rank)
+            found.__dict__["rank"] = rank
         if found.time_s is None:
-            object.__setattr__(found, "time_s", time_of(line))
+            found.__dict__["time_s"] = time_of(line)
     return found
 
 

@@ -61,12 +61,22 @@ class LogStream:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def feed(self, chunk: bytes) -> list[LogRecord]:
-        data = self._carry + chunk if self._carry else chunk
-        cut = max(data.rfind(b"\n"), data.rfind(b"\r", max(0, len(data) - MAX_LINE_BYTES))) + 1
-        if cut == 0 and len(data) > _MAX_CARRY_BYTES:
-            cut = len(data)  # a line of megabytes: what it holds is read, the memory stays constant
-        self._carry = data[cut:]
-        return self._read_block(data[:cut] if cut < len(data) else data) if cut else []
+        stop = max(chunk.rfind(b"\n"), chunk.rfind(b"\r", max(0, len(chunk) - MAX_LINE_BYTES))) + 1
+        if stop == 0:
+            self._carry += chunk
+            if len(self._carry) <= _MAX_CARRY_BYTES:
+                return []
+            # A line of megabytes: what it holds is read, the memory stays constant.
+            block, self._carry = self._carry, b""
+            return self._read_block(block)
+        found: list[LogRecord] = []
+        start = 0
+        if self._carry:
+            # Only the line that was cut is put together again; copying whole blocks would cost as much as searching.
+            start = _end_of_first_line(chunk)
+            found = self._read_block(self._carry + chunk[:start])
+        self._carry = chunk[stop:]
+        return found + self._read_block(chunk, start, stop) if stop > start else found
 
     def close(self) -> list[LogRecord]:
         """The rest. A last line without an end may have lost digits, so a number that touches its end is left out."""
@@ -79,26 +89,31 @@ class LogStream:
         self._tail = b""
         return found
 
-    def _read_block(self, block: bytes) -> list[LogRecord]:
+    def _read_block(self, block: bytes, start: int = 0, stop: int | None = None) -> list[LogRecord]:
+        """Whole lines, from `start` to `stop`: a slice of a large block would cost as much as searching it."""
+        last = len(block) if stop is None else stop
         if self.num_bytes < _HEAD_BYTES:
-            self._read_ends(block[: _HEAD_BYTES - self.num_bytes])
-        self.num_bytes += len(block)
-        self._tail = block[-_TAIL_BYTES:] if len(block) >= _TAIL_BYTES else (self._tail + block)[-_TAIL_BYTES:]
-        has_returns = b"\r" in block
+            self._read_ends(block[start : min(last, start + _HEAD_BYTES - self.num_bytes)])
+        self.num_bytes += last - start
+        tail = block[max(start, last - _TAIL_BYTES) : last]
+        self._tail = tail if len(tail) == _TAIL_BYTES else (self._tail + tail)[-_TAIL_BYTES:]
+        has_returns = block.find(b"\r", start, last) >= 0
         if self.dialect is None:
-            chosen = detect(block, self._dialects, has_returns=has_returns)
+            whole = block[start:last]
+            chosen = detect(whole, self._dialects, has_returns=has_returns)
             if chosen is not None:
                 self._choose(chosen)
-                self._read_ends(self._tail if self.num_bytes > len(block) else block[:_HEAD_BYTES])
-        records = [record for record in self._scan(block, has_returns=has_returns) if self._is_new(record)]
+                self._read_ends(self._tail if self.num_bytes > len(whole) else whole[:_HEAD_BYTES])
+        found = self._scan(block, start, last, has_returns=has_returns)
+        records = [record for record in found if self._is_new(record)]
         self._note_progress(records)
         return records
 
-    def _scan(self, block: bytes, *, has_returns: bool) -> list[LogRecord]:
+    def _scan(self, block: bytes, first: int, last: int, *, has_returns: bool) -> list[LogRecord]:
         """Every line that a probe of the dialect or of all dialects reads, in the order of the log."""
         found: list[tuple[int, int, LogRecord]] = []
         for anchor, readers in self._everywhere.items():
-            for start, end in lines_with(block, anchor, has_returns=has_returns):
+            for start, end in lines_with(block, anchor, has_returns=has_returns, start=first, stop=last):
                 line, rank = clean_line(block[start:end])
                 for number, reader in readers:
                     made = read_line(line, rank, reader)
@@ -230,3 +245,10 @@ def _by_anchor(probes: Sequence[Probe]) -> dict[bytes, list[tuple[int, LineReade
 def _end_of_next_line(part: bytes, end: int) -> int:
     following = part.find(b"\n", end + 1, end + MAX_LINE_BYTES)
     return following if following >= 0 else min(len(part), end + MAX_LINE_BYTES)
+
+
+def _end_of_first_line(chunk: bytes) -> int:
+    """Just behind the first line feed or carriage return, of which there is one."""
+    feed = chunk.find(b"\n")
+    back = chunk.find(b"\r", 0, feed if feed >= 0 else len(chunk))
+    return (back if back >= 0 else feed) + 1

@@ -81,7 +81,8 @@ def _command(row: RunRow) -> str:
         flags = [str(word) for flag, value in known.items() if value is not None for word in (flag, value)]
         return plain(f"trainmark run {shlex.join(flags)} -- {row.model}")
     if row.dialect is not None:
-        return shlex.join(plain(word) for word in ("trainmark", "import", row.source))
+        # A stranger's file name may be HTML, and not every renderer leaves that alone in a listing.
+        return shlex.join(("trainmark", "import", plain(row.source).translate({ord("<"): "?", ord(">"): "?"})))
     words: list[object] = ["trainmark", "run", row.workload, "--framework", row.framework, "--recipe", row.recipe]
     words += ["--precision", row.precision, "--size", row.size, "--device", row.device, "--nodes", row.nodes]
     words += ["--devices", (row.devices or 1) // (row.nodes or 1), "--batch-size", row.batch_size_per_device]

@@ -194,19 +194,33 @@ def test_the_set_of_flags_is_pinned() -> None:
         found[name] = sorted(
             o for a in parser._actions for o in a.option_strings if o.startswith("--") and o != "--help"
         )
-    axes = "batch-size data device devices epochs framework json lr max-seconds max-steps min-seconds nodes precision"
-    axes += " recipe repeat seed size store target-ci timeout-s until-target"
+    axes = (
+        "batch-size data device devices epochs framework json max-seconds max-steps min-seconds nodes precision recipe"
+    )
+    axes += " repeat seed size store target-ci timeout-s"
+    facts = "batch-size devices framework json model nodes pattern precision protocol store workers workload"
     assert found == {
         "list": ["--json"],
         "doctor": ["--json", "--store"],
         "data": [],
         "plan": [f"--{name}" for name in axes.split()],
         "run": sorted(f"--{name}" for name in [*axes.split(), "launcher", "pattern", "resume"]),
-        "show": ["--json", "--reindex", "--store"],
+        "import": sorted(f"--{name}" for name in facts.split()),
+        "show": ["--json", "--protocol", "--reindex", "--store"],
         "report": ["--format", "--json", "--lang", "--output", "--store"],
         "export": ["--format", "--output", "--store"],
     }
-    assert [verb.NAME for verb in VERBS] == ["list", "doctor", "data", "plan", "run", "show", "report", "export"]
+    assert [verb.NAME for verb in VERBS] == [
+        "list",
+        "doctor",
+        "data",
+        "plan",
+        "run",
+        "import",
+        "show",
+        "report",
+        "export",
+    ]
 
 
 def test_no_colour_when_piped(tmp_path: Path) -> None:

@@ -121,6 +121,9 @@ def test_a_stranger_s_name_makes_no_path(tmp_path: Path) -> None:
     found = row(tmp_path, workload="../../etc/passwd")
     for name in ("paddle-benchmark", "ai-rank"):
         assert all(".." not in file.split("/") for file in export(name, [found]).files)
+    long = row(tmp_path, "long", workload="测" * 5000)
+    for name in ("paddle-benchmark", "ai-rank"):
+        assert all(len(part.encode()) < 256 for file in export(name, [long]).files for part in file.split("/"))
 
 
 # -- DLPerf ------------------------------------------------------------------------------------------------------------

@@ -38,6 +38,9 @@ MISSIONS = {
 _PRECISIONS = {"amp": "fp16"}
 """Their word for ours; the others have the same. TF32 is never called fp32."""
 
+_OUR_LOGS = ("trainmark", "command")
+"""Their logs are written beside the index file; an imported one stays where it is."""
+
 
 def export(rows: Sequence[RunRow]) -> Exported:
     lines: dict[str, list[str]] = {}
@@ -45,7 +48,8 @@ def export(rows: Sequence[RunRow]) -> Exported:
     for row in rows:
         name = log_name(row)
         lines.setdefault(f"{name}_speed", []).append(_encode(describe(row)))
-        logs[name] = row.id  # repeats share the name, as they do there: the last one stays, like its line
+        if row.source in _OUR_LOGS:
+            logs[name] = row.id  # repeats share the name, as they do there: the last one stays, like its line
     files = {name: "".join(own) for name, own in lines.items()}
     return Exported(files=files, stream="".join(_encode(describe(row)) for row in rows), logs=logs)
 
@@ -54,7 +58,7 @@ def describe(row: RunRow) -> dict[str, Any]:
     estimate = estimate_run(row)
     mission = MISSIONS.get(row.workload or "")
     document: dict[str, Any] = {
-        "log_file": log_name(row),
+        "log_file": log_name(row) if row.source in _OUR_LOGS else plain(row.source),
         "model_name": f"{file_word(row.dialect or 'trainmark')}_{_case(row)}",
         "mission_name": mission.name if mission else None,
         "direction_id": mission.direction if mission else None,
@@ -98,8 +102,9 @@ def _run_mode(row: RunRow) -> str:
 
 
 def file_word(text: str) -> str:
-    """Part of a file name: letters, digits and a few signs; a model's name may come from a stranger's log."""
-    return "".join(char if char.isalnum() or char in "._-" else "-" for char in plain(text)).lstrip(".") or "unknown"
+    """Part of a file name: letters, digits and a few signs, not too many; it may come from a stranger's log."""
+    word = "".join(char if char.isalnum() or char in "._-" else "-" for char in plain(text)).lstrip(".")
+    return word[:60] or "unknown"
 
 
 def _encode(document: dict[str, Any]) -> str:
