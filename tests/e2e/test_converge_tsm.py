@@ -1,7 +1,7 @@
 """TSM learns the order of events through the real pipeline, and does not without the shift.
 
 ResNet-50 from scratch needs minutes of a GPU for that, so this is the same code with one block a stage instead of 3, 4,
-6 and 3, with 4 frames of 32 pixels: generated clips on disk, the workload's own pipeline, feed, step, score, metric.
+6 and 3, with 4 frames of 32 pixels: generated clips on disk, the workload's own pipeline, feed, step, score and metric.
 """
 
 from __future__ import annotations
