@@ -15,7 +15,8 @@ BuildFolder = Callable[[dict[str, list[str]]], Path]
 
 
 def test_the_formats_are_found() -> None:
-    assert list(all_formats()) == ["fashion-mnist", "imagenet"]
+    assert list(all_formats()) == sorted(all_formats())
+    assert {"fashion-mnist", "imagenet", "kinetics"} <= set(all_formats())
     for format_ in all_formats().values():
         assert format_.summary
         assert format_.options <= set(MakeRequest.__dataclass_fields__)

@@ -68,7 +68,7 @@ def test_a_bad_line_is_named_and_the_others_count(line: str) -> None:
 
 def test_other_encodings_cost_the_text_and_not_the_corners() -> None:
     words, (problem,) = parse_words("0,0,9,0,9,9,0,9,Café\n".encode("latin-1"))
-    assert problem.kind is FaultKind.NOT_UTF8
+    assert problem.kind is FaultKind.NOT_TEXT
     assert words[0].quad.max() == 9
 
 
@@ -250,7 +250,7 @@ def test_every_fault_is_listed_with_its_path(root: Path) -> None:
             ("gt_img_3.txt", FaultKind.BAD_LINE),
             ("gt_img_3.txt", FaultKind.OUTSIDE_IMAGE),
             ("gt_img_3.txt", FaultKind.ZERO_AREA),
-            ("gt_img_3.txt", FaultKind.NOT_UTF8),
+            ("gt_img_3.txt", FaultKind.NOT_TEXT),
             ("gt_img_1.txt", FaultKind.MISSING_IMAGE),
             ("gt_img_3.txt", FaultKind.MISSING_IMAGE),
             ("img_3.jpg", FaultKind.OUTSIDE),

@@ -49,7 +49,7 @@ def parse_words(data: bytes) -> tuple[list[Word], list[Problem]]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        problems.append(Problem(kind=FaultKind.NOT_UTF8, what=f"not UTF-8 at byte {error.start}; coordinates are used"))
+        problems.append(Problem(kind=FaultKind.NOT_TEXT, what=f"not UTF-8 at byte {error.start}; coordinates are used"))
         text = data.decode("utf-8-sig", errors="replace")
     words = []
     for number, line in enumerate(text.split("\n"), start=1):  # not splitlines: a transcription may hold U+2028
