@@ -62,6 +62,7 @@ def train(model: nn.Module, pipeline: TextPipeline) -> list[float]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)  # ten minutes where six others share two cores
 def test_psenet_learns_to_find_words(tmp_path: Path) -> None:
     make_icdar2015(tmp_path / "words", num_images=32, val_fraction=0.25, num_workers=1, page=PAGE)
     pipeline = open_pipeline(tmp_path / "words", size=SIZE)
@@ -70,8 +71,7 @@ def test_psenet_learns_to_find_words(tmp_path: Path) -> None:
     untrained = evaluate(model, pipeline)
     losses = train(model, pipeline)
     trained = evaluate(model, pipeline)
-    print(untrained, trained, np.round(losses, 3).tolist())
-    assert np.mean(losses[:5]) > 0.5
-    assert np.mean(losses[-10:]) < 0.35
+    # Measured: the loss from 0.46 to 0.19, F from 0 to 0.74.
+    assert np.mean(losses[-10:]) < min(0.3, 0.6 * np.mean(losses[:5])), losses
     assert untrained["f"] < 0.1
-    assert trained["f"] > 0.35, trained
+    assert trained["f"] > 0.4, trained

@@ -194,10 +194,8 @@ def test_the_set_of_flags_is_pinned() -> None:
         found[name] = sorted(
             o for a in parser._actions for o in a.option_strings if o.startswith("--") and o != "--help"
         )
-    axes = (
-        "batch-size data device devices epochs framework json max-seconds max-steps min-seconds nodes precision recipe"
-    )
-    axes += " repeat seed size store target-ci timeout-s"
+    axes = "batch-size data device devices epochs framework json lr max-seconds max-steps min-seconds nodes precision"
+    axes += " recipe repeat seed size store target-ci timeout-s until-target"
     facts = "batch-size devices framework json model nodes pattern precision protocol store workers workload"
     assert found == {
         "list": ["--json"],

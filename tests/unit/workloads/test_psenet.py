@@ -219,9 +219,7 @@ def test_loss_is_the_mean_over_images_and_stays_finite() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_a_training_step_in_every_precision(dtype: torch.dtype) -> None:
     model = build()
-    batch = workload.synthetic_batch(
-        batch_size=2, size=TINY, num_classes=1, generator=torch.Generator().manual_seed(0)
-    )
+    batch = workload.synthetic_batch(batch_size=2, size=TINY, num_classes=1, generator=torch.Generator().manual_seed(0))
     with torch.autocast("cpu", dtype if dtype is not torch.float32 else torch.bfloat16, enabled=dtype != torch.float32):
         loss = workload.compute_loss(model, batch)
     loss.backward()

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from trainmark.datasets.faults import DataFault, FaultKind, printable
 from trainmark.datasets.icdar2015.scan import FolderScan, SplitScan, scan_folder
-from trainmark.datasets.icdar2015.words import MAX_LABEL_BYTES, Word, fit_words, parse_words
+from trainmark.datasets.icdar2015.words import Word, fit_words, parse_words
+from trainmark.datasets.inside import read_inside, real_path
 from trainmark.datasets.jpeg import decode_lenient
 from trainmark.errors import DataError
 
@@ -57,14 +58,13 @@ def read_image(root: Path, split: SplitScan, index: int) -> LabelledImage:
     if label is None:
         raise UnusableImageError(printable(path), "no label file: the words in it are not known")
     try:
-        pixels, damage = decode_lenient((root / path).read_bytes())
+        pixels, damage = decode_lenient(_read(root, path))
     except OSError as error:
         raise UnusableImageError(printable(path), error.strerror or str(error)) from error
     if pixels is None:
         raise UnusableImageError(printable(path), damage or "not an image")
     try:
-        with (root / label).open("rb") as file:
-            words, parse_problems = parse_words(file.read(MAX_LABEL_BYTES + 1))
+        words, parse_problems = parse_words(_read(root, label))
     except OSError as error:
         raise UnusableImageError(printable(label), error.strerror or str(error)) from error
     words, fit_problems = fit_words(words, height=pixels.shape[0], width=pixels.shape[1])
@@ -72,6 +72,11 @@ def read_image(root: Path, split: SplitScan, index: int) -> LabelledImage:
     if damage is not None:
         problems.insert(0, (printable(path), damage))
     return LabelledImage(pixels=pixels, words=tuple(words), problems=tuple(problems))
+
+
+def _read(root: Path, path: str) -> bytes:
+    folder, _, name = path.rpartition("/")
+    return read_inside(str(root), real_path(str(root), folder), name)
 
 
 def _as_data_error(root: Path, faults: Sequence[DataFault], unlabelled: Sequence[SplitScan]) -> DataError:

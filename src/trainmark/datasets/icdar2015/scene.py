@@ -81,11 +81,17 @@ def _find_place(rng: np.random.Generator, taken: Pixels, mask_shape: tuple[int, 
         if 2 * reach[0] >= columns or 2 * reach[1] >= rows:
             continue
         quad: Quad = corners + rng.uniform(reach, (columns, rows) - reach)
-        wanted = np.zeros_like(taken)
-        cv2.fillConvexPoly(wanted, _grown(quad, _GAP * height), 1)
-        if not (wanted & taken).any():
+        if _is_empty(taken, _grown(quad, _GAP * height)):
             return quad
     return None
+
+
+def _is_empty(taken: Pixels, outline: NDArray[np.int32]) -> bool:
+    low = np.maximum(outline.min(axis=0), 0)
+    there = taken[low[1] : outline[:, 1].max() + 1, low[0] : outline[:, 0].max() + 1]
+    wanted = np.zeros_like(there)
+    cv2.fillConvexPoly(wanted, outline - low, 1)
+    return not (wanted & there).any()
 
 
 def _grown(quad: Quad, by: float) -> NDArray[np.int32]:
