@@ -127,7 +127,9 @@ def _path(source: int, target: int) -> nn.Module:
 
 def _convolve(inputs: int, outputs: int, kernel: int, *, stride: int = 1, relu: bool = True) -> nn.Sequential:
     convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
-    layers = [convolution, nn.BatchNorm2d(outputs), *([nn.ReLU(inplace=True)] if relu else [])]
+    norm = nn.BatchNorm2d(outputs)
+    norm.num_batches_tracked = None  # a counter nobody reads, which would cost a kernel for each of 300 layers
+    layers = [convolution, norm, *([nn.ReLU(inplace=True)] if relu else [])]
     return nn.Sequential(*layers)
 
 
