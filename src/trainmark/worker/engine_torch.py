@@ -143,7 +143,8 @@ class TorchEngine:
     def mark(self) -> Any:
         if self._device.type == "cpu":
             return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
+        # Blocking: the thread sleeps while it waits. By default it spins, and a core that spins decodes no images.
+        event = torch.cuda.Event(enable_timing=True, blocking=True)
         event.record()
         self._recent.append(event)
         return event

@@ -4,8 +4,9 @@ nvJPEG decodes more than enough while the GPU is idle, but hardly beside trainin
 hardware decoder gave 25,900 images/s alone and 300 to 450 beside a captured ResNet-50 step, whatever the batch, the
 stream's priority, the output's layout or the allocator; kernels of another stream were not held up in the same test.
 So most images are decoded by the host's cores, in processes: threads share one interpreter's lock, which is not enough
-for 7,000 images a second. nvJPEG takes a part that follows its measured speed, when no other batch is using it. Only
-the wanted part of an image travels to the GPU; resize, flip and normalisation of the whole batch follow there.
+for 7,000 images a second. nvJPEG takes a part that follows its measured speed, when no other batch is using it, and
+none where it is slower than the one core that waits for it. Only the wanted part of an image travels to the GPU;
+resize, flip and normalisation of the whole batch follow there.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ from trainmark.worker.images import (
 _SMOOTHING = 0.1
 _MAX_SHARE = 0.98
 _START_SHARE = 0.05
+_RETRY_AFTER = 200
+"""Batches."""
 _ROWS_PER_TASK = 16
 _CELL_BYTES = CELL_SIDE * CELL_SIDE * 3
 """A row of a batch's shared memory: one crop, at the beginning of a fixed place."""
@@ -73,7 +76,7 @@ class GpuImages:
         self._places: SimpleQueue[_Place] = SimpleQueue()
         for _ in range(num_loaders):
             self._places.put(self._new_place(batch_size))
-        self.balance = Balance()
+        self.balance = Balance(num_cores=num_decoders())
         self._nvjpeg = threading.Lock()  # torchvision has one decoder for all threads anyway
         self._local = threading.local()
 
@@ -94,7 +97,7 @@ class GpuImages:
                     dtype=self._format.dtype,
                     channels_last=self._format.channels_last,
                 )
-                torch.cuda.current_stream().synchronize()
+                self._wait()
         finally:
             self._places.put(place)
         return batch
@@ -114,7 +117,7 @@ class GpuImages:
         num = len(images.paths)
         has_nvjpeg = self._nvjpeg.acquire(blocking=False)
         try:
-            num_by_gpu = round(self.balance.share * num) if has_nvjpeg else 0
+            num_by_gpu = round(self.balance.share() * num) if has_nvjpeg else 0
             begin = time.perf_counter()
             by_cpu = self._submit(images, range(num_by_gpu, num), place)
             padded = torch.empty((num, CELL_SIDE, CELL_SIDE, 3), dtype=torch.uint8, device=self._device)
@@ -177,6 +180,12 @@ class GpuImages:
         torch.cuda.cudart().cudaHostRegister(cells.data_ptr(), memory.size, 0)
         return _Place(memory=memory, cells=cells)
 
+    def _wait(self) -> None:
+        """Asleep, not spinning as a stream's own synchronize does: the cores are for decoding."""
+        done = torch.cuda.Event(blocking=True)
+        done.record()
+        done.synchronize()
+
     def _stream(self) -> torch.cuda.Stream:
         if not hasattr(self._local, "stream"):
             torch.cuda.set_device(self._device)
@@ -188,12 +197,24 @@ class GpuImages:
 class Balance:
     """nvJPEG's part of a batch, so that both sides end together."""
 
-    def __init__(self) -> None:
-        self.share = _START_SHARE
+    def __init__(self, *, num_cores: int) -> None:
+        self._num_cores = num_cores
+        self._share = _START_SHARE
+        self._num_off = 0
+
+    def share(self) -> float:
+        """Of the next batch. While nvJPEG is not worth its core it is only tried now and then: training may pause."""
+        if self._num_off > 0:
+            self._num_off -= 1
+            return 0.0
+        return self._share
 
     def note(self, gpu_per_s: float, cpu_per_s: float) -> None:
+        if gpu_per_s < cpu_per_s / self._num_cores:
+            self._share, self._num_off = _START_SHARE, _RETRY_AFTER
+            return
         wanted = gpu_per_s / (gpu_per_s + cpu_per_s)
-        self.share = min(_MAX_SHARE, (1 - _SMOOTHING) * self.share + _SMOOTHING * wanted)
+        self._share = min(_MAX_SHARE, (1 - _SMOOTHING) * self._share + _SMOOTHING * wanted)
 
 
 def _join(parts: Sequence[Crops]) -> Crops:

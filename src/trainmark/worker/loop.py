@@ -24,6 +24,8 @@ from trainmark.worker.sanity import why_no_metric, why_not_plausible, why_not_tr
 _BLOCK_S = 0.25
 _MAX_LOSSES = 128
 """A training's losses of a block wait in the engine until they are read; there is room for twice as many."""
+_MIN_STEPS = 30
+"""For the weights to have changed: a scaler of fp16 losses may skip the first steps until its scale fits."""
 _GRAVITY = (None, Outcome.OK, Outcome.KILLED, Outcome.FAILED, Outcome.NAN)
 """What a rank may say at an edge, from "go on" to the gravest; ranks agree on the largest index."""
 
@@ -85,6 +87,7 @@ class MeasuredLoop:
     _pending: deque[_Pending] = field(default_factory=deque)
     _last_mark: Mark = None
     _at: Progress = field(default_factory=Progress)
+    _is_warm: bool = False
     _begin_s: float = 0.0
     _saved_s: float = 0.0
     _losses: list[float] = field(default_factory=list)
@@ -143,6 +146,10 @@ class MeasuredLoop:
             num_steps = int(min(block, (until_step or math.inf) - self._at.num_steps))
             self._queue_block(num_steps)
             self._record_done()
+            if block == 1 and not self._is_warm:
+                # The first step ever chooses kernels and fills caches, for seconds: that is set-up, not measuring time.
+                self.engine.wait()
+                self._is_warm, begin = True, self.clock()
             now = self.clock()
             wanted = _next_block(num_steps, now - block_begin)
             end, block, is_due = self._agree(now - begin, min(wanted, _MAX_LOSSES) if self.limits.epochs else wanted)
@@ -266,7 +273,7 @@ class MeasuredLoop:
             return end
         is_training = self.limits.epochs is not None
         problem = why_not_training(self._losses) if is_training else why_not_plausible(self._losses)
-        if problem is None and self._at.num_steps > 0 and not self.engine.weights_changed():
+        if problem is None and self._at.num_steps >= _MIN_STEPS and not self.engine.weights_changed():
             problem = f"no weight changed in {self._at.num_steps} steps: the optimizer does nothing"
         return end if problem is None else self._end(Outcome.FAILED, problem)
 
