@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from trainmark.analyse.speedup import Ratio
 from trainmark.analyse.table import Line
@@ -24,7 +25,7 @@ def describe_line(line: Line, lang: str) -> dict[str, str]:
     device = " CPU" if first.device == "cpu" else ""
     variant = f" @ {line.variant}" if line.variant else ""
     cells = {
-        "workload": f"{first.workload or first.model or ABSENT}{small}{variant}",
+        "workload": f"{first.workload or first.model or PurePath(first.source).name}{small}{variant}",
         "recipe": first.recipe or ABSENT,
         "precision": first.precision or ABSENT,
         "devices": nodes + device,
