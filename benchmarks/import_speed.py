@@ -3,10 +3,10 @@
     python benchmarks/import_speed.py [--gigabytes 1] [--record-every 100]
 
 The log is made as real ones are: a record (PaddleSeg's line) every N lines, between them what training programs print:
-progress bars of evaluation, NCCL, data-loader and framework chatter. The plain loop takes the same facts from a record as
-ours, the tuned one leaves out the time stamp and knows the exact line. Each runs in a process of its own, on one core, on
-the same file in the page cache; they take turns and the best pass of each counts. A dense log (a record in every second
-line) is measured beside it: there the records bound all of them, and ours keeps more of each.
+progress bars of evaluation, NCCL, data-loader and framework chatter. The plain loop takes the same facts from a record
+as ours; the tuned one leaves out the time stamp and knows the exact line. Each runs in a process of its own, on one
+core, on the same file in the page cache; they take turns and the best pass of each counts. A dense log (a record in
+every second line) is measured beside it: there the records bound all of them, and ours keeps more of each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 _CHATTER = (
     "{n:>4}/500 [{bar:<32}] - ETA: 0:12 - batch_cost: 0.1021 - reader cost: 0.0003\n",
     "gpu-node-17:4901:5511 [0] NCCL INFO Channel 02/0 : 3[3f000] -> 4[88000] via P2P/IPC/read comm 0x7fb118001060\n",
-    "W0511 07:05:30.453613  4153 device_context.cc:362] Please NOTE: device: 0, Compute Capability: 7.0, Driver: 11.0\n",
+    "W0511 07:05:30.453613  4153 device_context.cc:362] NOTE: device: 0, Compute Capability: 7.0, Driver: 11.0\n",
     "2021-05-11 07:05:24 [INFO]\tSaving model to output/iter_{n}; keeping the 10 newest check points of this run\n",
     "/opt/conda/lib/python3.8/site-packages/numpy/core/fromnumeric.py:3373: RuntimeWarning: Mean of empty slice.\n",
 )
@@ -39,7 +39,8 @@ _LINE = re.compile(
 )
 """Takes what our reader takes: also the time of the line."""
 _LINE_WITHOUT_TIME = re.compile(
-    r"epoch: (\d+), iter: (\d+)/\d+, loss: ([\d.]+), lr: [\d.]+, batch_cost: ([\d.]+), reader_cost: [\d.]+, ips: ([\d.]+)"
+    r"epoch: (\d+), iter: (\d+)/\d+, loss: ([\d.]+), lr: [\d.]+, "
+    r"batch_cost: ([\d.]+), reader_cost: [\d.]+, ips: ([\d.]+)"
 )
 """The best that a pattern can do: it knows the exact line and begins with letters, so most lines fail at once."""
 
@@ -138,7 +139,8 @@ def compare(path: Path, record_every: int, passes: int) -> None:
     assert abs(plain["rates"] / ours["rates"] - 1) < 1e-9
     print(f"{size / 1e9:.2f} GB, a record every {record_every} lines, {ours['records']:.0f} records")
     for name, found in best.items():
-        speed = f"{size / found['cpu_s'] / 1e6:7.0f} MB/s of core time, {size / found['wall_s'] / 1e6:7.0f} MB/s by the clock"
+        of_core, by_clock = (size / found[key] / 1e6 for key in ("cpu_s", "wall_s"))
+        speed = f"{of_core:7.0f} MB/s of core time, {by_clock:7.0f} MB/s by the clock"
         print(f"  {name:<11}{speed}, peak memory {found['peak_bytes'] / 2**20:5.0f} MiB")
     tuned = best["tuned loop"]
     print(f"  core time of the plain loop over ours: {plain['cpu_s'] / ours['cpu_s']:.1f}; of the tuned loop: ", end="")

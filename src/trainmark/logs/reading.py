@@ -53,18 +53,23 @@ class Gathered:
 
     def _add_step(self, record: LogRecord) -> None:
         self.spool.add(record)
-        if record.memory_bytes is not None:
-            self.peak_memory_bytes = max(self.peak_memory_bytes or 0, record.memory_bytes)
+        memory = record.memory_bytes
+        if memory is not None and (self.peak_memory_bytes is None or memory > self.peak_memory_bytes):
+            self.peak_memory_bytes = memory
         if record.kind == "trace":
             return
-        self.last_step = record.step if record.step is not None else self.last_step
-        self.unit = self.unit or record.unit
-        self.scope = self.scope or record.scope
-        self.has_rates = self.has_rates or record.rate is not None
-        self.has_seconds = self.has_seconds or record.seconds is not None
-        if record.time_s is not None:
-            self.first_time_s = record.time_s if self.first_time_s is None else self.first_time_s
-            self.last_time_s = record.time_s
+        if record.step is not None:
+            self.last_step = record.step
+        time_s = record.time_s
+        if time_s is not None:
+            self.last_time_s = time_s
+            if self.first_time_s is None:
+                self.first_time_s = time_s
+        if not (self.has_rates and self.has_seconds and self.unit):
+            self.unit = self.unit or record.unit
+            self.scope = self.scope or record.scope
+            self.has_rates = self.has_rates or record.rate is not None
+            self.has_seconds = self.has_seconds or record.seconds is not None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from trainmark.logs.template import LineReader
 MAX_LINE_BYTES = 1 << 14
 """Of a longer line only this much around the literal is looked at."""
 
+_LONG_ANCHOR = 6
 _DETECT_LINES = 200
 """So many lines with a dialect's literal are tried before the dialects are compared."""
 
@@ -23,8 +24,11 @@ def lines_with(
 ) -> Iterator[tuple[int, int]]:
     """Begin and end of each line that holds `anchor`; a carriage return ends a line too (progress bars)."""
     last = len(block) if stop is None else stop
+    # `bytes.find` is the fastest for a long literal that is not there (3.2 GB/s), a compiled one for short and frequent
+    # ones (2.3 against 1.4 GB/s).
+    if len(anchor) >= _LONG_ANCHOR and block.find(anchor, start, last) < 0:
+        return
     end = start
-    # A compiled literal is found at 2.3 GB/s, `bytes.find` does 1.4.
     for match in _literal(anchor).finditer(block, start, last):
         position = match.start()
         if position < end:

@@ -48,14 +48,14 @@ class LogStream:
         self.last_epoch: float | None = None
         self._dialects = tuple(dialects)
         self._carry = b""
-        self._tail = b""
+        self._tail = (b"", 0, 0)
         self._claims: dict[str, list[Claim]] = {}
         self._recent: dict[tuple[float | None, int | None], tuple[int | None, float | None]] = {}
         self._rank: int | None = None
         self._num_hits = 0
         self._batches: list[float] = []
-        self._learning_rates: set[float] = set()
-        self._num_learning_rates = 0  # a schedule has several, which say nothing about what was asked for
+        self._learning_rates: list[float] = []
+        self._num_noted = 0
         self._choose(None)
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -85,8 +85,8 @@ class LogStream:
             rest = rest.rstrip(_OPEN_NUMBER + b"eE")
         found = self._read_block(rest) if rest else []
         if self.num_bytes > _HEAD_BYTES:
-            self._read_ends(self._tail)
-        self._tail = b""
+            self._read_ends(self._last_part())
+        self._tail = (b"", 0, 0)
         return found
 
     def _read_block(self, block: bytes, start: int = 0, stop: int | None = None) -> list[LogRecord]:
@@ -95,19 +95,30 @@ class LogStream:
         if self.num_bytes < _HEAD_BYTES:
             self._read_ends(block[start : min(last, start + _HEAD_BYTES - self.num_bytes)])
         self.num_bytes += last - start
-        tail = block[max(start, last - _TAIL_BYTES) : last]
-        self._tail = tail if len(tail) == _TAIL_BYTES else (self._tail + tail)[-_TAIL_BYTES:]
+        self._keep_tail(block, start, last)
         has_returns = block.find(b"\r", start, last) >= 0
         if self.dialect is None:
             whole = block[start:last]
             chosen = detect(whole, self._dialects, has_returns=has_returns)
             if chosen is not None:
                 self._choose(chosen)
-                self._read_ends(self._tail if self.num_bytes > len(whole) else whole[:_HEAD_BYTES])
+                self._read_ends(self._last_part() if self.num_bytes > len(whole) else whole[:_HEAD_BYTES])
         found = self._scan(block, start, last, has_returns=has_returns)
         records = [record for record in found if self._is_new(record)]
         self._note_progress(records)
         return records
+
+    def _keep_tail(self, block: bytes, start: int, last: int) -> None:
+        """A large block is kept as it is, not copied; small ones are put together."""
+        if last - start >= _TAIL_BYTES:
+            self._tail = (block, start, last)
+        else:
+            together = (self._last_part() + block[start:last])[-_TAIL_BYTES:]
+            self._tail = (together, 0, len(together))
+
+    def _last_part(self) -> bytes:
+        block, start, last = self._tail
+        return block[max(start, last - _TAIL_BYTES) : last]
 
     def _scan(self, block: bytes, first: int, last: int, *, has_returns: bool) -> list[LogRecord]:
         """Every line that a probe of the dialect or of all dialects reads, in the order of the log."""
@@ -181,16 +192,18 @@ class LogStream:
         )
 
     def _note_progress(self, records: Sequence[LogRecord]) -> None:
-        for record in records:
+        for record in records if self._num_noted < _MEASURED_BATCHES else ():
+            if record.kind == "step" and self._num_noted < _MEASURED_BATCHES:
+                self._num_noted += 1
+                if record.learning_rate is not None:
+                    self._learning_rates.append(record.learning_rate)
+                if record.rate and record.seconds and record.unit not in _TEXT_UNITS:
+                    self._batches.append(record.rate * record.seconds)
+        for record in reversed(records):
             if record.kind == "step":
                 self.last_step = record.step if record.step is not None else self.last_step
                 self.last_epoch = record.epoch if record.epoch is not None else self.last_epoch
-                if record.learning_rate is not None and self._num_learning_rates < _MEASURED_BATCHES:
-                    self._num_learning_rates += 1
-                    self._learning_rates.add(record.learning_rate)
-                is_counted = record.rate and record.seconds and record.unit not in _TEXT_UNITS
-                if is_counted and len(self._batches) < _MEASURED_BATCHES:
-                    self._batches.append((record.rate or 0.0) * (record.seconds or 0.0))
+                break
         self.confidence = 1 - 0.5**self._num_hits if self._num_hits < 30 else 1.0
 
     # -- facts ---------------------------------------------------------------------------------------------------------
@@ -212,8 +225,8 @@ class LogStream:
         measured = self._measured_batch()
         if measured is not None:
             found[measured.name] = (measured, *found.get(measured.name, ()))
-        if len(self._learning_rates) == 1 and self._num_learning_rates >= _MIN_CONSTANT:
-            used = Claim(name="learning_rate", value=min(self._learning_rates), strength=3, text="every record")
+        if len(self._learning_rates) >= _MIN_CONSTANT and len(set(self._learning_rates)) == 1:
+            used = Claim(name="learning_rate", value=self._learning_rates[0], strength=3, text="every record")
             found["learning_rate"] = (used, *found.get("learning_rate", ()))
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from trainmark.analyse.speedup import Ratio
 from trainmark.analyse.table import Line
@@ -62,7 +63,7 @@ def _ratio(ratio: Ratio | None, sign: str) -> str:
 def _short_model(row: RunRow) -> str:
     """A command without the way to its interpreter and its script: those do not tell two of them apart in a table."""
     if row.model is None:
-        return ABSENT
+        return PurePath(row.source).name
     if row.source != "command":
         return row.model
     words = row.model.split(" ")

@@ -124,3 +124,15 @@ def test_a_record_covers_its_interval(tmp_path: Path) -> None:
     row = import_text(tmp_path, text)
     assert row.seconds.tolist() == [10.0, 15.0]
     assert row.samples.tolist() == [10.0, 30.0]
+
+
+def test_a_line_that_resembles_a_record_does_not_shape_how_records_are_read(tmp_path: Path) -> None:
+    """The mean of an epoch stands before its iterations: what was learnt from it must not swallow their numbers."""
+    mean = "DLL 2024-01-01 10:00:00.1 - Epoch: 0  train.loss : 7.0  train.total_ips : 9.00 img/s\n"
+    steps = "".join(
+        f"DLL 2024-01-01 10:00:0{n}.1 - Epoch: 0 Iteration: {n}  train.loss : 7.{n}  train.total_ips : 60{n}.50 img/s\n"
+        for n in range(1, 6)
+    )
+    row = import_text(tmp_path, mean + steps + mean)
+    assert (row.num_records, row.steps.tolist()) == (5, [1, 2, 3, 4, 5])
+    assert row.losses.tolist() == [7.1, 7.2, 7.3, 7.4, 7.5]

@@ -37,12 +37,12 @@ DIALECT = Dialect(
     steps=(Probe(anchor=b"ips: ", patterns=_STEP, read=read_step),),
     others=(
         Probe(
-            anchor=b"[EVAL] #Images",
+            anchor=b"[E",  # one search for both kinds of evaluation
             patterns=patterns(rb"\[EVAL\] #Images[:=] ?\d{1,12}[, ]{1,2}mIoU[:=] ?(?P<value>" + NUMBER + rb")"),
             read=read_eval("mIoU"),
         ),
         Probe(
-            anchor=b"[Eval][Epoch ",
+            anchor=b"[E",
             patterns=patterns(
                 rb"\[Eval\]\[Epoch (?P<epoch>\d{1,9})\]\[Avg\].{0,200}?\btop1: (?P<value>" + NUMBER + rb")"
             ),
