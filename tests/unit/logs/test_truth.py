@@ -28,7 +28,8 @@ def as_id(row: dict[str, Any]) -> str:
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunRow]:
     store = tmp_path_factory.mktemp("store")
-    targets = {name: {"metric": card.target.metric, "value": card.target.value} for name, card in load_cards().items()}
+    firsts = {name: card.targets[0] for name, card in load_cards().items()}
+    targets = {name: {"metric": target.metric, "value": target.value} for name, target in firsts.items()}
     found = {}
     for row in TRUTH:
         task = Task(path=LOGS / row["file"], store=store, given=Facts(), pattern=None, targets=targets)
