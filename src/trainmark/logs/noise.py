@@ -13,8 +13,8 @@ _RANK = re.compile(
 )
 _TAGGED = (b"[rank", b"[default", *(str(digit).encode() for digit in range(10)))
 """What a tag may begin with, but for mpirun's, which has a date before it."""
-_TIME = re.compile(rb"(?<!\d)(\d{4}[-/]\d\d[-/]\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
-_TIME_WITHIN = 160
+TIME = re.compile(rb"(?<!\d)(\d{4}[-/]\d\d[-/]\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
+TIME_WITHIN = 160
 """Only the beginning of a line tells when it was printed."""
 
 _day_cache: dict[bytes, int | None] = {}
@@ -37,18 +37,18 @@ def clean_line(line: bytes) -> tuple[bytes, int | None]:
 
 def time_of(line: bytes) -> float | None:
     """Seconds since 1970 as if the clock showed UTC; None where the line has no date."""
-    found = _TIME.search(line, 0, _TIME_WITHIN)
+    found = TIME.search(line, 0, TIME_WITHIN)
     if found is None:
         return None
     day, hours, minutes, seconds, fraction = found.groups()
-    days = _days(day)
+    days = days_of(day)
     if days is None:
         return None
     parts = float(b"." + fraction) if fraction else 0.0
     return days * 86400.0 + int(hours) * 3600 + int(minutes) * 60 + int(seconds) + parts
 
 
-def _days(text: bytes) -> int | None:
+def days_of(text: bytes) -> int | None:
     if text not in _day_cache:
         if len(_day_cache) > 10_000:  # a log of nothing but dates must not fill the memory
             _day_cache.clear()

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
+import numpy as np
+
+from trainmark.logs.columns import FIELDS, Rows
 from trainmark.logs.dialect import Dialect
 from trainmark.logs.facts import resolve
 from trainmark.logs.opening import LogFile
@@ -51,6 +54,16 @@ class Gathered:
         elif record.kind == "mark" and record.name and (record.name == "test_finish" or record.name not in self.marks):
             self.marks[record.name] = record
 
+    def add_rows(self, rows: Rows) -> None:
+        """Steps like those before them, which told the unit and what lines hold."""
+        self.spool.add_rows(rows)
+        self.last_step = int(rows[-1, FIELDS.index("step")])
+        times = rows[:, FIELDS.index("time_s")]
+        times = times[~np.isnan(times)]
+        if len(times):
+            self.last_time_s = float(times[-1])
+            self.first_time_s = self.first_time_s if self.first_time_s is not None else float(times[0])
+
     def _add_step(self, record: LogRecord) -> None:
         self.spool.add(record)
         memory = record.memory_bytes
@@ -88,14 +101,12 @@ class ReadLog:
 def read_log(path: Path, dialects: Sequence[Dialect], *, given: Facts, shown: PurePath | None = None) -> ReadLog | None:
     """None where no line of the file was recognised. The caller closes `gathered.spool`."""
     file = LogFile(path)
-    stream = LogStream(dialects)
     gathered = Gathered()
+    stream = LogStream(dialects, sink=gathered)
     try:
         for block in file.blocks():
-            for record in stream.feed(block):
-                gathered.add(record)
-        for record in stream.close():
-            gathered.add(record)
+            stream.feed(block)
+        stream.close()
         if stream.dialect is None:
             gathered.spool.close()
             return None

@@ -8,6 +8,9 @@ import tempfile
 from array import array
 from collections.abc import Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trainmark.logs.record import LogRecord
 
 _ROWS = 8192
@@ -44,6 +47,12 @@ class Spool:
         )
         if len(self._buffer) >= _ROWS * _WIDTH:
             self._flush()
+
+    def add_rows(self, rows: NDArray[np.float64]) -> None:
+        """Many at once, in the order of `Row`."""
+        self._flush()
+        self.num_rows += len(rows)
+        self._file.write(np.ascontiguousarray(rows, dtype=np.float64).tobytes())
 
     def rows(self) -> Iterator[Row]:
         self._flush()

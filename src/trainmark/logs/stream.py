@@ -12,14 +12,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from trainmark.logs import shared
+from trainmark.logs.columns import ColumnReader, Rows, StepRows
 from trainmark.logs.dialect import Dialect, Probe
 from trainmark.logs.noise import clean_line
 from trainmark.logs.record import FACT_NAMES, Claim, Facts, LogRecord
 from trainmark.logs.scan import MAX_LINE_BYTES, detect, lines_with, read_line
+from trainmark.logs.spool import absent
 from trainmark.logs.template import LineReader
 
 _HEAD_BYTES = 1 << 20
@@ -36,8 +41,15 @@ _TEXT_UNITS = ("words", "tokens", "examples")
 """Counted by length, so that a batch has no fixed number of them."""
 
 
+class Sink(Protocol):
+    def add(self, record: LogRecord) -> None: ...
+    def add_rows(self, rows: Rows) -> None:
+        """Steps in the order of the log, after those that were added before."""
+
+
 class LogStream:
-    def __init__(self, dialects: Sequence[Dialect]) -> None:
+    def __init__(self, dialects: Sequence[Dialect], *, sink: Sink | None = None) -> None:
+        """With a sink, records go there and no list is returned: a block of usual steps then needs no objects."""
         self.dialect: Dialect | None = None
         self.confidence = 0.0
         """0 while no line was recognised; 0.5 for one line, towards 1 for many."""
@@ -47,6 +59,9 @@ class LogStream:
         self.last_step: int | None = None
         self.last_epoch: float | None = None
         self._dialects = tuple(dialects)
+        self._sink = sink
+        self._columns: ColumnReader | None = None
+        self._step_before: int | None = None
         self._carry = b""
         self._tail = (b"", 0, 0)
         self._claims: dict[str, list[Claim]] = {}
@@ -103,10 +118,43 @@ class LogStream:
             if chosen is not None:
                 self._choose(chosen)
                 self._read_ends(self._last_part() if self.num_bytes > len(whole) else whole[:_HEAD_BYTES])
-        found = self._scan(block, start, last, has_returns=has_returns)
+        steps = self._read_columns(block, start, last) if not has_returns else None
+        found = self._scan(block, start, last, has_returns=has_returns, steps=steps)
         records = [record for record in found if self._is_new(record)]
         self._note_progress(records)
-        return records
+        if self._sink is None:
+            return records
+        for record in records:
+            self._sink.add(record)
+        return []
+
+    def _read_columns(self, block: bytes, start: int, last: int) -> StepRows | None:
+        """The steps of the block, taken; None where they must be read line by line."""
+        if self._sink is None or self._columns is None or self._num_noted < _MEASURED_BATCHES:
+            return None
+        steps = self._columns.read(block, start, last)
+        if steps is None or not self._goes_on(steps.rows):
+            return None
+        self._sink.add_rows(steps.rows)
+        for _, step, epoch, time_s, *_ in steps.rows[-_RECENT_STEPS:].tolist():
+            self._recent[(absent(epoch), int(step))] = (None, absent(time_s))
+        while len(self._recent) > _RECENT_STEPS:
+            del self._recent[next(iter(self._recent))]
+        self._num_hits += len(steps.rows)
+        self._step_before = self.last_step
+        last_row = steps.rows[-1].tolist()
+        self.last_step, self.last_epoch = int(last_row[1]), absent(last_row[2]) or self.last_epoch
+        return steps
+
+    def _goes_on(self, rows: Rows) -> bool:
+        """Every iteration after the one before, in its epoch: then none of them is another rank's word for a step."""
+        if self._rank is not None or self.last_step is None or np.isnan(rows[:, 1]).any():
+            return False
+        epochs = np.append(-np.inf if self.last_epoch is None else self.last_epoch, np.nan_to_num(rows[:, 2], nan=0.0))
+        steps = np.append(self.last_step, rows[:, 1])
+        later_epoch = np.diff(epochs) > 0 if not np.isnan(rows[:, 2]).all() else np.zeros(len(rows), dtype=bool)
+        same_epoch = np.diff(epochs) == 0 if not np.isnan(rows[:, 2]).all() else np.ones(len(rows), dtype=bool)
+        return bool((later_epoch | (same_epoch & (np.diff(steps) > 0))).all())
 
     def _keep_tail(self, block: bytes, start: int, last: int) -> None:
         """A large block is kept as it is, not copied; small ones are put together."""
@@ -120,20 +168,45 @@ class LogStream:
         block, start, last = self._tail
         return block[max(start, last - _TAIL_BYTES) : last]
 
-    def _scan(self, block: bytes, first: int, last: int, *, has_returns: bool) -> list[LogRecord]:
+    def _scan(
+        self, block: bytes, first: int, last: int, *, has_returns: bool, steps: StepRows | None
+    ) -> list[LogRecord]:
         """Every line that a probe of the dialect or of all dialects reads, in the order of the log."""
         found: list[tuple[int, int, LogRecord]] = []
         for anchor, readers in self._everywhere.items():
+            if steps is not None and self.dialect is not None and anchor == self.dialect.steps[0].anchor:
+                continue
             for start, end in lines_with(block, anchor, has_returns=has_returns, start=first, stop=last):
                 line, rank = clean_line(block[start:end])
                 for number, reader in readers:
                     made = read_line(line, rank, reader)
                     if isinstance(made, LogRecord):
+                        self._learn_columns(line, made, rank, readers)
                         found.append((start, number, made))
                     elif made is not None:
                         self._note_facts(made, reader.probe, line)
         found.sort(key=itemgetter(0, 1))
+        if steps is not None:
+            found = [(start, number, self._after_step(record, start, steps)) for start, number, record in found]
         return [record for _, _, record in found]
+
+    def _after_step(self, record: LogRecord, start: int, steps: StepRows) -> LogRecord:
+        """An evaluation that names no iteration stands after the last one before it."""
+        if record.kind != "eval" or record.step is not None:
+            return record
+        before = int(np.searchsorted(steps.positions, start)) - 1
+        return replace(record, step=int(steps.rows[before, 1]) if before >= 0 else self._step_before)
+
+    def _learn_columns(
+        self, line: bytes, record: LogRecord, rank: int | None, readers: Sequence[tuple[int, LineReader]]
+    ) -> None:
+        """Only of a dialect with one kind of step line, which shares its literal with nothing else."""
+        if self._columns is not None or self._sink is None or record.kind != "step" or rank is not None:
+            return
+        if self.dialect is None or len(self.dialect.steps) != 1 or len(readers) != 1 or self.dialect.repeats_lines:
+            return
+        if readers[0][1].probe is self.dialect.steps[0] and self._num_noted >= _MEASURED_BATCHES:
+            self._columns = ColumnReader.of(line, readers[0][1].probe)
 
     def _read_ends(self, part: bytes) -> None:
         has_returns = b"\r" in part

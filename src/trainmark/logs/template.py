@@ -46,6 +46,14 @@ class LineReader:
 
 def cast(line: bytes, probe: Probe) -> re.Pattern[bytes] | None:
     """None where the groups overlap or the mould would not give what the patterns gave."""
+    spans = find_spans(line, probe)
+    mould = make_mould(line, spans) if spans else None
+    match = mould.fullmatch(line) if mould is not None else None
+    return mould if match is not None and match.groupdict() == probe.search(line) else None
+
+
+def find_spans(line: bytes, probe: Probe) -> dict[str, tuple[int, int]] | None:
+    """Where the patterns find each group; None for a line that is too long to be the usual one."""
     if len(line) > _MAX_LINE_BYTES:
         return None
     spans: dict[str, tuple[int, int]] = {}
@@ -53,20 +61,22 @@ def cast(line: bytes, probe: Probe) -> re.Pattern[bytes] | None:
         match = pattern.search(line)
         if match is not None:
             spans |= {name: match.span(name) for name, text in match.groupdict().items() if text is not None}
-    ordered = sorted((start, end, name) for name, (start, end) in spans.items())
+    return spans
+
+
+def make_mould(line: bytes, spans: dict[str, tuple[int, int]], *, end: bytes = b"") -> re.Pattern[bytes] | None:
+    """The line with its numbers made variable and those of `spans` named; None where spans overlap."""
+    ordered = sorted((start, stop, name) for name, (start, stop) in spans.items())
     if not ordered or any(before[1] > after[0] for before, after in pairwise(ordered)):
         return None
     parts = []
     position = 0
-    for start, end, name in ordered:
-        text = line[start:end]
-        inside = NUMBER if _IS_NUMBER.fullmatch(text) else re.escape(text)
+    for start, stop, name in ordered:
+        text = line[start:stop]
+        inside = NUMBER if _IS_NUMBER.fullmatch(text) else _soften(text)
         parts += [_soften(line[position:start]), b"(?P<", name.encode(), b">", inside, b")"]
-        position = end
-    parts.append(_soften(line[position:]))
-    mould = re.compile(b"".join(parts))
-    match = mould.fullmatch(line)
-    return mould if match is not None and match.groupdict() == probe.search(line) else None
+        position = stop
+    return re.compile(b"".join([*parts, _soften(line[position:]), end]))
 
 
 def _soften(text: bytes) -> bytes:
