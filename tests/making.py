@@ -18,7 +18,7 @@ def make_cell(**changes: Any) -> Cell:
     facts: dict[str, Any] = {
         "workload": "resnet50", "framework": "torch", "recipe": "reference", "precision": "fp32", "size": "small",
         "device": "cpu", "nodes": 1, "devices_per_node": 1, "batch_size_per_device": 4, "data": DataSource(),
-        "epochs": None, "seed": 0, "repeat": 1,
+        "epochs": None, "lr": None, "until_target": (), "seed": 0, "repeat": 1,
     }  # fmt: skip
     return Cell(**{**facts, **changes})
 

@@ -16,6 +16,15 @@ def cpu_name() -> str:
     return next(names, platform.processor() or platform.machine())
 
 
+def num_processors() -> int | None:
+    """Sockets of the box; None where the kernel does not say (ARM, containers that hide it)."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    return len({line.partition(":")[2].strip() for line in lines if line.startswith("physical id")}) or None
+
+
 def num_cores() -> int:
     """Cores this process may use, not those of the box: containers and Slurm limit it."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

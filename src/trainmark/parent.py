@@ -27,3 +27,10 @@ def dying_with(parent: int) -> Callable[[], None] | None:
             os._exit(1)
 
     return hook
+
+
+def die_with(parent: int) -> None:
+    """For a process that runs already, such as one of a pool."""
+    hook = dying_with(parent)
+    if hook is not None:
+        hook()

@@ -3,6 +3,8 @@
     run.json      the cell, resolved              rank<k>.jsonl  append-only records, one JSON object a line
     command.json  argv, environment, launcher     output.log     what the processes printed
     env.json      machine and software            exit.json      outcome, with the reason and where to look
+    log.jsonl     records read from the output of a command that writes none itself
+    checkpoint.pt where a training can go on, replaced from time to time
     stop          appears when the controller asks the worker to end at the next block of steps
 
 Standard library only: the worker writes these inside any vendor container, and everything else reads them.
@@ -24,6 +26,8 @@ COMMAND_FILE = "command.json"
 ENVIRONMENT_FILE = "env.json"
 EXIT_FILE = "exit.json"
 OUTPUT_FILE = "output.log"
+LOG_FILE = "log.jsonl"
+CHECKPOINT_FILE = "checkpoint.pt"
 STOP_FILE = "stop"
 
 Json = dict[str, Any]

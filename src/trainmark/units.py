@@ -30,7 +30,7 @@ def format_number(value: float | None, *, digits: int = 4) -> str:
     return f"{value:,.{min(decimals, 6)}f}"
 
 
-def format_rate(value: float | None, unit: SampleUnit) -> str:
+def format_rate(value: float | None, unit: str) -> str:
     return ABSENT if value is None else f"{format_number(value)} {unit}/s"
 
 

@@ -14,23 +14,25 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-BOTTOM = {"units", "errors", "records", "parent", "host"}
+BOTTOM = {"units", "errors", "records", "parent", "host", "mark"}
 MAY_IMPORT = {
     "units": set(),
     "errors": set(),
     "records": set(),
     "parent": set(),
     "host": set(),
+    "mark": set(),
     "spec": BOTTOM,
     "plan": BOTTOM | {"spec"},
     "launch": BOTTOM | {"spec", "plan"},
     "workloads": BOTTOM | {"datasets"},
     "datasets": BOTTOM,
     "worker": BOTTOM | {"workloads", "datasets"},
+    "logs": BOTTOM,
     "store": BOTTOM,
     "analyse": BOTTOM | {"store"},
     "report": BOTTOM | {"store", "analyse"},
-    "cli": BOTTOM | {"spec", "plan", "launch", "workloads", "datasets", "store", "analyse", "report"},
+    "cli": BOTTOM | {"spec", "plan", "launch", "workloads", "worker", "datasets", "logs", "store", "analyse", "report"},
 }
 FRAMEWORKS = {"torch", "torchvision", "triton", "paddle"}
 WORKER_MAY_USE = {"cv2", "numpy", "PIL", "psutil", "pynvml", *FRAMEWORKS}
@@ -107,7 +109,16 @@ def test_help_loads_no_framework_and_nothing_heavy() -> None:
     assert "VERB" in done.stdout
 
 
-@pytest.mark.parametrize("argv", ["list --json", "plan quick --json", "doctor --json", "show --json --store STORE"])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "list --json",
+        "plan quick --json",
+        "doctor --json",
+        "show --json --store STORE",
+        "export --format csv --store STORE",
+    ],
+)
 def test_reading_verbs_need_no_framework(argv: str, tmp_path: Path) -> None:
     """torch and torchvision made impossible to import, as on a bare install."""
     from making import make_run

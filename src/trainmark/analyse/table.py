@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainmark.analyse.checks import check_run, check_side_by_side
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.repeats import pool
 from trainmark.analyse.result import estimate_run
@@ -88,8 +89,9 @@ Base = tuple[int, Estimate]
 
 def _kind(row: RunRow) -> Kind:
     """Everything but the number of devices: only lines of one kind may be divided by each other."""
-    return (row.workload, row.framework, row.recipe, row.precision, row.size, row.device, row.machine,
-            row.batch_size_per_device, row.data, row.epochs)  # fmt: skip
+    own_name = row.model if row.workload is None else None
+    return (row.workload, own_name, row.dialect, row.unit, row.framework, row.recipe, row.precision, row.size,
+            row.device, row.machine, row.batch_size_per_device, row.data, row.epochs)  # fmt: skip
 
 
 def _pool_runs(runs: Sequence[RunRow]) -> Estimate | None:
@@ -122,3 +124,25 @@ def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, bases: dict[K
         efficiency=efficiency(estimate, base[1], first.devices / base[0]),
         variant=variant,
     )
+
+
+def warnings_of(rows: Sequence[RunRow]) -> dict[str, list[dict[str, str]]]:
+    """By run id: what a run said itself, what its numbers say, and what shows only beside other runs."""
+    beside = check_rows(rows)
+    return {row.id: [*row.warnings, *check_run(row, estimate_run(row)), *beside.get(row.id, ())] for row in rows}
+
+
+def check_rows(rows: Sequence[RunRow]) -> dict[str, list[dict[str, str]]]:
+    return check_side_by_side(rows, compared(rows)) if any(row.dialect is not None for row in rows) else {}
+
+
+def compared(rows: Sequence[RunRow]) -> list[tuple[RunRow, RunRow, float]]:
+    """Each run whose line has a speed-up, a run of the line it is compared with, and the quotient."""
+    lines = build_lines(rows)
+    bases = {_kind(line.first): line.first for line in lines if line.estimate is not None and line.speedup is None}
+    return [
+        (run, bases[_kind(line.first)], line.speedup.value)
+        for line in lines
+        if line.speedup is not None and _kind(line.first) in bases
+        for run in line.runs
+    ]

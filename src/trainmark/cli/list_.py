@@ -9,8 +9,8 @@ from typing import Any
 from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console
 
 NAME = "list"
-SUMMARY = "show workloads, suites, launchers and data formats"
-KINDS = ("workloads", "suites", "launchers", "formats")
+SUMMARY = "show workloads, suites, launchers, data formats, log dialects, protocols and export formats"
+KINDS = ("workloads", "suites", "launchers", "formats", "dialects", "protocols", "exports")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +30,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _collect() -> dict[str, list[dict[str, Any]]]:
+    from trainmark.analyse.protocols import PROTOCOLS
     from trainmark.datasets.formats import all_formats
     from trainmark.launch.registry import CHOICES
+    from trainmark.logs.registry import load_dialects
+    from trainmark.report.exporting import format_names, load_format
     from trainmark.spec.files import read_toml, shipped_suites
     from trainmark.workloads.registry import load_cards
 
@@ -40,7 +43,21 @@ def _collect() -> dict[str, list[dict[str, Any]]]:
         {"name": name, "summary": str(read_toml(path).get("summary", ""))} for name, path in shipped_suites().items()
     ]
     formats = [{"name": name, "summary": format_.summary} for name, format_ in all_formats().items()]
-    return {"workloads": cards, "suites": suites, "launchers": [{"name": name} for name in CHOICES], "formats": formats}
+    exports = [{"name": name, "summary": load_format(name).SUMMARY} for name in format_names()]
+    dialects = [{"name": dialect.name, "summary": dialect.summary} for dialect in load_dialects()]
+    protocols = [
+        {"name": name, "summary": protocol.summary, "options": dict(protocol.defaults)}
+        for name, protocol in PROTOCOLS.items()
+    ]
+    return {
+        "workloads": cards,
+        "suites": suites,
+        "launchers": [{"name": name} for name in CHOICES],
+        "formats": formats,
+        "dialects": dialects,
+        "protocols": protocols,
+        "exports": exports,
+    }
 
 
 def _print(found: dict[str, list[dict[str, Any]]], kinds: list[str]) -> None:
@@ -50,4 +67,4 @@ def _print(found: dict[str, list[dict[str, Any]]], kinds: list[str]) -> None:
     for kind in kinds:
         console.print(Text(kind, style="bold"))
         for item in found[kind]:
-            console.print(Text(f"  {item['name']:<14}{item.get('summary', '')}".rstrip()))
+            console.print(Text(f"  {item['name']:<22}{item.get('summary', '')}".rstrip()))

@@ -12,11 +12,11 @@ import sys
 from types import FrameType
 
 import trainmark
-from trainmark.cli import data, doctor, list_, plan, report, run, show
-from trainmark.errors import SpecError, TrainmarkError
+from trainmark.cli import data, doctor, export, import_, list_, plan, report, run, show
+from trainmark.errors import InputError, SpecError, TrainmarkError
 from trainmark.units import plain
 
-VERBS = (list_, doctor, data, plan, run, show, report)
+VERBS = (list_, doctor, data, plan, run, import_, show, report, export)
 """In the order of work. A verb is a module with NAME, SUMMARY, add_arguments(parser) and run(args) -> exit code."""
 
 
@@ -37,10 +37,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
-    args = build_parser().parse_args(words)
-    args.words = words
     signal.signal(signal.SIGTERM, _interrupt)  # pre-emption ends like Ctrl-C: in order, with partial results kept
     try:
+        args = _parse(words)
         return int(args.run(args))
     except TrainmarkError as error:
         _print_error(error)
@@ -52,6 +51,18 @@ def main(argv: list[str] | None = None) -> int:
         # `trainmark show | head`: the reader has gone, which is no error. Python would complain at exit otherwise.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _parse(words: list[str]) -> argparse.Namespace:
+    """What stands after the first -- of `run` is a command: its words are not ours to interpret."""
+    cut = words.index("--") if words[:1] == [run.NAME] and "--" in words else len(words)
+    args = build_parser().parse_args(words[:cut])
+    args.words = words
+    if args.verb == run.NAME:
+        if args.command:
+            raise InputError(f"{args.command[0]!r} is one word too many", hint="a command stands after --")
+        args.command = words[cut + 1 :] if cut < len(words) else None
+    return args
 
 
 def _print_error(error: TrainmarkError) -> None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import shlex
+import shutil
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainmark.errors import InputError
 from trainmark.units import plain
 
 if TYPE_CHECKING:
@@ -42,3 +47,25 @@ def stdout_console() -> Console:
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def write_whole(files: Mapping[Path, str | Path], *, what: str, make_folders: bool = False) -> None:
+    """All of them or none: texts, and copies of other files, are written beside and renamed when all are there."""
+    beside = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in files}
+    try:
+        for path, content in files.items():
+            if make_folders:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, Path):
+                shutil.copyfile(content, beside[path])
+            else:
+                beside[path].write_text(content, encoding="utf-8")
+        for path, part in beside.items():
+            part.replace(path)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InputError(f"cannot write the {what} to {path}", why=why, hint="give another --output") from error
+    finally:
+        for part in beside.values():
+            with contextlib.suppress(OSError):
+                part.unlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
@@ -13,11 +14,9 @@ from rich.text import Text
 
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.stopping import decide, next_look
-from trainmark.launch.supervise import Observer
 from trainmark.records import Json, Kind, Outcome
-from trainmark.spec.cell import Cell
 from trainmark.spec.suite import Measure
-from trainmark.units import SampleUnit, format_plus_minus, format_rate, format_seconds, plain
+from trainmark.units import format_plus_minus, format_rate, format_seconds, plain
 
 _PLAIN_PERIOD_S = 10.0
 
@@ -44,15 +43,10 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    def begin(self, run_id: str, cell: Cell, measure: Measure, unit: SampleUnit, number: int) -> Observer:
+    def begin(self, run_id: str, title: str, number: int) -> None:
         self.run_id = run_id
-        devices = f"{cell.nodes} × {cell.devices_per_node} {cell.device}"
-        what = (
-            f"{cell.workload} {cell.recipe} {cell.precision} {cell.size}, {devices}, batch {cell.batch_size_per_device}"
-        )
-        self._title = f"[{number}/{self._total}] {what}, repeat {cell.repeat}"
+        self._title = plain(f"[{number}/{self._total}] {title}")
         self.line("starting", force=True)
-        return RunWatch(self, cell, measure, unit)
 
     def line(self, text: str, *, force: bool = False) -> None:
         if self._live is not None:
@@ -68,10 +62,10 @@ class Progress:
 
 
 class RunWatch:
-    """Called with the new records of rank 0; keeps the steps and asks to stop when the interval is narrow enough."""
+    """Called with new records; keeps the steps and, if it may, asks to stop when the interval is narrow enough."""
 
-    def __init__(self, progress: Progress, cell: Cell, measure: Measure, unit: SampleUnit) -> None:
-        self._progress, self._cell, self._measure, self._unit = progress, cell, measure, unit
+    def __init__(self, progress: Progress, measure: Measure, unit: Callable[[], str], *, may_stop: bool) -> None:
+        self._progress, self._measure, self._unit, self._may_stop = progress, measure, unit, may_stop
         self._seconds: list[float] = []
         self._samples: list[float] = []
         self._look_at = 0
@@ -86,7 +80,8 @@ class RunWatch:
                 self._seconds.append(float(record["seconds"]))
                 self._samples.append(float(record["samples"]))
             elif record["kind"] == Kind.EVAL and self._metric[0] in ("", record["metric"]):
-                text = f"{record['metric']} {record['value']:.3f} after epoch {record['epoch']}"
+                epoch = "" if record.get("epoch") is None else f" after epoch {record['epoch']:g}"
+                text = plain(f"{record['metric']} {record['value']:.3f}{epoch}")
                 self._metric = (record["metric"], text)  # a workload's first metric is its main one
         self._look()
         due = time.monotonic() - self._last_line > _PLAIN_PERIOD_S
@@ -101,7 +96,7 @@ class RunWatch:
         self._look_at = next_look(len(self._seconds))
         decision = decide(self._seconds, self._samples, target=self._measure.target_ci)
         self._estimate = decision.estimate
-        if self._cell.epochs is None and sum(self._seconds) >= self._measure.min_seconds:
+        if self._may_stop and sum(self._seconds) >= self._measure.min_seconds:
             self._enough = decision.reason if decision.stop else None
 
     def _describe(self) -> str:
@@ -110,7 +105,7 @@ class RunWatch:
             return f"preparing, {took}"
         parts = [f"{len(self._seconds)} steps", took]
         if self._estimate is not None:
-            rate = format_rate(self._estimate.value, self._unit)
+            rate = format_rate(self._estimate.value, self._unit())
             parts.append(f"{rate} {format_plus_minus(self._estimate.relative_half_width)}")
         if self._metric[1]:
             parts.append(self._metric[1])

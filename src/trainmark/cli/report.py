@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from trainmark.cli.output import add_json_flag, add_store_flag, next_command, print_json, stdout_console, talk
+from trainmark.cli.output import (
+    add_json_flag,
+    add_store_flag,
+    next_command,
+    print_json,
+    stdout_console,
+    talk,
+    write_whole,
+)
 from trainmark.cli.results import read_rows
 from trainmark.errors import InputError
 
@@ -23,14 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from trainmark.analyse.result import describe_run
+    from trainmark.analyse.results import describe_runs
     from trainmark.analyse.table import build_lines
     from trainmark.report.console import print_lines
     from trainmark.report.markdown import render_markdown
 
     rows = read_rows(Path(args.store), args.runs)
     if args.json:
-        print_json(results=[describe_run(row) for row in rows])
+        print_json(results=describe_runs(rows))
         return 0
     lines = build_lines(rows)
     if args.format == "console":
@@ -42,18 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         print(text, end="")
     else:
-        _write(Path(args.output), text)
+        write_whole({Path(args.output): text}, what="report")
         talk(f"report written to {args.output}")
     next_command("trainmark show", store=args.store)
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all, like everything else that is written."""
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise InputError(f"cannot write the report to {path}", why=why, hint="give another --output FILE") from error

@@ -15,6 +15,7 @@ SUMMARY = "show results: all of the store, or the runs named"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids, or the beginnings of some")
     parser.add_argument("--reindex", action="store_true", help="rebuild the index from the run folders first")
+    parser.add_argument("--protocol", metavar="NAME", help="also aggregate as others do: `trainmark list protocols`")
     add_store_flag(parser)
     add_json_flag(parser)
 
@@ -22,13 +23,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     rows = read_rows(Path(args.store), args.runs, reindex=args.reindex)
     if args.json:
-        from trainmark.analyse.result import describe_run
+        from trainmark.analyse.results import describe_runs
 
-        print_json(results=[describe_run(row) for row in rows])
+        print_json(results=describe_runs(rows, protocol=args.protocol))
         return 0
     from trainmark.analyse.table import build_lines
-    from trainmark.report.console import print_lines
+    from trainmark.report.console import print_lines, print_protocol
 
-    print_lines(build_lines(rows), stdout_console())
+    console = stdout_console()
+    print_lines(build_lines(rows), console)
+    if args.protocol is not None:
+        print_protocol(rows, args.protocol, console)
     next_command("trainmark report", store=args.store)
     return 0

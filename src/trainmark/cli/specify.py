@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,13 @@ _LIST_FLAGS = {
     "data": "synthetic, cached:DIR or DIR",
 }
 _NUMBER_FLAGS = {
-    "epochs": "train this many epochs and evaluate after each, instead of measuring until the speed is known",
+    "epochs": "train this many epochs, with evaluations, instead of measuring until the speed is known",
     "seed": "of weights, order and augmentation",
     "repeat": "how often each cell is run",
     "max-steps": "stop measuring after this many steps",
 }
 _FRACTION_FLAGS = {
+    "lr": "peak learning rate, instead of the recipe's own for the global batch",
     "target-ci": "stop when the 95%% interval is within this fraction (default 0.01)",
     "min-seconds": "measure at least this long",
     "max-seconds": "measure at most this long",
@@ -53,10 +55,9 @@ class Plan:
     """Cells that cannot run here, each with the reason."""
 
 
-def add_spec_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "what", metavar="WHAT", help="a workload, a shipped suite or a suite file (see `trainmark list`)"
-    )
+def add_spec_arguments(parser: argparse.ArgumentParser, *, is_optional: bool = False) -> None:
+    what = "a workload, a shipped suite or a suite file (see `trainmark list`)"
+    parser.add_argument("what", metavar="WHAT", nargs="?" if is_optional else None, help=what)
     axes = parser.add_argument_group("axes (commas sweep: --precision fp32,amp)")
     for name, text in _LIST_FLAGS.items():
         axes.add_argument(f"--{name}", metavar="A,B", help=text)
@@ -66,13 +67,20 @@ def add_spec_arguments(parser: argparse.ArgumentParser) -> None:
         how.add_argument(f"--{name}", metavar="N", help=text)
     for name, text in _FRACTION_FLAGS.items():
         how.add_argument(f"--{name}", metavar="X", help=text)
+    how.add_argument(
+        "--until-target",
+        nargs="?",
+        const=True,
+        metavar="X",
+        help="train until the recipe's metric reaches its target (or X, a fraction)",
+    )
     add_store_flag(parser)
     add_json_flag(parser)
 
 
 def make_plan(args: argparse.Namespace) -> Plan:
     catalog = read_catalog()
-    suite = _read_suite(args.what, _overrides(args), catalog)
+    suite = _read_suite(args.what, read_flags(args), catalog)
     machine = read_machine()
     cells = expand(suite, catalog=catalog, device=machine.best_device)
     skipped = {cell: reason for cell in cells if (reason := why_not(cell, machine)) is not None}
@@ -86,6 +94,8 @@ def read_catalog() -> Catalog:
             recipes=card.recipes,
             sizes=tuple(card.sizes),
             batch_sizes={size: facts.batch_size for size, facts in card.sizes.items()},
+            targets=tuple((target.metric, target.value) for target in card.targets),
+            epochs=math.ceil(card.schedule.epochs),
         )
         for name, card in load_cards().items()
     }
@@ -104,7 +114,7 @@ def _read_suite(what: str, overrides: dict[str, Any], catalog: Catalog) -> Suite
     return parse_suite({"name": what, "cells": [{"workload": what}]}, origin=what, catalog=catalog, overrides=overrides)
 
 
-def _overrides(args: argparse.Namespace) -> dict[str, Any]:
+def read_flags(args: argparse.Namespace) -> dict[str, Any]:
     """Flags as the raw values that TOML would hold; what is no number stays text, and the parser says so."""
     values = vars(args)
     found: dict[str, Any] = {}
@@ -117,6 +127,10 @@ def _overrides(args: argparse.Namespace) -> dict[str, Any]:
         name = flag.replace("-", "_")
         if values[name] is not None:
             found[name] = _number(values[name])
+    if values["until_target"] is not None:
+        found["until_target"] = (
+            values["until_target"] if values["until_target"] is True else _number(values["until_target"])
+        )
     if values["device"] is not None:
         found["device"] = values["device"]
     return found

@@ -96,15 +96,17 @@ def decode_rgb(data: bytes) -> Pixels:
         ) from error
 
 
-def decode_lenient(data: bytes) -> tuple[Pixels | None, str | None]:
+def decode_lenient(data: bytes, *, into: Pixels | None = None) -> tuple[Pixels | None, str | None]:
     """The pixels, as many as are there, and what is wrong with the file, if anything.
+
+    They may lie in `into`, where that is large enough: new memory for each image costs page faults.
 
     What a truncated file lacks is grey, as with Pillow's LOAD_TRUNCATED_IMAGES; but that is a global of the whole
     process, so here an end marker is put after the bytes instead, which makes the same decoder finish the same way.
     A PNG under a JPEG's name is decoded too, because ImageNet itself has one.
     """
     try:
-        return _decode_whole(data), None
+        return _decode_whole(data, into), None
     except ValueError as error:
         problem = str(error)
     for decode in (_decode_fast_lenient, _decode_with_pillow):
@@ -135,7 +137,7 @@ def require_encoder() -> None:
         )
 
 
-def _decode_whole(data: bytes) -> Pixels:
+def _decode_whole(data: bytes, into: Pixels | None = None) -> Pixels:
     """Every byte right or a ValueError that says what is not."""
     frame = read_frame(data)
     if frame is None:
@@ -146,7 +148,8 @@ def _decode_whole(data: bytes) -> Pixels:
     if fast is None or frame.num_components not in (1, 3):
         return _decode_with_pillow(data)
     try:
-        pixels: Pixels = fast.decode_jpeg(data, colorspace="RGB")
+        buffer = into if into is not None and into.size >= frame.height * frame.width * 3 else None
+        pixels: Pixels = fast.decode_jpeg(data, colorspace="RGB", buffer=buffer)
     except ValueError as error:
         if "subsampling" not in str(error):
             raise

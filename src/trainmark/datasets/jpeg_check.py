@@ -24,11 +24,12 @@ def check_jpegs(
     """Bytes in all, and the faults. Threads: the decoders let go of the interpreter, slow disks want many readers."""
     tasks = [paths[start : start + _FILES_PER_TASK] for start in range(0, len(paths), _FILES_PER_TASK)]
     with ThreadPoolExecutor(choose_num_workers(num_workers)) as pool:
-        results = list(pool.map(partial(_check_files, root, decode), tasks))
+        results = list(pool.map(partial(check_files, root, decode), tasks))
     return sum(num_bytes for num_bytes, _ in results), tuple(fault for _, faults in results for fault in faults)
 
 
-def _check_files(root: Path, decode: bool, paths: Sequence[str]) -> tuple[int, list[DataFault]]:
+def check_files(root: Path, decode: bool, paths: Sequence[str]) -> tuple[int, list[DataFault]]:
+    """For a format that shares out its files among threads itself."""
     num_bytes, faults = 0, []
     for path in paths:
         try:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from trainmark.launch.job import WORKER_MODULE, Command, Job, worker_environment
+from trainmark.launch.job import Command, Job, worker_argv, worker_environment
 
 
 def build_command(job: Job) -> Command:
-    argv = (job.python, "-m", WORKER_MODULE, str(job.folder))
-    return Command(argv=argv, environment=worker_environment(job))
+    return Command(argv=worker_argv(job), environment=worker_environment(job))

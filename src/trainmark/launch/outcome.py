@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,13 +33,43 @@ def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: Ou
         rank = min(run_ends, key=lambda rank: (_TELLING.index(_parse(run_ends[rank].get("outcome"))), rank))
         outcome = _parse(run_ends[rank].get("outcome"))
         if outcome is not Outcome.OK or returncode == 0:
-            return Ending(outcome=outcome, reason=str(run_ends[rank].get("reason", "")), look_at=rank_file(rank))
+            look_at = str(run_ends[rank].get("look_at") or rank_file(rank))
+            return Ending(outcome=outcome, reason=str(run_ends[rank].get("reason", "")), look_at=look_at)
         why = f"all steps were done, but the process then ended with {describe_exit(returncode)}"
         return Ending(outcome=Outcome.FAILED, reason=why, look_at=OUTPUT_FILE)
     if returncode < 0:
         return Ending(outcome=Outcome.KILLED, reason=f"ended by {describe_exit(returncode)}", look_at=OUTPUT_FILE)
     reason = f"ended before the last step with {describe_exit(returncode)}"
     return Ending(outcome=Outcome.FAILED, reason=reason, look_at=OUTPUT_FILE)
+
+
+_OUT_OF_MEMORY = re.compile(
+    rb"out of memory|OutOfMemoryError|ResourceExhaustedError|MemoryError|CUBLAS_STATUS_ALLOC_FAILED"
+    rb"|DefaultCPUAllocator: can't allocate",
+    re.IGNORECASE,
+)
+
+
+_LOSS = re.compile(rb"loss[\"'\])]?[ \t:=|]{1,6}([-+]?(?:nan|inf(?:inity)?|\d))", re.IGNORECASE)
+
+
+def judge_command(*, returncode: int | None, last_output: bytes, bad_loss: str | None) -> Json:
+    """How a command of the user's own ended, as the record that our worker would have written of itself."""
+    losses = _LOSS.findall(last_output)
+    if losses and not losses[-1][-1:].isdigit():
+        bad_loss = f"the last loss that the command printed was {losses[-1].decode()}"
+    outcome, reason = Outcome.OK, "the command ended with exit code 0"
+    if returncode is not None and returncode < 0:
+        outcome, reason = Outcome.KILLED, f"the command was ended by {describe_exit(returncode)}"
+    elif returncode:
+        lines = last_output.decode("utf-8", errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        is_memory = _OUT_OF_MEMORY.search(last_output) is not None
+        outcome = Outcome.OUT_OF_MEMORY if is_memory else Outcome.FAILED
+        reason = f"the command ended with exit code {returncode}" + (f": {last[:300]}" if last else "")
+    elif bad_loss is not None:
+        outcome, reason = Outcome.NAN, bad_loss
+    return {"kind": "run_end", "outcome": outcome, "reason": reason, "look_at": OUTPUT_FILE}
 
 
 def describe_exit(returncode: int) -> str:

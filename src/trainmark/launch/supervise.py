@@ -1,8 +1,9 @@
 """Starts a run, watches it and ends it: the only place that owns processes.
 
-Watching reads rank 0's records as they appear. A run is ended early when its observer says enough is known (by a `stop`
-file, which the worker obeys at the next block of steps), when it takes too long, or when no step has come for many
-times the usual step: a hang is told by silence, not by a fixed time-out.
+Watching reads records as they appear: those that our worker writes, or that a command of the user's prints or marks
+(`Source`). A run is ended early when its observer says enough is known (by a `stop` file, which the worker obeys at the
+next block of steps), when it takes too long, or when no step has come for many times the usual step: a hang is told by
+silence, not by a fixed time-out.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Protocol
 
 from trainmark import records
 from trainmark.launch import processes
@@ -26,7 +28,7 @@ from trainmark.launch.outcome import Ending, decide
 from trainmark.records import Json, Kind, Outcome, RecordTail
 
 Observer = Callable[[list[Json]], str | None]
-"""Gets the new records of rank 0; a reason asks the run to stop."""
+"""Gets the new records; a reason asks the run to stop."""
 
 _POLL_S = 0.1
 _QUIET_FACTOR = 50
@@ -35,15 +37,31 @@ _QUIET_SETUP_S = 900.0
 """Before the first steps there is no usual step: compiling a large model may take minutes."""
 
 
-class HangWatch:
-    """Silence longer than many usual steps. Phases (evaluation) and set-up have their own, longer patience."""
+class Source(Protocol):
+    """Where the records of a run come from while it goes on."""
 
-    def __init__(self) -> None:
+    def read_new(self) -> list[Json]:
+        """Those since the last call."""
+
+    def quiet_s(self) -> tuple[float, float]:
+        """How long there was no sign of life, and how long that is normal."""
+
+    def close(self, returncode: int | None) -> dict[int, Json]:
+        """All processes have ended: what each of them said of its end, by rank."""
+
+
+class WorkerSource:
+    """Our own worker: rank 0's file. Phases (evaluation) and set-up have their own, longer patience."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tail = RecordTail(folder / records.rank_file(0))
         self._last_sign = time.monotonic()
         self._seconds: list[float] = []
         self._in_phase = True
 
-    def note(self, new: list[Json]) -> None:
+    def read_new(self) -> list[Json]:
+        new = self._tail.read_new()
         for record in new:
             if record["kind"] == Kind.STEP:
                 self._seconds.append(float(record["seconds"]))
@@ -52,20 +70,36 @@ class HangWatch:
                 self._in_phase = record.get("edge") == "begin"
             if record["kind"] != Kind.TELEMETRY:  # telemetry has its own thread: it goes on while the loop hangs
                 self._last_sign = time.monotonic()
+        return new
 
-    def patience_s(self) -> float:
+    def quiet_s(self) -> tuple[float, float]:
+        silence = time.monotonic() - self._last_sign
         if self._in_phase or len(self._seconds) < 5:
-            return _QUIET_SETUP_S
-        return max(_QUIET_LEAST_S, _QUIET_FACTOR * statistics.median(self._seconds[-200:]))
+            return silence, _QUIET_SETUP_S
+        return silence, max(_QUIET_LEAST_S, _QUIET_FACTOR * statistics.median(self._seconds[-200:]))
 
-    def silence_s(self) -> float:
-        return time.monotonic() - self._last_sign
+    def close(self, returncode: int | None) -> dict[int, Json]:  # noqa: ARG002 - the worker itself says how it ended
+        ends = {}
+        for path in self._folder.glob("rank*.jsonl"):
+            rank = path.stem.removeprefix("rank")
+            for record in records.read_records(path):
+                if record["kind"] == Kind.RUN_END and rank.isdigit():
+                    ends[int(rank)] = record
+        return ends
 
 
 def supervise(
-    folder: Path, run_id: str, command: Command, *, launcher: str, timeout_s: float, observe: Observer
+    folder: Path,
+    run_id: str,
+    command: Command,
+    *,
+    launcher: str,
+    timeout_s: float,
+    observe: Observer,
+    source: Source | None = None,
 ) -> Ending:
     """Runs `command` to its end; writes command.json and exit.json. Ctrl-C ends the run, then goes on up."""
+    source = source or WorkerSource(folder)
     records.write_json(folder / records.COMMAND_FILE, _describe(command, launcher))
     started = time.time()
     with (folder / records.OUTPUT_FILE).open("wb") as output, (folder / records.OUTPUT_FILE).open("rb") as lock:
@@ -74,16 +108,16 @@ def supervise(
         root = processes.start(command, output=output)
         ended_by: Outcome | None = Outcome.FAILED
         why = "the controller failed"
-        tail = _Tail(folder, observe)
+        watch = _Watch(folder, source, observe)
         try:
-            ended_by, why = _watch(root, tail, timeout_s)
+            ended_by, why = watch.until_end(root, timeout_s)
         except KeyboardInterrupt:
             ended_by, why = Outcome.KILLED, "interrupted by Ctrl-C; the steps so far are kept"
             raise
         finally:
             with _undisturbed():
                 processes.end(run_id, root)
-                run_ends = _read_run_ends(folder)
+                run_ends = source.close(root.poll())
                 ending = decide(run_ends=run_ends, returncode=root.poll(), ended_by=ended_by, why=why)
                 _write_exit(folder, ending, root.poll(), started)
     return ending
@@ -103,45 +137,36 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _read_run_ends(folder: Path) -> dict[int, Json]:
-    ends = {}
-    for path in folder.glob("rank*.jsonl"):
-        rank = path.stem.removeprefix("rank")
-        for record in records.read_records(path):
-            if record["kind"] == Kind.RUN_END and rank.isdigit():
-                ends[int(rank)] = record
-    return ends
-
-
-class _Tail:
-    def __init__(self, folder: Path, observe: Observer) -> None:
+class _Watch:
+    def __init__(self, folder: Path, source: Source, observe: Observer) -> None:
         self._stop = folder / records.STOP_FILE
-        self._tail = RecordTail(folder / records.rank_file(0))
+        self._source = source
         self._observe = observe
-        self.hang = HangWatch()
 
-    def look(self) -> None:
-        new = self._tail.read_new()
+    def until_end(self, root: subprocess.Popen[bytes], timeout_s: float) -> tuple[Outcome | None, str]:
+        deadline = time.monotonic() + timeout_s
+        while root.poll() is None:
+            time.sleep(_POLL_S)
+            self._look()
+            if time.monotonic() > deadline:
+                return (
+                    Outcome.TIMEOUT,
+                    f"took longer than {timeout_s:.0f} s; raise --timeout-s if that is normal for it",
+                )
+            silence_s, patience_s = self._source.quiet_s()
+            if silence_s > patience_s:
+                return Outcome.HANG, f"no step for {silence_s:.0f} s"
+        return None, ""
+
+    def _look(self) -> None:
+        new = self._source.read_new()
         if not new:
             return
-        self.hang.note(new)
         reason = self._observe(new)
         if reason is not None and not self._stop.exists():
             beside = self._stop.with_suffix(".part")
             beside.write_text(reason, encoding="utf-8")
             beside.replace(self._stop)
-
-
-def _watch(root: subprocess.Popen[bytes], tail: _Tail, timeout_s: float) -> tuple[Outcome | None, str]:
-    deadline = time.monotonic() + timeout_s
-    while root.poll() is None:
-        time.sleep(_POLL_S)
-        tail.look()
-        if time.monotonic() > deadline:
-            return Outcome.TIMEOUT, f"took longer than {timeout_s:.0f} s; raise --timeout if that is normal for it"
-        if tail.hang.silence_s() > tail.hang.patience_s():
-            return Outcome.HANG, f"no step for {tail.hang.silence_s():.0f} s"
-    return None, ""
 
 
 def _describe(command: Command, launcher: str) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmark.launch.job import WORKER_MODULE, Command, Job, worker_environment
+from trainmark.launch.job import Command, Job, worker_argv, worker_environment
 
 
 def build_command(job: Job) -> Command:
@@ -13,8 +13,7 @@ def build_command(job: Job) -> Command:
         "--standalone",
         "--nnodes=1",
         f"--nproc-per-node={job.num_processes}",
-        "-m",
-        WORKER_MODULE,
-        str(job.folder),
+        "--no-python",
+        *worker_argv(job),
     )
     return Command(argv=argv, environment=worker_environment(job))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from trainmark.spec.catalog import Catalog
+from trainmark.spec.catalog import Catalog, Offer
 from trainmark.spec.cell import Cell
 from trainmark.spec.suite import Suite, Sweep
 
@@ -20,6 +20,14 @@ def expand(suite: Suite, *, catalog: Catalog, device: str) -> tuple[Cell, ...]:
         for cell in _expand_sweep(sweep, repeat, catalog, device)
     )
     return tuple(dict.fromkeys(rounds))
+
+
+def _resolve_target(sweep: Sweep, offer: Offer) -> tuple[tuple[str, float], ...]:
+    if sweep.until_target is False:
+        return ()
+    if sweep.until_target is True:
+        return offer.targets
+    return ((offer.targets[0][0], float(sweep.until_target)),)
 
 
 def _expand_sweep(sweep: Sweep, repeat: int, catalog: Catalog, device: str) -> list[Cell]:
@@ -39,7 +47,9 @@ def _expand_sweep(sweep: Sweep, repeat: int, catalog: Catalog, device: str) -> l
             devices_per_node=devices,
             batch_size_per_device=batch_size,
             data=data,
-            epochs=sweep.epochs,
+            epochs=sweep.epochs or (offer.epochs if sweep.until_target else None),
+            lr=sweep.lr,
+            until_target=_resolve_target(sweep, offer),
             seed=sweep.seed,
             repeat=repeat,
         )

@@ -8,9 +8,10 @@ import secrets
 import time
 
 from trainmark.spec.cell import Cell
+from trainmark.spec.command import CommandCell
 
 
-def cell_id(cell: Cell) -> str:
+def cell_id(cell: Cell | CommandCell) -> str:
     """Names what is measured; repeats of one measurement share it."""
     fields = cell.to_json()
     del fields["repeat"]
@@ -18,7 +19,7 @@ def cell_id(cell: Cell) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
-def new_run_id(cell: Cell) -> str:
+def new_run_id(cell: Cell | CommandCell) -> str:
     """Names one execution: sortable by time, readable, unique among concurrent controllers."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-    return f"{stamp}-{cell.workload}-{cell_id(cell)[:6]}-r{cell.repeat}-{secrets.token_hex(2)}"
+    return f"{stamp}-{cell.label}-{cell_id(cell)[:6]}-r{cell.repeat}-{secrets.token_hex(2)}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from trainmark.analyse.speedup import Ratio
 from trainmark.analyse.table import Line
 from trainmark.report.words import UNITS
+from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_interval, format_number, format_plus_minus, plain
 
 COLUMNS = ("workload", "recipe", "precision", "devices", "batch", "data", "runs", "throughput", "interval", "relative",
@@ -19,11 +20,12 @@ def describe_line(line: Line, lang: str) -> dict[str, str]:
     failed = ", ".join(sorted({str(run.outcome or "running") for run in line.problems}))
     runs = f"{line.num_ok}/{len(line.runs)} ({failed})" if line.problems else str(line.num_ok)
     small = f" ({first.size})" if first.size not in (None, "full") else ""
-    nodes = f"{first.nodes} × {first.devices // first.nodes}" if first.devices and first.nodes else ABSENT
+    devices = str(first.devices or ABSENT)
+    nodes = f"{first.nodes} × {first.devices // first.nodes}" if first.devices and first.nodes else devices
     device = " CPU" if first.device == "cpu" else ""
     variant = f" @ {line.variant}" if line.variant else ""
     cells = {
-        "workload": f"{first.workload or first.model}{small}{variant}",
+        "workload": f"{first.workload or _short_model(first)}{small}{variant}",
         "recipe": first.recipe or ABSENT,
         "precision": first.precision or ABSENT,
         "devices": nodes + device,
@@ -55,6 +57,18 @@ def _ratio(ratio: Ratio | None, sign: str) -> str:
         return f"{value}{sign}"
     low, high = (format_number(factor * bound, digits=3) for bound in ratio.ci95)
     return f"{value}{sign} ({low} … {high})"
+
+
+def _short_model(row: RunRow) -> str:
+    """A command without the way to its interpreter and its script: those do not tell two of them apart in a table."""
+    if row.model is None:
+        return ABSENT
+    if row.source != "command":
+        return row.model
+    words = row.model.split(" ")
+    has_interpreter = len(words) > 1 and words[0].rsplit("/", 1)[-1].startswith("python")
+    first, *rest = words[1:] if has_interpreter else words
+    return " ".join([first.rsplit("/", 1)[-1], *rest])
 
 
 def _short_data(data: str | None) -> str:

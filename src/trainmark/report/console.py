@@ -8,24 +8,39 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trainmark.analyse.table import Line
+from trainmark.analyse.protocols import apply_protocol
+from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import describe_line, shown_columns
 from trainmark.report.words import UNITS, WORDS
-from trainmark.units import ABSENT, plain
+from trainmark.store.rows import RunRow
+from trainmark.units import ABSENT, format_number, plain
 
 _NARROW = 100
 
 
 def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") -> None:
     """A sentence for each line first; then the table, where there is more than one line."""
+    warnings = warnings_of([run for line in lines for run in line.runs])
     for line in lines:
         console.print(Text(say(line, lang=lang)))
         for run in line.problems:
             console.print(Text(plain(f"  {run.id}: {run.outcome or 'running'}: {run.reason}")))
-        for warning in _first_warnings(line):
+        for warning in _first_warnings(line, warnings):
             console.print(Text(plain(f"  {WORDS[lang]['warning']}: {warning}")))
     if len(lines) > 1:
         console.print(_table(lines, lang, narrow=console.width < _NARROW))
+
+
+def print_protocol(rows: Sequence[RunRow], protocol: str, console: Console) -> None:
+    """What another way of counting makes of each run."""
+    for row in rows:
+        answer = apply_protocol(protocol, row)
+        text = (
+            f"{format_number(answer['value'], digits=7)} {answer['unit'] or ''}"
+            if answer["value"]
+            else answer["reason"]
+        )
+        console.print(Text(plain(f"  {row.id}: {protocol}: {text}")))
 
 
 def say(line: Line, *, lang: str = "en") -> str:
@@ -61,11 +76,11 @@ def _value(cells: dict[str, str], name: str, *, narrow: bool) -> str:
     return value
 
 
-def _first_warnings(line: Line) -> list[str]:
+def _first_warnings(line: Line, warnings: dict[str, list[dict[str, str]]]) -> list[str]:
     """At most three of each run's kinds: a thousand bad images are one thing to know, not a thousand lines."""
     found: dict[str, list[str]] = {}
     for run in line.runs:
-        for warning in run.warnings:
+        for warning in warnings[run.id]:
             found.setdefault(warning["code"], []).append(warning["message"])
     shown = []
     for code, messages in found.items():

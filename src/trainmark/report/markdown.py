@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from trainmark.analyse.table import Line
+from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import describe_line, shown_columns
 from trainmark.report.words import WORDS
 from trainmark.store.rows import RunRow
@@ -55,7 +55,7 @@ def _machine(row: RunRow) -> str:
 def _software(environment: dict[str, Any]) -> str:
     parts = [f"trainmark {environment.get('trainmark', ABSENT)}", str(environment.get("framework", ABSENT))]
     parts += [f"{name} {environment[name]}" for name in ("cuda", "cudnn", "nccl") if environment.get(name)]
-    return ", ".join([*parts, f"Python {environment.get('python', ABSENT)}"])
+    return ", ".join([*parts, f"Python {environment.get('python') or ABSENT}"])
 
 
 def _setup(lines: Sequence[Line], words: dict[str, str]) -> str:
@@ -76,6 +76,13 @@ def _steps(lines: Sequence[Line], words: dict[str, str]) -> str:
 
 def _command(row: RunRow) -> str:
     """To be pasted into a shell, so every word is quoted."""
+    if row.source == "command":
+        known = {"--devices": row.devices, "--batch-size": row.batch_size_per_device, "--precision": row.precision}
+        flags = [str(word) for flag, value in known.items() if value is not None for word in (flag, value)]
+        return plain(f"trainmark run {shlex.join(flags)} -- {row.model}")
+    if row.dialect is not None:
+        # A stranger's file name may be HTML, and not every renderer leaves that alone in a listing.
+        return shlex.join(("trainmark", "import", plain(row.source).translate({ord("<"): "?", ord(">"): "?"})))
     words: list[object] = ["trainmark", "run", row.workload, "--framework", row.framework, "--recipe", row.recipe]
     words += ["--precision", row.precision, "--size", row.size, "--device", row.device, "--nodes", row.nodes]
     words += ["--devices", (row.devices or 1) // (row.nodes or 1), "--batch-size", row.batch_size_per_device]
@@ -101,10 +108,12 @@ def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
 
 def _logs(lines: Sequence[Line], words: dict[str, str]) -> str:
     rows = []
+    warnings = warnings_of([run for line in lines for run in line.runs])
     for run in (run for line in lines for run in line.runs):
         outcome = run.outcome or "running"
         problem = run.reason if outcome != "ok" else ABSENT
-        warned = f"{len(run.warnings)}: {run.warnings[0]['message']}" if run.warnings else ABSENT
+        found = warnings[run.id]
+        warned = f"{len(found)}: {found[0]['message']}" if found else ABSENT
         texts = (run.id, outcome, format_seconds(run.wall_s), problem, warned)
         rows.append([_escape(text) for text in texts])
     header = [words[name] for name in ("folder", "outcome", "time", "problem", "warnings")]

@@ -16,6 +16,10 @@ class Offer:
     sizes: tuple[str, ...]
     batch_sizes: Mapping[str, int]
     """The batch per device that is used where none is given, by size."""
+    targets: tuple[tuple[str, float], ...] = ()
+    """Metric and value, of the recipe."""
+    epochs: int | None = None
+    """Of the recipe: as long as a training goes that no target ended."""
 
 
 Catalog = Mapping[str, Offer]

@@ -51,7 +51,11 @@ class Cell:
     batch_size_per_device: int
     data: DataSource
     epochs: int | None
-    """None: measure speed until it is known; a number: train that many epochs and evaluate after each."""
+    """None: measure speed until it is known; a number: train that many epochs, with evaluations."""
+    lr: float | None
+    """The peak learning rate; None: the recipe's, scaled with the global batch by the recipe's rule."""
+    until_target: tuple[tuple[str, float], ...]
+    """Metrics and values that end the training when all are reached; empty: train all epochs."""
     seed: int
     repeat: int
     """Which repeat of the same measurement this is, from 1."""
@@ -64,10 +68,22 @@ class Cell:
     def global_batch_size(self) -> int:
         return self.num_devices * self.batch_size_per_device
 
+    @property
+    def label(self) -> str:
+        """For the run's name."""
+        return self.workload
+
+    @property
+    def title(self) -> str:
+        devices = f"{self.nodes} × {self.devices_per_node} {self.device}"
+        what = f"{self.workload} {self.recipe} {self.precision} {self.size}"
+        return f"{what}, {devices}, batch {self.batch_size_per_device}, repeat {self.repeat}"
+
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "data": str(self.data)}
+        return {**asdict(self), "data": str(self.data), "until_target": dict(self.until_target)}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Cell:
         fields = {name: value[name] for name in cls.__dataclass_fields__}
-        return cls(**{**fields, "data": DataSource.parse(str(value["data"]))})
+        data, target = DataSource.parse(str(value["data"])), tuple(value["until_target"].items())
+        return cls(**{**fields, "data": data, "until_target": target})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -44,7 +45,7 @@ def parse_suite(raw: Table, *, origin: str, catalog: Catalog, overrides: Table |
 def _parse_sweep(raw: Table, where: str, catalog: Catalog, faults: list[Fault]) -> Sweep | None:
     _refuse_unknown(raw, CELL_KEYS, where, faults)
     offer = _find_offer(raw.get("workload"), where, catalog, faults)
-    check = _Checker(raw, where, faults)
+    check = Checker(raw, where, faults)
     axes: dict[str, Any] = {
         "framework": check.words("framework", offer.frameworks if offer else None),
         "recipe": check.words("recipe", offer.recipes if offer else None),
@@ -56,12 +57,15 @@ def _parse_sweep(raw: Table, where: str, catalog: Catalog, faults: list[Fault]) 
         "data": check.sources("data"),
         "device": check.word("device", DEVICES),
         "epochs": check.count("epochs"),
+        "lr": check.positive("lr"),
+        "until_target": check.target("until_target"),
         "seed": check.count("seed", least=0),
         "repeat": check.count("repeat"),
     }
-    if axes["epochs"] is not None and any(source.kind != "real" for source in axes["data"] or (DataSource(),)):
-        hint = "give --data DIR, or leave epochs out to measure speed"
-        faults.append(Fault(where=f"{where}.epochs", problem="needs a data set with epochs", hint=hint))
+    key = "until_target" if axes["until_target"] else "epochs"
+    if axes[key] and any(source.kind != "real" for source in axes["data"] or (DataSource(),)):
+        hint = f"give --data DIR, or leave {key} out to measure speed"
+        faults.append(Fault(where=f"{where}.{key}", problem="needs a data set with epochs", hint=hint))
     if offer is None:
         return None
     return Sweep(workload=str(raw["workload"]), **{key: value for key, value in axes.items() if value is not None})
@@ -85,7 +89,7 @@ def _parse_measure(raw: Table, faults: list[Fault]) -> Measure:
     return Measure(**values)
 
 
-class _Checker:
+class Checker:
     """Reads one table's values, each a single value or a list, and notes what is wrong with them."""
 
     def __init__(self, raw: Table, where: str, faults: list[Fault]) -> None:
@@ -109,6 +113,21 @@ class _Checker:
     def count(self, key: str, *, least: int = 1) -> int | None:
         value = self._raw.get(key)
         return int(value) if value is not None and self._check_count(key, value, least) else None
+
+    def positive(self, key: str) -> float | None:
+        value = self._raw.get(key)
+        if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf):
+            return value
+        self._fault(key, f"{value!r} is no positive number", "give one")
+        return None
+
+    def target(self, key: str) -> bool | float | None:
+        value = self._raw.get(key)
+        if value is None or isinstance(value, bool) or (isinstance(value, (int, float)) and 0 < value <= 1):
+            return value
+        hint = "metrics are fractions: 0.759 means 75.9%; true means the recipe's own target"
+        self._fault(key, f"{value!r} is no target above 0 and up to 1", hint)
+        return None
 
     def _many(self, key: str, is_right: Callable[[Any], bool]) -> tuple[Any, ...] | None:
         value = self._raw.get(key)

@@ -38,6 +38,9 @@ class Sweep:
     batch_size: tuple[int, ...] | None = None
     data: tuple[DataSource, ...] = (DataSource(),)
     epochs: int | None = None
+    lr: float | None = None
+    until_target: bool | float = False
+    """True: the recipe's own target; a number: this value of its first metric."""
     seed: int = 0
     repeat: int = 1
 

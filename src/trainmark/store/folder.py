@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import math
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,8 @@ def read_run(folder: Path) -> RunRow | None:
         id=folder.name,
         cell_id=_text(run.get("cell_id")) or "",
         suite=_text(run.get("suite")),
-        source="trainmark",
-        dialect=None,
+        source=_text(run.get("source")) or "trainmark",
+        dialect=_text(run.get("dialect")),
         workload=_text(cell.get("workload")),
         model=_text(run.get("model")),
         framework=_text(cell.get("framework")),
@@ -38,10 +40,13 @@ def read_run(folder: Path) -> RunRow | None:
         size=_text(cell.get("size")),
         device=_text(cell.get("device")),
         nodes=nodes,
-        devices=nodes * per_node if nodes and per_node else None,
+        devices=nodes * per_node if nodes and per_node else _whole(cell.get("devices")),
         batch_size_per_device=_whole(cell.get("batch_size_per_device")),
         data=_text(cell.get("data")),
         epochs=_whole(cell.get("epochs")),
+        lr=_number(cell.get("lr")),
+        until_target=_read_targets(cell),
+        resumed_from=_text(run.get("resumed_from")),
         seed=_whole(cell.get("seed")),
         repeat=_whole(cell.get("repeat")),
         unit=_text(run.get("unit")) or "samples",
@@ -50,8 +55,9 @@ def read_run(folder: Path) -> RunRow | None:
         started_unix_s=_number(run.get("created_unix_s")),
         wall_s=_number(ending.get("wall_s")),
         environment=environment,
+        log=_read_log_facts(run),
         machine=_text(environment.get("device_name")) or _text(environment.get("cpu")),
-        **_read_records(folder / records.rank_file(0)),
+        **(_read_command(folder) if run.get("source") == "command" else _read_records(folder / records.rank_file(0))),
     )
 
 
@@ -70,32 +76,85 @@ def _number(value: Any) -> float | None:
     return float(value) if is_number else None
 
 
+def _read_targets(cell: Json) -> dict[str, float]:
+    targets = cell.get("until_target")
+    known = {name: _number(value) for name, value in targets.items()} if isinstance(targets, dict) else {}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _read_log_facts(run: Json) -> Json:
+    log = run.get("log")
+    return {**log, "sha256": _text(run.get("sha256"))} if isinstance(log, dict) else {}
+
+
 def _read_records(path: Path) -> dict[str, Any]:
-    seconds: list[float] = []
-    samples: list[float] = []
+    steps = _Steps()
     evals: list[Json] = []
     warnings: list[dict[str, str]] = []
+    pauses: dict[str, float] = {}
     peak: int | None = None
     for record in records.read_records(path):
         kind = record["kind"]
         if kind == Kind.STEP:
-            step = _read_step(record)
-            if step is not None:
-                seconds.append(step[0])
-                samples.append(step[1])
+            steps.add(record)
         elif kind == Kind.EVAL:
             evals.append(_read_eval(record))
         elif kind == Kind.WARNING:
             warnings.append({key: _text(record.get(key)) or "" for key in ("code", "message")})
         elif kind == Kind.PHASE:
             peak = _whole(record.get("peak_memory_bytes")) or peak
+            phase, seconds = _text(record.get("phase")), _number(record.get("seconds"))
+            if phase is not None and seconds is not None:
+                pauses[phase] = pauses.get(phase, 0.0) + seconds
     return {
-        "seconds": np.array(seconds),
-        "samples": np.array(samples),
+        **steps.arrays(),
         "evals": tuple(evals),
         "warnings": tuple(warnings),
+        "pauses": pauses,
         "peak_memory_bytes": peak,
     }
+
+
+class _Steps:
+    """Columns of doubles, eight bytes a number: a log may have millions of records."""
+
+    def __init__(self) -> None:
+        self._num = 0
+        self._columns = {name: array("d") for name in ("seconds", "samples", "steps", "times", "loss_steps", "losses")}
+
+    def add(self, record: Json) -> None:
+        self._num += 1
+        columns = self._columns
+        number, loss = _number(record.get("step")), _number(record.get("loss"))
+        step = _read_step(record)
+        if step is not None:
+            columns["seconds"].append(step[0])
+            columns["samples"].append(step[1])
+            columns["steps"].append(math.nan if number is None else number)
+            time_s = _number(record.get("time_s"))
+            columns["times"].append(math.nan if time_s is None else time_s)
+        if loss is not None:
+            columns["loss_steps"].append(self._num if number is None else number)
+            columns["losses"].append(loss)
+
+    def arrays(self) -> dict[str, Any]:
+        found = {name: np.frombuffer(column, dtype=np.float64) for name, column in self._columns.items() if column}
+        empty = {name: np.empty(0) for name, column in self._columns.items() if not column}
+        return {**found, **empty, "num_records": self._num}
+
+
+def _read_command(folder: Path) -> dict[str, Any]:
+    """A command's marks where it made some, each process its own; otherwise what was read from its output."""
+    printed = _read_records(folder / records.LOG_FILE)
+    marked = [_read_records(path) for path in sorted(folder.glob("rank*.jsonl"))]
+    marked = [found for found in marked if len(found["seconds"])]
+    if not marked:
+        return printed
+    num_steps = min(len(found["seconds"]) for found in marked)
+    samples = sum(found["samples"][:num_steps] for found in marked)
+    evals = next((found["evals"] for found in marked if found["evals"]), printed["evals"])
+    first = {name: marked[0][name][:num_steps] for name in ("seconds", "steps", "times")}
+    return {**marked[0], **first, "samples": samples, "num_records": num_steps, "evals": evals}
 
 
 def _read_eval(record: Json) -> Json:

@@ -17,7 +17,7 @@ class RunRow:
     cell_id: str
     suite: str | None
     source: str
-    """`trainmark` for our own runs; for imported logs the file they come from."""
+    """`trainmark` for our own workloads, `command` for the user's own; for imported logs the file they come from."""
     dialect: str | None
     workload: str | None
     model: str | None
@@ -47,6 +47,22 @@ class RunRow:
     evals: tuple[dict[str, Any], ...] = ()
     warnings: tuple[dict[str, str], ...] = ()
     peak_memory_bytes: int | None = None
+    lr: float | None = None
+    """The peak learning rate that was asked for; None: the recipe's, which `environment` has."""
+    until_target: dict[str, float] = field(default_factory=dict)
+    pauses: dict[str, float] = field(default_factory=dict)
+    """Seconds in which no step ran, by what was done instead: `eval`, `checkpoint`."""
+    resumed_from: str | None = None
+    num_records: int | None = None
+    """Step records in the folder, also those without a speed; None in rows that were made by hand."""
+    steps: Floats = field(default_factory=lambda: np.empty(0))
+    """Number of the last iteration of each step record; NaN where it is not told."""
+    times: Floats = field(default_factory=lambda: np.empty(0))
+    """When each step record was made, in seconds since the first; NaN where it is not told."""
+    loss_steps: Floats = field(default_factory=lambda: np.empty(0))
+    losses: Floats = field(default_factory=lambda: np.empty(0))
+    log: dict[str, Any] = field(default_factory=dict)
+    """Of an imported log: sha256, scope, is_cumulative, what it states of itself, its target. Empty for our runs."""
     machine: str | None = None
     """The accelerator, or the CPU where there is none."""
     environment: dict[str, Any] = field(default_factory=dict)

@@ -5,7 +5,8 @@ Each framework has a module `engine_<name>` with `build_engine(cell) -> Engine` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 Mark = Any
@@ -40,13 +41,23 @@ class Engine(Protocol):
     def wait(self) -> None:
         """Until the device has done everything."""
 
-    def agree(self, gravity: int, block: int) -> tuple[int, int]:
-        """The same on every rank: the largest gravity, and rank 0's block. All must end at the same step."""
+    def agree(self, gravity: int, numbers: Sequence[int]) -> tuple[int, list[int]]:
+        """The same on every rank: the largest gravity, and rank 0's numbers. All must end at the same step."""
 
     def evaluate(self) -> Mapping[str, float] | None:
         """The metrics on the validation set; None where there is none."""
 
-    def begin_epoch(self, epoch: int) -> None: ...
+    def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
+        """`step` is the one of the epoch to go on at, for a run that is resumed."""
+
+    def save(self, path: Path, progress: Mapping[str, float]) -> None:
+        """Everything that the next step depends on, whole or not at all; the same on every rank, written by one."""
+
+    def restore(self, path: Path) -> Mapping[str, float]:
+        """Back to what `save` saw; returns its `progress`."""
+
+    def weights_changed(self) -> bool:
+        """Whether any weight differs from what it was before the first step."""
 
     def warnings(self) -> list[tuple[str, str]]:
         """New (code, message) pairs since the last call, such as images that could not be read."""

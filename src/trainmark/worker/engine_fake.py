@@ -5,8 +5,10 @@ It is part of the product: `trainmark`'s own tests and those of a new launcher o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 
@@ -19,7 +21,10 @@ class FakeClock:
 
 
 class FakeEngine:
-    """Each step takes the next of `seconds` (the last one for ever). The device lags `lag` steps behind the host."""
+    """Each step takes the next of `seconds`, each evaluation the next of `metrics`; the last one for ever.
+
+    The device lags `lag` steps behind the host. Losses fall as 1/step where none are given.
+    """
 
     rank = 0
     world_size = 1
@@ -31,10 +36,11 @@ class FakeEngine:
         clock: FakeClock,
         samples_per_step: int = 32,
         lag: int = 0,
-        losses: Iterable[float] = (1.0,),
+        losses: Iterable[float] = (),
         steps_per_epoch: int | None = None,
-        metrics: Mapping[str, float] | None = None,
+        metrics: Sequence[Mapping[str, float]] = (),
         eval_seconds: float = 0.0,
+        learns: bool = True,
     ) -> None:
         self.samples_per_step = samples_per_step
         self.steps_per_epoch = steps_per_epoch
@@ -42,7 +48,8 @@ class FakeEngine:
         self.num_steps = 0
         self._seconds, self._losses = list(seconds), list(losses)
         self._lag, self._lagging = lag, True
-        self._metrics, self._eval_seconds = metrics, eval_seconds
+        self._metrics, self._eval_seconds, self._learns = metrics, eval_seconds, learns
+        self.num_evaluations = 0
 
     def step(self) -> None:
         self.clock.now_s += self._seconds[min(self.num_steps, len(self._seconds) - 1)]
@@ -62,20 +69,33 @@ class FakeEngine:
         return self.num_steps - 1
 
     def read_loss(self, handle: int) -> float:
-        return self._losses[min(handle, len(self._losses) - 1)]
+        return self._losses[min(handle, len(self._losses) - 1)] if self._losses else 1 / (1 + handle)
 
     def wait(self) -> None:
         self._lagging = False
 
-    def agree(self, gravity: int, block: int) -> tuple[int, int]:
-        return gravity, block
+    def agree(self, gravity: int, numbers: Sequence[int]) -> tuple[int, list[int]]:
+        return gravity, list(numbers)
 
     def evaluate(self) -> Mapping[str, float] | None:
         self.clock.now_s += self._eval_seconds
-        return self._metrics
+        self.num_evaluations += 1
+        return self._metrics[min(self.num_evaluations, len(self._metrics)) - 1] if self._metrics else None
 
-    def begin_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
+    def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
+        self.epoch, self.first_step = epoch, step
+
+    def save(self, path: Path, progress: Mapping[str, float]) -> None:
+        path.write_text(json.dumps({"num_steps": self.num_steps, "progress": dict(progress)}))
+
+    def restore(self, path: Path) -> Mapping[str, float]:
+        state = json.loads(path.read_text())
+        self.num_steps = state["num_steps"]
+        progress: Mapping[str, float] = state["progress"]
+        return progress
+
+    def weights_changed(self) -> bool:
+        return self._learns
 
     def warnings(self) -> list[tuple[str, str]]:
         return []

@@ -6,13 +6,20 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainmark.worker.engine_torch_checkpoint import (
+    read_checkpoint,
+    read_randomness,
+    set_randomness,
+    write_checkpoint,
+)
 from trainmark.worker.engine_torch_feed import Feed, FeedRequest, build_feed
 from trainmark.worker.engine_torch_step import Precision, TrainStep
 from trainmark.worker.engine_torch_workload import Metric, Scores, TorchWorkload
@@ -55,12 +62,14 @@ class TorchEngine:
         self._feed = self._build_feed()
         self.steps_per_epoch = self._feed.steps_per_epoch
         self._train_step = self._build_step()
-        self._peak_rate = peak_learning_rate(self._card.schedule, global_batch=self.samples_per_step)
+        recipe_rate = peak_learning_rate(self._card.schedule, global_batch=self.samples_per_step)
+        self._peak_rate: float = cell["lr"] or recipe_rate
         self._num_steps = 0
         self._recent: deque[torch.cuda.Event] = deque()
         self._losses = torch.zeros(_LOSS_SLOTS, pin_memory=self._device.type == "cuda")
         self._next_slot = 0
         self._prepare()
+        self._first_weights = self._fingerprint()
 
     # -- building ------------------------------------------------------------------------------------------------------
 
@@ -134,7 +143,8 @@ class TorchEngine:
     def mark(self) -> Any:
         if self._device.type == "cpu":
             return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
+        # Blocking: the thread sleeps while it waits. By default it spins, and a core that spins decodes no images.
+        event = torch.cuda.Event(enable_timing=True, blocking=True)
         event.record()
         self._recent.append(event)
         return event
@@ -161,16 +171,38 @@ class TorchEngine:
             torch.cuda.synchronize()
             self._recent.clear()
 
-    def agree(self, gravity: int, block: int) -> tuple[int, int]:
+    def agree(self, gravity: int, numbers: Sequence[int]) -> tuple[int, list[int]]:
         if self._control is None:
-            return gravity, block
+            return gravity, list(numbers)
         # On the host: a collective on the device would have to be waited for, and the queue would run dry.
-        values = torch.tensor([gravity, block if self.rank == 0 else 0])
+        values = torch.tensor([gravity, *(numbers if self.rank == 0 else [0] * len(numbers))])
         distributed.all_reduce(values, op=distributed.ReduceOp.MAX, group=self._control)
-        return int(values[0].item()), int(values[1].item())
+        agreed, *of_rank_0 = values.tolist()
+        return agreed, of_rank_0
 
-    def begin_epoch(self, epoch: int) -> None:
-        self._feed.begin_epoch(epoch)
+    def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
+        self._feed.begin_epoch(epoch, step=step)
+
+    def save(self, path: Path, progress: Mapping[str, float]) -> None:
+        randomness = self._gather(read_randomness(self._device))
+        if self.rank == 0:
+            state = {**self._train_step.state(), "randomness": randomness, "progress": dict(progress)}
+            write_checkpoint(path, state)
+
+    def restore(self, path: Path) -> Mapping[str, float]:
+        state = read_checkpoint(path, self._device)
+        self._train_step.load_state(state)
+        set_randomness(state["randomness"][self.rank], self._device)
+        progress: Mapping[str, float] = state["progress"]
+        self._num_steps = int(progress["num_steps"])
+        return progress
+
+    def weights_changed(self) -> bool:
+        return self._first_weights != self._fingerprint()
+
+    def _fingerprint(self) -> list[float]:
+        weights = [parameter.detach() for parameter in self.model.parameters() if parameter.requires_grad]
+        return torch.stack(torch._foreach_norm(weights)).double().tolist()
 
     def evaluate(self) -> Mapping[str, float] | None:
         if not self._feed.can_evaluate:
@@ -183,7 +215,7 @@ class TorchEngine:
 
     def _summarise(self, scores: list[Scores]) -> dict[str, float]:
         """Over all ranks, by rank 0, told to all: a metric of items may take a while and is needed once."""
-        gathered = self._gather(_merge(scores))
+        gathered = self._gather(_merge(scores))  # a rank without a validation sample has none
         told: list[Any] = [None]
         if self.rank == 0:
             total = _merge([part for part in gathered if part is not None])
@@ -194,11 +226,11 @@ class TorchEngine:
         metrics: dict[str, float] = told[0]
         return metrics
 
-    def _gather(self, scores: Scores | None) -> list[Scores | None]:
-        """Every rank's, on rank 0; a rank without a validation sample has none."""
+    def _gather(self, part: Any) -> list[Any]:
+        """Every rank's, on rank 0."""
         if self._control is None:
-            return [scores]
-        on_host = scores.cpu() if isinstance(scores, Tensor) else scores
+            return [part]
+        on_host = part.cpu() if isinstance(part, Tensor) else part
         parts: list[Any] = [None] * self.world_size
         distributed.gather_object(on_host, parts if self.rank == 0 else None, dst=0, group=self._control)
         return parts

@@ -7,10 +7,10 @@ part of each global batch, so two processes see together what one with the doubl
 from __future__ import annotations
 
 import itertools
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -22,13 +22,13 @@ from torch import Tensor
 from trainmark.datasets.faults import printable
 from trainmark.datasets.imagenet.read import Split, read_folder
 from trainmark.worker.engine_torch_feed import FeedRequest
-from trainmark.worker.engine_torch_images import CpuImages, Format, Images, Problems, View
+from trainmark.worker.engine_torch_images import CpuImages, Format, Images, Problems
+from trainmark.worker.images import ImageList, View
 
-_AHEAD = 4
+_AHEAD = {"cuda": 10, "cpu": 4}
 """Batches in the making or ready. Each step takes one, so a hiccup of the disk of a few steps is not seen."""
-_READ_CHUNK = 16
-_LOADERS = {"cuda": 3, "cpu": 1}
-"""Batches prepared at the same time: on a GPU reading, decoding and resizing of different batches overlap."""
+_LOADERS = {"cuda": 6, "cpu": 1}
+"""Batches prepared at the same time: for a GPU reading, decoding and resizing of different batches overlap."""
 
 Batch = tuple[Tensor, Tensor]
 Load = Callable[[], Batch]
@@ -46,11 +46,10 @@ class FolderFeed:
         folder = read_folder(root)
         device, batch_size, world_size = request.device, request.batch_size, request.world_size
         self._root, self._train, self._val = root, folder.train, folder.val
-        self._view, self._device, self._seed = view, device, request.seed
+        self._workload, self._device, self._seed = request.card.name, device, request.seed
         self._batch_size, self._rank, self._world_size = batch_size, request.rank, world_size
         self._problems = Problems()
-        self._images = _build_images(_wanted_format(view, request), self._problems, device)
-        self._readers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="read")
+        self._images = _build_images(view, self._problems, request)
         self._loaders = ThreadPoolExecutor(max_workers=_LOADERS[device.type], thread_name_prefix="load")
         self._training: _Ahead | None = None
         self._next: tuple[int, int] = (0, 0)
@@ -70,7 +69,7 @@ class FolderFeed:
             self._training.stop()
         self._next = (epoch, step)
         epochs = (self._train_loads(number) for number in itertools.count(epoch))
-        self._training = _Ahead(itertools.islice(itertools.chain.from_iterable(epochs), step, None), self._loaders)
+        self._training = self._ahead(itertools.islice(itertools.chain.from_iterable(epochs), step, None))
 
     def next_batch(self) -> Batch:
         if self._training is None:
@@ -88,7 +87,7 @@ class FolderFeed:
             self._training = None
         mine = np.arange(len(self._val.paths))[self._rank :: self._world_size]
         chunks = (mine[begin : begin + self._batch_size] for begin in range(0, len(mine), self._batch_size))
-        for batch in _Ahead(self._loads(self._val, chunks, lambda _: self._view.eval_view), self._loaders):
+        for batch in self._ahead(self._loads(self._val, chunks, epoch=None)):
             yield self._claim(batch)
 
     def warnings(self) -> list[tuple[str, str]]:
@@ -97,33 +96,27 @@ class FolderFeed:
     def close(self) -> None:
         if self._training is not None:
             self._training.stop()
-        for pool in (self._loaders, self._readers):
-            pool.shutdown(cancel_futures=True)
+        self._loaders.shutdown(cancel_futures=True)
         self._images.close()
 
     def _train_loads(self, epoch: int) -> Iterator[Load]:
         order = np.random.default_rng([self._seed, epoch]).permutation(len(self._train.paths))
         begins = ((step * self._world_size + self._rank) * self._batch_size for step in range(self.steps_per_epoch))
         chunks = (order[begin : begin + self._batch_size] for begin in begins)
+        return self._loads(self._train, chunks, epoch=epoch)
 
-        def view_of(chunk: Indices) -> View:
-            return lambda sizes: self._view.train_view(sizes, seed=self._seed, epoch=epoch, indices=chunk)
-
-        return self._loads(self._train, chunks, view_of)
-
-    def _loads(self, split: Split, chunks: Iterator[Indices], view_of: Callable[[Indices], View]) -> Iterator[Load]:
+    def _loads(self, split: Split, chunks: Iterator[Indices], *, epoch: int | None) -> Iterator[Load]:
+        view = View(workload=self._workload, seed=self._seed, epoch=epoch)
         for chunk in chunks:
-            yield lambda chunk=chunk: self._load(split, chunk, view_of(chunk))  # type: ignore[misc]
+            paths = tuple(split.paths[index] for index in chunk)
+            images = ImageList(root=str(self._root), paths=paths, indices=chunk, view=view)
+            yield partial(self._load, images, split.labels[chunk])
 
-    def _load(self, split: Split, chunk: Indices, view: View) -> Batch:
-        paths = [split.paths[index] for index in chunk]
-        parts = [paths[at : at + _READ_CHUNK] for at in range(0, len(paths), _READ_CHUNK)]
-        files = [data for part in self._readers.map(self._read_files, parts) for data in part]
-        inputs = self._images.prepare(paths, files, view)
-        return inputs, torch.from_numpy(split.labels[chunk]).to(self._device)
+    def _load(self, images: ImageList, labels: Indices) -> Batch:
+        return self._images.prepare(images), torch.from_numpy(labels).to(self._device)
 
-    def _read_files(self, paths: list[str]) -> list[bytes]:
-        return [read_file(f"{self._root}/{path}") for path in paths]
+    def _ahead(self, loads: Iterator[Load]) -> _Ahead:
+        return _Ahead(loads, self._loaders, _AHEAD[self._device.type])
 
     def _claim(self, batch: Batch) -> Batch:
         """Made on a loader's stream, used on this one: the allocator must not reuse the memory too early."""
@@ -136,8 +129,8 @@ class FolderFeed:
 class _Ahead:
     """The results of loads in order, a few of them in the making."""
 
-    def __init__(self, loads: Iterator[Load], pool: ThreadPoolExecutor) -> None:
-        self._loads, self._pool = loads, pool
+    def __init__(self, loads: Iterator[Load], pool: ThreadPoolExecutor, num_ahead: int) -> None:
+        self._loads, self._pool, self._num_ahead = loads, pool, num_ahead
         self._pending: deque[Future[Batch]] = deque()
         self._fill()
 
@@ -156,38 +149,21 @@ class _Ahead:
             future.cancel()
 
     def _fill(self) -> None:
-        for load in itertools.islice(self._loads, _AHEAD - len(self._pending)):
+        for load in itertools.islice(self._loads, self._num_ahead - len(self._pending)):
             self._pending.append(self._pool.submit(load))
 
 
-def read_file(path: str) -> bytes:
-    """Half the processor time of pathlib's read_bytes, which counts at thousands of files a second."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        return b""  # named among the bad images when it is decoded; one lost file never ends a run
-    try:
-        data = os.read(descriptor, os.fstat(descriptor).st_size)
-    except OSError:
-        data = b""
-    finally:
-        os.close(descriptor)
-    return data
-
-
-def _wanted_format(view: ModuleType, request: FeedRequest) -> Format:
-    return Format(
+def _build_images(view: ModuleType, problems: Problems, request: FeedRequest) -> Images:
+    wanted = Format(
         image_size=request.size.height,
         mean=view.MEAN,
         std=view.STD,
         dtype=request.input_dtype,
         channels_last=request.channels_last,
     )
-
-
-def _build_images(wanted: Format, problems: Problems, device: torch.device) -> Images:
-    if device.type == "cpu":
+    if request.device.type == "cpu":
         return CpuImages(wanted, problems)
-    from trainmark.worker.engine_torch_nvjpeg import GpuImages
+    from trainmark.worker.engine_torch_gpu_images import GpuImages
 
-    return GpuImages(wanted, problems, device)
+    num_loaders = _LOADERS["cuda"]
+    return GpuImages(wanted, problems, request.device, batch_size=request.batch_size, num_loaders=num_loaders)

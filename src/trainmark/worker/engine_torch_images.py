@@ -1,28 +1,20 @@
-"""JPEG files to a normalised batch: on the CPU here, by nvJPEG and all cores in `engine_torch_nvjpeg` for a GPU."""
+"""JPEG files to a normalised batch: on the CPU here, for a GPU in `engine_torch_gpu_images`."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from trainmark.datasets.jpeg import MAX_PIXELS, decode_lenient, jpeg_size
 from trainmark.host import num_cores
-
-View = Callable[[NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.bool_]]]
-"""Sizes (height, width) of a batch's images to boxes (top, left, height, width) and flips."""
-
-_UNKNOWN_SIZE = (64, 64)
-_GREY = 127
-"""Stands in for an image that cannot be read at all: the batch keeps its size, and the problem is named."""
+from trainmark.worker.images import ImageList, crop_resize_one, decode_or_grey, read_sizes
+from trainmark.worker.images import Problems as ProblemList
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +31,7 @@ class Format:
 class Images(Protocol):
     """Prepares batches; called from several threads at once."""
 
-    def prepare(self, paths: Sequence[str], files: Sequence[bytes], view: View) -> Tensor: ...
+    def prepare(self, images: ImageList) -> Tensor: ...
     def close(self) -> None: ...
 
 
@@ -48,47 +40,25 @@ class Problems:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._new: list[tuple[str, str]] = []
+        self._new: ProblemList = []
         self._known: set[str] = set()
 
-    def note(self, path: str, problem: str) -> None:
+    def note(self, problems: ProblemList) -> None:
         with self._lock:
-            if path not in self._known:
-                self._known.add(path)
-                self._new.append((path, problem))
+            for path, problem in problems:
+                if path not in self._known:
+                    self._known.add(path)
+                    self._new.append((path, problem))
 
-    def take(self) -> list[tuple[str, str]]:
+    def take(self) -> ProblemList:
         with self._lock:
             new, self._new = self._new, []
             return new
 
 
-def read_sizes(files: Sequence[bytes]) -> NDArray[np.int64]:
-    """From the headers alone."""
-    return np.array([believed_size(data) or _UNKNOWN_SIZE for data in files], dtype=np.int64)
-
-
-def believed_size(data: bytes) -> tuple[int, int] | None:
-    """None where the header tells none, or one no file holds: a damaged header may claim 65535 x 65535."""
-    size = jpeg_size(data)
-    return size if size is not None and 0 < size[0] * size[1] <= MAX_PIXELS else None
-
-
-def decode_or_grey(path: str, data: bytes, problems: Problems) -> NDArray[np.uint8]:
-    """An array of exactly the size that `read_sizes` told, whatever is in the file."""
-    size = believed_size(data)
-    image, problem = decode_lenient(data) if size is not None else (None, "no readable JPEG header")
-    if problem is not None:
-        problems.note(path, problem)
-    if image is not None and image.shape[:2] == size:
-        return image
-    return np.full((*(size or _UNKNOWN_SIZE), 3), _GREY, dtype=np.uint8)
-
-
-def num_decoders(*, device_type: str) -> int:
-    """The cores are shared by the ranks of this machine; beside a GPU one is left for the thread that launches."""
-    share = num_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(1, share - 1 if device_type == "cuda" else share)
+def num_decoders() -> int:
+    """The cores are shared by the ranks of this machine."""
+    return max(1, num_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 class CpuImages:
@@ -96,15 +66,18 @@ class CpuImages:
 
     def __init__(self, wanted: Format, problems: Problems) -> None:
         self._format, self._problems = wanted, problems
-        self._pool = ThreadPoolExecutor(max_workers=num_decoders(device_type="cpu"), thread_name_prefix="decode")
+        self._pool = ThreadPoolExecutor(max_workers=num_decoders(), thread_name_prefix="decode")
 
-    def prepare(self, paths: Sequence[str], files: Sequence[bytes], view: View) -> Tensor:
-        boxes, flips = view(read_sizes(files))
+    def prepare(self, images: ImageList) -> Tensor:
+        files = images.read()
+        boxes, flips = images.view.boxes(read_sizes(files), images.indices)
         size = self._format.image_size
         batch = np.empty((len(files), size, size, 3), dtype=np.uint8)
 
         def fill(row: int) -> None:
-            image = decode_or_grey(paths[row], files[row], self._problems)
+            problems: ProblemList = []
+            image = decode_or_grey(images.paths[row], files[row], problems)
+            self._problems.note(problems)
             batch[row] = crop_resize_one(image, boxes[row], flips[row], size)
 
         list(self._pool.map(fill, range(len(files))))
@@ -119,15 +92,3 @@ class CpuImages:
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
-
-
-def crop_resize_one(
-    image: NDArray[np.uint8], box: NDArray[np.float64], flip: np.bool_ | bool, size: int
-) -> NDArray[np.uint8]:
-    from PIL import Image
-
-    top, left, height, width = (float(value) for value in box)
-    limits = image.shape[1], image.shape[0]
-    corners = (left, top, min(left + width, limits[0]), min(top + height, limits[1]))
-    resized = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR, box=corners))
-    return resized[:, ::-1] if flip else resized

@@ -79,7 +79,7 @@ class PipelineFeed:
     def _loader(self, batches: Dataset[tuple[Batch, Problems]]) -> Iterator[tuple[Batch, Problems]]:
         is_cuda = self._request.device.type == "cuda"
         # On the CPU the cores are the training's own: samples are made in between, and their cost is seen.
-        num_workers = min(_MAX_WORKERS, num_decoders(device_type="cuda")) if is_cuda else 0
+        num_workers = min(_MAX_WORKERS, num_decoders()) if is_cuda else 0
         return iter(
             DataLoader(
                 batches,

@@ -72,8 +72,8 @@ class TrainStep:
         device = next(model.parameters()).device
         self.loss = torch.zeros((), device=device)
         self._clip_norm = optimizer_facts.clip_norm
-        bare = model.module if isinstance(model, DistributedDataParallel) else model
-        groups = workload.parameter_groups(bare)
+        self._bare: nn.Module = model.module if isinstance(model, DistributedDataParallel) else model
+        groups = workload.parameter_groups(self._bare)
         self._scales = [group.pop("lr_scale", 1.0) for group in groups]
         # A captured graph reads its rates from tensors; groups of the same scale share one, so there is one fill.
         self._rates = {scale: torch.zeros((), device=device) for scale in self._scales} if self._wants_graph else {}
@@ -130,6 +130,25 @@ class TrainStep:
         new, self._warnings = self._warnings, []
         return new
 
+    def state(self) -> dict[str, Any]:
+        """All that the next step depends on, for a checkpoint."""
+        momenta = [self.optimizer.state[parameter].get("momentum_buffer") for parameter in self._parameters()]
+        return {"model": self._bare.state_dict(), "momenta": momenta, "scaler": self._scaler.state_dict()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Into the tensors that are there: a captured graph knows these and no others."""
+        self._bare.load_state_dict(state["model"])
+        for parameter, momentum in zip(self._parameters(), state["momenta"], strict=True):
+            buffer = self.optimizer.state[parameter].get("momentum_buffer")
+            if buffer is None:
+                self.optimizer.state[parameter]["momentum_buffer"] = momentum
+            elif momentum is not None:
+                buffer.copy_(momentum)
+        self._load_scaler(state["scaler"])
+
+    def _parameters(self) -> list[nn.Parameter]:
+        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _step(self, batch: Batch) -> Tensor:
@@ -185,9 +204,15 @@ class TrainStep:
         with torch.no_grad():
             for tensor, value in zip(self._state_tensors(), tensors, strict=True):
                 tensor.copy_(value)
-        if self._scaler.is_enabled():
-            # load_state_dict would make new tensors, unknown to the graph.
-            scale, tracker = self._scaler._scale, self._scaler._growth_tracker
-            if scale is not None and tracker is not None:
-                scale.fill_(scaler["scale"])
-                tracker.zero_()
+        self._load_scaler(scaler)
+
+    def _load_scaler(self, state: dict[str, Any]) -> None:
+        if not self._scaler.is_enabled():
+            return
+        scale, tracker = self._scaler._scale, self._scaler._growth_tracker
+        if scale is None or tracker is None:
+            self._scaler.load_state_dict(state)
+            return
+        # load_state_dict would make new tensors, unknown to a captured graph.
+        scale.fill_(state["scale"])
+        tracker.fill_(state["_growth_tracker"])

@@ -15,7 +15,7 @@ import trainmark
 from trainmark import host
 from trainmark.worker.telemetry import GpuSensor
 
-_PACKAGES = (
+PACKAGES = (
     "torch", "torchvision", "triton", "paddlepaddle", "numpy", "simplejpeg", "pillow", "nvidia-ml-py", "psutil",
 )  # fmt: skip
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
@@ -24,6 +24,7 @@ _VARIABLE_PREFIXES = ("NCCL_", "GLOO_", "MKL_", "CUDNN_", "NVIDIA_TF32")
 
 
 def describe_environment(framework_facts: dict[str, Any], *, gpu_index: int | None) -> dict[str, Any]:
+    sensor = GpuSensor(gpu_index) if gpu_index is not None else None
     return {
         "schema": 1,
         "trainmark": trainmark.__version__,
@@ -32,12 +33,14 @@ def describe_environment(framework_facts: dict[str, Any], *, gpu_index: int | No
         "python": sys.version.split()[0],
         "cpu": host.cpu_name(),
         "num_cores": host.num_cores(),
+        "num_processors": host.num_processors(),
         "memory_bytes": host.memory_bytes(),
         "packages": _versions(),
         "variables": {key: value for key, value in os.environ.items() if _matters(key)},
         "container": _container(),
-        "git": _git(Path(trainmark.__file__).resolve().parent),
-        "gpu_at_start": GpuSensor(gpu_index).read() if gpu_index is not None else None,
+        "git": _own_git(Path(trainmark.__file__).resolve().parent),
+        "gpu_at_start": sensor.read() if sensor is not None else None,
+        "device_memory_bytes": sensor.memory_bytes() if sensor is not None else None,
         **framework_facts,
     }
 
@@ -48,7 +51,7 @@ def _matters(key: str) -> bool:
 
 def _versions() -> dict[str, str]:
     found = {}
-    for package in _PACKAGES:
+    for package in PACKAGES:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
@@ -63,11 +66,17 @@ def _container() -> str | None:
     return "docker" if Path("/.dockerenv").exists() else None
 
 
-def _git(folder: Path) -> dict[str, Any] | None:
-    """The commit of the code that ran, and a hash of what differs from it; None outside a checkout of ours."""
-    commit, top = _run_git(folder, "rev-parse", "HEAD"), _run_git(folder, "rev-parse", "--show-toplevel")
-    # An environment inside somebody's own repository is not a checkout of trainmark.
-    if commit is None or top is None or Path(os.fsdecode(top).strip()) / "src" / "trainmark" != folder:
+def _own_git(folder: Path) -> dict[str, Any] | None:
+    """None outside a checkout of ours: an environment inside somebody's own repository is none."""
+    top = _run_git(folder, "rev-parse", "--show-toplevel")
+    is_ours = top is not None and Path(os.fsdecode(top).strip()) / "src" / "trainmark" == folder
+    return describe_git(folder) if is_ours else None
+
+
+def describe_git(folder: Path) -> dict[str, Any] | None:
+    """The commit of the code that ran, and a hash of what differs from it; None outside a repository."""
+    commit = _run_git(folder, "rev-parse", "HEAD")
+    if commit is None:
         return None
     diff = _run_git(folder, "diff", "HEAD") or b""
     digest = hashlib.sha256(diff).hexdigest()[:12] if diff else None

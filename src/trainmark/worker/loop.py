@@ -3,7 +3,8 @@
 Steps are queued without waiting for the device. Behind each step goes a mark; marks are read later, at the edges of
 blocks of steps, when the device has long passed them. So measuring neither drains the device's queue nor waits for it.
 The first block is one step; later blocks last about a quarter of a second, so the work at an edge stays below a
-thousandth of it.
+thousandth of it. Evaluation and checkpoints are pauses between blocks: the clock of steps stands still meanwhile, and
+each pause is recorded with its length.
 """
 
 from __future__ import annotations
@@ -11,15 +12,20 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from trainmark.records import Kind, Outcome
 from trainmark.worker.engine import Engine, Mark
 from trainmark.worker.recorder import Recorder
+from trainmark.worker.sanity import why_no_metric, why_not_plausible, why_not_training
 
 _BLOCK_S = 0.25
+_MAX_LOSSES = 128
+"""A training's losses of a block wait in the engine until they are read; there is room for twice as many."""
+_MIN_STEPS = 30
+"""For the weights to have changed: a scaler of fp16 losses may skip the first steps until its scale fits."""
 _GRAVITY = (None, Outcome.OK, Outcome.KILLED, Outcome.FAILED, Outcome.NAN)
 """What a rank may say at an edge, from "go on" to the gravest; ranks agree on the largest index."""
 
@@ -29,7 +35,13 @@ class Limits:
     max_seconds: float
     max_steps: int | None = None
     epochs: int | None = None
-    """Train this many epochs and evaluate after each; `max_seconds` then does not apply."""
+    """Train this many epochs, with evaluations; `max_seconds` then does not apply."""
+    eval_every: int = 1
+    """Epochs from one evaluation to the next; the last epoch is always evaluated."""
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """End the training at the first evaluation in which every metric named here is at or above its value."""
+    checkpoint_s: float = 60.0
+    """From one checkpoint of a training to the next; there is one after each evaluation too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,91 +60,146 @@ class _Pending:
 
 
 @dataclass(kw_only=True)
+class Progress:
+    """Where a training stands: all that a checkpoint must hold beside the engine's own state."""
+
+    num_steps: int = 0
+    device_s: float = 0.0
+    """Of all steps."""
+    wall_s: float = 0.0
+    """Since the first step, pauses included; the time between a kill and its resumption is not counted."""
+    evaluated_step: int = 0
+
+
+@dataclass(kw_only=True)
 class MeasuredLoop:
     engine: Engine
     recorder: Recorder
     limits: Limits
     should_stop: Callable[[], tuple[Outcome, str] | None]
     """A reason to end now and what that makes of the run, asked at each edge: the controller's stop file, a signal."""
+    save: Callable[[Progress], None] | None = None
+    """Writes a checkpoint; None for a run that needs none."""
+    start: Progress = field(default_factory=Progress)
+    earlier_losses: tuple[float, ...] = ()
+    """Of the steps before `start`."""
     clock: Callable[[], float] = time.perf_counter
     _pending: deque[_Pending] = field(default_factory=deque)
     _last_mark: Mark = None
-    _num_queued: int = 0
-    _device_s: float = 0.0
+    _at: Progress = field(default_factory=Progress)
+    _is_warm: bool = False
+    _begin_s: float = 0.0
+    _saved_s: float = 0.0
+    _losses: list[float] = field(default_factory=list)
     _bad_loss: str | None = None
 
     def run(self) -> LoopEnd:
-        if self.limits.epochs is None:
-            return self._run_until_stopped()
-        return self._run_epochs(self.limits.epochs)
+        self._at = Progress(**vars(self.start))
+        self._losses = list(self.earlier_losses)
+        self._begin_s = self.clock() - self.start.wall_s
+        self._saved_s = self.clock()
+        end = self._run_until_stopped() if self.limits.epochs is None else self._run_epochs(self.limits.epochs)
+        if self.limits.epochs is not None and end.outcome in (Outcome.OK, Outcome.KILLED):
+            self._checkpoint()
+        return self._judge(end)
+
+    # -- the two ways to run -------------------------------------------------------------------------------------------
 
     def _run_until_stopped(self) -> LoopEnd:
         self.engine.begin_epoch(0)
         end = self._run_steps(self.limits.max_steps)
-        return end or self._end(Outcome.OK, f"{self._num_queued} steps done")
+        return end or self._end(Outcome.OK, f"{self._at.num_steps} steps done")
 
     def _run_epochs(self, epochs: int) -> LoopEnd:
         per_epoch = self.engine.steps_per_epoch
         if per_epoch is None:
             return self._end(Outcome.FAILED, "this data has no epochs; give --data DIR")
-        for epoch in range(epochs):
-            self.engine.begin_epoch(epoch)
-            end = self._run_steps(min(per_epoch * (epoch + 1), self.limits.max_steps or math.inf))
+        last_step = min(epochs * per_epoch, self.limits.max_steps or math.inf)
+        while True:
+            end = self._evaluate_if_due(per_epoch, last_step)
             if end is not None:
                 return end
-            self._evaluate(epoch + 1)
-            if self._num_queued == self.limits.max_steps:
-                break
-        return self._end(Outcome.OK, f"{self._num_queued} steps, {self._num_queued / per_epoch:g} epochs done")
+            if self._at.num_steps >= last_step:
+                return self._end(Outcome.OK, self._all_done(per_epoch))
+            epoch, step = divmod(self._at.num_steps, per_epoch)
+            self.engine.begin_epoch(epoch, step=step)
+            end = self._run_steps(min(per_epoch * (epoch + 1), last_step))
+            if end is not None:
+                return end
+
+    def _all_done(self, per_epoch: int) -> str:
+        done = f"{self._at.num_steps} steps, {self._at.num_steps / per_epoch:g} epochs done"
+        if not self.limits.targets:
+            return done
+        wanted = ", ".join(f"{metric} {value:g}" for metric, value in self.limits.targets.items())
+        message = f"the target was not reached in {done}: {wanted}"
+        self.recorder.write({"kind": Kind.WARNING, "code": "target-not-reached", "message": message})
+        return message
 
     def _run_steps(self, until_step: float | None) -> LoopEnd | None:
         """None when `until_step` is reached; a LoopEnd when there is a reason to end the run."""
-        self._last_mark = self.engine.mark()  # the clock starts here: evaluation before it is not step time
+        self._last_mark = self.engine.mark()  # the clock starts here: what came before it is not step time
         begin = self.clock()
         block = 1
-        while until_step is None or self._num_queued < until_step:
+        while until_step is None or self._at.num_steps < until_step:
             block_begin = self.clock()
-            num_steps = int(min(block, (until_step or math.inf) - self._num_queued))
+            num_steps = int(min(block, (until_step or math.inf) - self._at.num_steps))
             self._queue_block(num_steps)
             self._record_done()
+            if block == 1 and not self._is_warm:
+                # The first step ever chooses kernels and fills caches, for seconds: that is set-up, not measuring time.
+                self.engine.wait()
+                self._is_warm, begin = True, self.clock()
             now = self.clock()
-            end, block = self._agree(now - begin, _next_block(num_steps, now - block_begin))
+            wanted = _next_block(num_steps, now - block_begin)
+            end, block, is_due = self._agree(now - begin, min(wanted, _MAX_LOSSES) if self.limits.epochs else wanted)
             if end is not None:
                 self.engine.wait()
                 self._record_done()
                 return self._agree(now - begin, block)[0] or end
+            if is_due:
+                self.engine.wait()
+                self._record_done()
+                self._checkpoint()
+                self._last_mark = self.engine.mark()
         self.engine.wait()
         self._record_done()
         return self._agree(0.0, block)[0]  # once more: the last losses are known only now
 
-    def _agree(self, elapsed_s: float, block: int) -> tuple[LoopEnd | None, int]:
+    # -- at an edge ----------------------------------------------------------------------------------------------------
+
+    def _agree(self, elapsed_s: float, block: int) -> tuple[LoopEnd | None, int, bool]:
         """All ranks go on or end together, with the gravest of their outcomes; rank 0's block is everyone's."""
         outcome, reason = self._reason_to_end(elapsed_s)
-        gravity, block = self.engine.agree(_GRAVITY.index(outcome), block)
+        is_due = self.limits.epochs is not None and self.clock() - self._saved_s >= self.limits.checkpoint_s
+        gravity, (block, due) = self.engine.agree(_GRAVITY.index(outcome), (block, int(is_due)))
         agreed = _GRAVITY[gravity]
         if agreed is None:
-            return None, block
-        return self._end(agreed, reason if agreed is outcome else "as another rank asked; see its rank file"), block
+            return None, block, bool(due)
+        told = reason if agreed is outcome else "as another rank asked; see its rank file"
+        return self._end(agreed, told), block, False
 
     def _queue_block(self, num_steps: int) -> None:
         for position in range(num_steps):
             self.engine.step()
-            self._num_queued += 1
+            self._at.num_steps += 1
             # The loss is copied before the mark, so that a mark that is done says that the loss has arrived.
-            loss = self.engine.queue_loss() if position == num_steps - 1 else None
-            self._pending.append(_Pending(step=self._num_queued, mark=self.engine.mark(), loss=loss))
+            # A measurement of speed looks at the last of a block; a training wants to know them all.
+            is_wanted = position == num_steps - 1 or self.limits.epochs is not None
+            loss = self.engine.queue_loss() if is_wanted else None
+            self._pending.append(_Pending(step=self._at.num_steps, mark=self.engine.mark(), loss=loss))
 
     def _record_done(self) -> None:
         while self._pending and self.engine.is_done(self._pending[0].mark):
             done = self._pending.popleft()
             seconds = self.engine.seconds_between(self._last_mark, done.mark)
             self._last_mark = done.mark
-            self._device_s += seconds
+            self._at.device_s += seconds
             record: dict[str, Any] = {
                 "kind": Kind.STEP,
                 "step": done.step,
                 "seconds": seconds,
-                "time_s": self._device_s,
+                "time_s": self._at.device_s,
             }
             record["samples"] = self.engine.samples_per_step
             if done.loss is not None:
@@ -143,6 +210,7 @@ class MeasuredLoop:
 
     def _check_loss(self, loss: float, step: int) -> float | None:
         if math.isfinite(loss):
+            self._losses.append(loss)
             return loss
         self._bad_loss = self._bad_loss or f"the loss was {loss} at step {step}; try a lower learning rate or bf16"
         return None
@@ -156,18 +224,61 @@ class MeasuredLoop:
             return Outcome.OK, f"the measuring time of {self.limits.max_seconds:g} s is over"
         return self.should_stop() or (None, "")
 
-    def _evaluate(self, epoch: int) -> None:
-        self.recorder.write({"kind": Kind.PHASE, "phase": "eval", "edge": "begin", "step": self._num_queued})
-        begin = self.clock()
-        metrics = self.engine.evaluate()
-        seconds = self.clock() - begin
-        self.recorder.write({"kind": Kind.PHASE, "phase": "eval", "edge": "end", "seconds": seconds})
-        for metric, value in (metrics or {}).items():
-            where = {"step": self._num_queued, "epoch": epoch, "time_s": self._device_s}
+    # -- pauses --------------------------------------------------------------------------------------------------------
+
+    def _evaluate_if_due(self, per_epoch: int, last_step: float) -> LoopEnd | None:
+        step = self._at.num_steps
+        epoch, is_inside = divmod(step, per_epoch)
+        is_due = (not is_inside and epoch % self.limits.eval_every == 0) or step == last_step
+        if step == 0 or step == self._at.evaluated_step or not is_due:
+            return None
+        metrics = self._pause("eval", self.engine.evaluate) or {}
+        self._at.evaluated_step = step
+        # Since the first step, earlier pauses and this one included: that is what a person waits for a result.
+        where = {"step": step, "epoch": step / per_epoch, "time_s": self.clock() - self._begin_s}
+        for metric, value in metrics.items():
             self.recorder.write({"kind": Kind.EVAL, **where, "metric": metric, "value": value})
+        problem = why_no_metric(metrics)
+        if problem is not None:
+            return self._end(Outcome.FAILED, problem)
+        targets = self.limits.targets
+        if targets and all(metrics.get(metric, -math.inf) >= value for metric, value in targets.items()):
+            reached = ", ".join(f"{metric} {metrics[metric]:.4g}" for metric in targets)
+            when = f"{step} steps, {step / per_epoch:g} epochs"
+            return self._end(Outcome.OK, f"the target was reached after {when}: {reached}")
+        if step < last_step:
+            self._checkpoint()
+        return None
+
+    def _checkpoint(self) -> None:
+        save = self.save
+        if save is not None:
+            self._at.wall_s = self.clock() - self._begin_s
+            self._pause("checkpoint", lambda: save(self._at))
+        self._saved_s = self.clock()
+
+    def _pause(self, phase: str, work: Callable[[], Any]) -> Any:
+        where = {"kind": Kind.PHASE, "phase": phase, "step": self._at.num_steps}
+        self.recorder.write({**where, "edge": "begin"})
+        begin = self.clock()
+        result = work()
+        self.recorder.write({**where, "edge": "end", "seconds": self.clock() - begin})
+        return result
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _judge(self, end: LoopEnd) -> LoopEnd:
+        """A run that went through may still have trained nothing."""
+        if end.outcome is not Outcome.OK:
+            return end
+        is_training = self.limits.epochs is not None
+        problem = why_not_training(self._losses) if is_training else why_not_plausible(self._losses)
+        if problem is None and self._at.num_steps >= _MIN_STEPS and not self.engine.weights_changed():
+            problem = f"no weight changed in {self._at.num_steps} steps: the optimizer does nothing"
+        return end if problem is None else self._end(Outcome.FAILED, problem)
 
     def _end(self, outcome: Outcome, reason: str) -> LoopEnd:
-        return LoopEnd(outcome=outcome, reason=reason, num_steps=self._num_queued)
+        return LoopEnd(outcome=outcome, reason=reason, num_steps=self._at.num_steps)
 
 
 def _next_block(num_steps: int, seconds: float) -> int:

@@ -14,11 +14,11 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from trainmark import records
-from trainmark.parent import dying_with
+from trainmark.parent import die_with
 from trainmark.records import Kind, Outcome
 from trainmark.worker.engine import Engine
 from trainmark.worker.environment import describe_environment
-from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop
+from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, Progress
 from trainmark.worker.recorder import Recorder
 from trainmark.worker.telemetry import Telemetry
 
@@ -26,9 +26,7 @@ from trainmark.worker.telemetry import Telemetry
 def main(argv: list[str]) -> int:
     folder = Path(argv[1])
     faulthandler.enable()
-    die_with_parent = dying_with(os.getppid())
-    if die_with_parent is not None:
-        die_with_parent()
+    die_with(os.getppid())
     run = records.read_json(folder / records.RUN_FILE)
     if run is None:
         print(f"no readable {records.RUN_FILE} in {folder}", file=sys.stderr)
@@ -45,7 +43,7 @@ def main(argv: list[str]) -> int:
 
 class Worker:
     def __init__(self, folder: Path, run: dict[str, Any]) -> None:
-        self._folder, self._cell, self._measure = folder, run["cell"], run["measure"]
+        self._folder, self._run, self._cell, self._measure = folder, run, run["cell"], run["measure"]
         self._rank = int(os.environ.get("RANK", "0"))
         is_cuda = self._cell["device"] == "cuda"
         self._gpu_index = int(os.environ.get("LOCAL_RANK", "0")) if is_cuda else None
@@ -60,18 +58,52 @@ class Worker:
         with Telemetry(self._recorder, gpu_index=self._gpu_index):
             self._engine = self._engine_module().build_engine(self._cell)
             self._write_environment(dict(self._engine.facts()))
-            limits = Limits(
-                max_seconds=self._measure["max_seconds"],
-                max_steps=self._measure["max_steps"],
-                epochs=self._cell["epochs"],
-            )
-            loop = MeasuredLoop(
-                engine=self._engine, recorder=self._recorder, limits=limits, should_stop=self._reason_to_stop
-            )
-            end = loop.run()
+            end = self._build_loop(self._engine).run()
             peak = self._engine.peak_memory_bytes()
             self._recorder.write({"kind": Kind.PHASE, "phase": "end", "edge": "end", "peak_memory_bytes": peak})
             return end
+
+    def _build_loop(self, engine: Engine) -> MeasuredLoop:
+        limits = Limits(
+            max_seconds=self._measure["max_seconds"],
+            max_steps=self._measure["max_steps"],
+            epochs=self._cell["epochs"],
+            eval_every=self._run.get("eval_every", 1),
+            targets=self._cell["until_target"],
+        )
+        checkpoint = self._folder / records.CHECKPOINT_FILE
+        start, losses = self._resume(engine)
+        return MeasuredLoop(
+            engine=engine,
+            recorder=self._recorder,
+            limits=limits,
+            should_stop=self._reason_to_stop,
+            save=lambda progress: engine.save(checkpoint, vars(progress)),
+            start=start,
+            earlier_losses=losses,
+        )
+
+    def _resume(self, engine: Engine) -> tuple[Progress, tuple[float, ...]]:
+        """Where to go on. The records up to there are copied, so that this run's folder tells the whole training."""
+        if self._run.get("resumed_from") is None:
+            return Progress(), ()
+        earlier = self._folder.parent / self._run["resumed_from"]
+        restored = engine.restore(earlier / records.CHECKPOINT_FILE)
+        start = Progress(
+            num_steps=int(restored["num_steps"]),
+            device_s=restored["device_s"],
+            wall_s=restored["wall_s"],
+            evaluated_step=int(restored["evaluated_step"]),
+        )
+        losses = []
+        for record in records.read_records(earlier / records.rank_file(self._rank)):
+            if (
+                record["kind"] in (Kind.STEP, Kind.EVAL, Kind.PHASE)
+                and record.get("step", start.num_steps + 1) <= start.num_steps
+            ):
+                self._recorder.write(record)
+                losses += [record["loss"]] if record.get("loss") is not None else []
+        return start, tuple(losses)
 
     def explain(self, error: Exception) -> LoopEnd:
         is_memory = False

@@ -120,6 +120,14 @@ class GpuSensor:
                 result[name] = reading()
         return result
 
+    def memory_bytes(self) -> int | None:
+        """All of the card's memory, used or not."""
+        if self._nvml is None:
+            return None
+        with contextlib.suppress(self._nvml.NVMLError, AttributeError):
+            return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).total)
+        return None
+
 
 def physical_gpu(index: int, visible: str | None) -> int | str:
     """NVML counts the GPUs of the box, the framework those it may see: number, or UUID, of the latter's `index`-th."""

@@ -21,6 +21,11 @@ def learning_rate(schedule: Schedule, *, peak: float, step: int, num_steps: floa
     return peak * _DECAYS[schedule.kind](schedule, step, warmup, num_steps)
 
 
+def evaluation_interval(schedule: Schedule, *, epochs: int) -> int:
+    """Epochs between evaluations: the recipe's share of the training, and never more often than each epoch."""
+    return max(1, round(schedule.eval_epochs * epochs / schedule.epochs))
+
+
 def _cosine(_: Schedule, step: int, warmup: float, num_steps: float) -> float:
     total = max(num_steps, warmup + 1)
     progress = min(1.0, (step - max(warmup, 1.0) + 1) / (total - max(warmup, 1.0)))

@@ -1,4 +1,4 @@
-"""Pixels as the network wants them, computed on the device: images cross the bus as bytes, a quarter of floats."""
+"""Pixels as the network wants them, computed on the device: images travel as bytes, a quarter of the size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """uint8, ... x height x width x 3, to float32, ... x 3 x height x width, contiguous; `mean`, `std` are of 0-1."""
+    """Bytes, ... x height x width x 3, to float32, ... x 3 x height x width. `mean` and `std` are those of 0 to 1."""
     # (x / 255 - mean) / std as one multiplication and one addition.
     scale = _channels([1 / (255 * part) for part in std], images.device)
     shift = _channels([-centre / part for centre, part in zip(mean, std, strict=True)], images.device)

@@ -34,7 +34,16 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("run nowhere.toml", "cannot read the suite"),
         ("run resnet50 --device cpu --epochs 2", "needs a data set"),
         ("run resnet50 --device cpu --devices 2 --launcher local", "use --launcher torchrun"),
+        ("run", "trainmark run -- python train.py"),
+        ("run resnet50 resnet50", "a command stands after --"),
+        ("run resnet50 -- echo", "'resnet50' stands before --"),
+        ("run --", "no command"),
+        ("run -- no-such-program", "there is no program"),
+        ("run --pattern x.toml resnet50", "--pattern goes with a command"),
+        ("run --batch-size 1,2 -- echo", "they would be the same run"),
+        ("run --devices 2 --launcher local -- echo", "use --launcher torchrun"),
         ("show --store /no/such/store", "trainmark run quick"),
+        ("export --format csv --store /no/such/store", "trainmark run quick"),
         ("report --store /no/such/store", "trainmark run quick"),
         ("data make nothing DIR", "known formats"),
         ("data check imagenet /no/such/folder", "/no/such/folder"),
@@ -185,20 +194,31 @@ def test_the_set_of_flags_is_pinned() -> None:
         found[name] = sorted(
             o for a in parser._actions for o in a.option_strings if o.startswith("--") and o != "--help"
         )
-    axes = (
-        "batch-size data device devices epochs framework json max-seconds max-steps min-seconds nodes precision recipe"
-    )
-    axes += " repeat seed size store target-ci timeout-s"
+    axes = "batch-size data device devices epochs framework json lr max-seconds max-steps min-seconds nodes precision"
+    axes += " recipe repeat seed size store target-ci timeout-s until-target"
+    facts = "batch-size devices framework json model nodes pattern precision protocol store workers workload"
     assert found == {
         "list": ["--json"],
         "doctor": ["--json", "--store"],
         "data": [],
         "plan": [f"--{name}" for name in axes.split()],
-        "run": sorted(f"--{name}" for name in [*axes.split(), "launcher"]),
-        "show": ["--json", "--reindex", "--store"],
+        "run": sorted(f"--{name}" for name in [*axes.split(), "launcher", "pattern", "resume"]),
+        "import": sorted(f"--{name}" for name in facts.split()),
+        "show": ["--json", "--protocol", "--reindex", "--store"],
         "report": ["--format", "--json", "--lang", "--output", "--store"],
+        "export": ["--format", "--output", "--store"],
     }
-    assert [verb.NAME for verb in VERBS] == ["list", "doctor", "data", "plan", "run", "show", "report"]
+    assert [verb.NAME for verb in VERBS] == [
+        "list",
+        "doctor",
+        "data",
+        "plan",
+        "run",
+        "import",
+        "show",
+        "report",
+        "export",
+    ]
 
 
 def test_no_colour_when_piped(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ BuildFolder = Callable[[dict[str, list[str]]], Path]
 
 
 def test_the_formats_are_found() -> None:
-    assert list(all_formats()) == ["fashion-mnist", "imagenet"]
+    expected = ["cityscapes", "coco", "fashion-mnist", "icdar2015", "imagenet", "kinetics"]
+    assert list(all_formats()) == expected
     for format_ in all_formats().values():
         assert format_.summary
         assert format_.options <= set(MakeRequest.__dataclass_fields__)
@@ -37,7 +38,7 @@ def test_make_fashion_mnist_by_name(tmp_path: Path) -> None:
 def test_unknown_format_lists_the_known_ones() -> None:
     with pytest.raises(DataError, match="'imagnet'") as caught:
         find_format("imagnet")
-    assert "fashion-mnist, imagenet" in caught.value.hint
+    assert ", ".join(all_formats()) in caught.value.hint
 
 
 def test_choices_that_a_format_lacks_are_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from trainmark.errors import InputError
 from trainmark.launch import local, torchrun
 from trainmark.launch.job import Job
-from trainmark.launch.outcome import decide, describe_exit
+from trainmark.launch.outcome import decide, describe_exit, judge_command
 from trainmark.launch.registry import choose
 from trainmark.records import Outcome
 
@@ -23,7 +23,7 @@ def test_local_command() -> None:
 def test_torchrun_command() -> None:
     assert torchrun.build_command(JOB).argv == (
         "/py", "-m", "torch.distributed.run", "--standalone", "--nnodes=1", "--nproc-per-node=4",
-        "-m", "trainmark.worker.main", "/runs/r1",
+        "--no-python", "/py", "-m", "trainmark.worker.main", "/runs/r1",
     )  # fmt: skip
 
 
@@ -70,3 +70,32 @@ def test_a_kill_is_named() -> None:
     assert "lack of memory" in describe_exit(-9)
     assert describe_exit(-15) == "SIGTERM"
     assert describe_exit(3) == "exit code 3"
+
+
+def test_a_command_runs_as_it_is_and_knows_where_to_mark() -> None:
+    job = Job(
+        run_id="r1", folder=Path("/runs/r1"), python="/py", num_processes=2, num_cores=0, argv=("sh", "train.sh", "a b")
+    )
+    command = local.build_command(job)
+    assert command.argv == ("sh", "train.sh", "a b")
+    assert command.environment == {"TRAINMARK_RUN": "r1", "PYTHONUNBUFFERED": "1", "TRAINMARK_MARK": "/runs/r1"}
+    assert torchrun.build_command(job).argv[-4:] == ("--no-python", "sh", "train.sh", "a b")
+
+
+@pytest.mark.parametrize(
+    ("returncode", "output", "outcome"),
+    [
+        (0, b"done", Outcome.OK),
+        (0, b"Loss: 0.31", Outcome.OK),
+        (0, b"loss: nan, lr 0.1\nloss: 0.2", Outcome.OK),
+        (0, b"loss: 0.2\n| Loss NaN (nan) |", Outcome.NAN),
+        (0, b"{'loss': inf}", Outcome.NAN),
+        (3, b"Traceback\nKeyError: 1", Outcome.FAILED),
+        (1, b"torch.OutOfMemoryError: CUDA out of memory.", Outcome.OUT_OF_MEMORY),
+        (-9, b"", Outcome.KILLED),
+    ],
+)
+def test_how_a_command_ended(returncode: int, output: bytes, outcome: Outcome) -> None:
+    end = judge_command(returncode=returncode, last_output=output, bad_loss=None)
+    ending = decide(run_ends={0: end}, returncode=returncode, ended_by=None, why="")
+    assert (ending.outcome, ending.look_at) == (outcome, "output.log")

@@ -89,8 +89,8 @@ def test_cells_survive_json() -> None:
     for data in ("synthetic", "cached:/a b", "dir/sub"):
         cell = Cell(
             workload="resnet50", framework="torch", recipe="fast", precision="bf16", size="full", device="cuda",
-            nodes=2, devices_per_node=8, batch_size_per_device=128, data=DataSource.parse(data), epochs=None, seed=3,
-            repeat=2,
+            nodes=2, devices_per_node=8, batch_size_per_device=128, data=DataSource.parse(data), epochs=None, lr=0.1,
+            until_target=(("top1", 0.7),), seed=3, repeat=2,
         )  # fmt: skip
         assert Cell.from_json(cell.to_json()) == cell
         assert cell.global_batch_size == 2048

@@ -13,8 +13,8 @@ from PIL import Image
 from making import make_cell, make_images
 from trainmark.spec.cell import DataSource
 from trainmark.worker.engine_torch import TorchEngine, is_out_of_memory
-from trainmark.worker.engine_torch_images import crop_resize_one
 from trainmark.worker.engine_torch_resample import crop_resize
+from trainmark.worker.images import crop_resize_one
 from trainmark.workloads.registry import load_card, load_module
 
 

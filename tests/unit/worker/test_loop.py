@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from trainmark import records
 from trainmark.records import Outcome
 from trainmark.worker.engine_fake import FakeClock, FakeEngine
-from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop
+from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, Progress
 from trainmark.worker.recorder import Recorder
 
 
@@ -63,7 +64,7 @@ def test_evaluation_is_not_step_time(tmp_path: Path) -> None:
         Limits(max_seconds=1, epochs=3),
         seconds=[0.1],
         steps_per_epoch=10,
-        metrics={"top1": 0.5},
+        metrics=[{"top1": 0.5}],
         eval_seconds=99.0,
     )
     assert end.num_steps == 30
@@ -100,11 +101,11 @@ def test_a_full_disk_ends_the_run_with_the_reason() -> None:
     limits = Limits(max_seconds=1e9)
 
     class SlowEngine(FakeEngine):
-        def agree(self, gravity: int, block: int) -> tuple[int, int]:
+        def agree(self, gravity: int, numbers: Sequence[int]) -> tuple[int, list[int]]:
             import time
 
             time.sleep(0.01)  # real time for the writer's thread
-            return super().agree(gravity, block)
+            return super().agree(gravity, numbers)
 
     loop = MeasuredLoop(
         engine=SlowEngine([0.01], clock=clock), recorder=recorder, limits=limits, should_stop=lambda: None, clock=clock
@@ -127,8 +128,8 @@ def test_the_gravest_rank_decides_for_all(tmp_path: Path) -> None:
     """Another rank met a NaN: this one ends as `nan` too, not as a success, also when that is known only at the end."""
 
     class OtherRankIsNan(FakeEngine):
-        def agree(self, gravity: int, block: int) -> tuple[int, int]:
-            return (4 if self.num_steps >= 10 else gravity), block
+        def agree(self, gravity: int, numbers: Sequence[int]) -> tuple[int, list[int]]:
+            return (4 if self.num_steps >= 10 else gravity), list(numbers)
 
     clock = FakeClock()
     recorder = Recorder(tmp_path / "r")
@@ -148,3 +149,107 @@ def test_a_name_that_is_no_text_does_not_end_the_recorder(tmp_path: Path) -> Non
     recorder.close()
     assert [record["kind"] for record in records.read_records(tmp_path / "r")][:1] == ["warning"]
     assert recorder.failure is not None
+
+
+# -- training to a target ----------------------------------------------------------------------------------------------
+
+RISING = [{"top1": value} for value in (0.2, 0.5, 0.8, 0.9)]
+
+
+def train(path: Path, **changes: Any) -> tuple[LoopEnd, list[records.Json]]:
+    limits = {"max_seconds": 1, "epochs": 4, **{key: changes.pop(key) for key in list(changes) if key in LIMITS}}
+    engine = {"seconds": [0.1], "steps_per_epoch": 10, "metrics": RISING, "eval_seconds": 2.0, **changes}
+    return run_loop(path, Limits(**limits), **engine)
+
+
+LIMITS = tuple(Limits.__dataclass_fields__)
+
+
+def test_the_first_evaluation_at_the_target_ends_the_training(tmp_path: Path) -> None:
+    end, found = train(tmp_path / "r", targets={"top1": 0.8})
+    assert (end.outcome, end.num_steps) == (Outcome.OK, 30)
+    assert end.reason == "the target was reached after 30 steps, 3 epochs: top1 0.8"
+    times = [r["time_s"] for r in found if r["kind"] == "eval"]
+    assert times == pytest.approx([3.0, 6.0, 9.0])  # steps and evaluations: what a person waits
+
+
+def test_all_targets_must_be_reached(tmp_path: Path) -> None:
+    metrics = [{"box": 0.9, "mask": 0.1}, {"box": 0.1, "mask": 0.9}, {"box": 0.6, "mask": 0.6}]
+    end, _ = train(tmp_path / "r", targets={"box": 0.5, "mask": 0.5}, metrics=metrics)
+    assert end.num_steps == 30
+
+
+def test_a_target_that_is_not_reached_is_said(tmp_path: Path) -> None:
+    end, found = train(tmp_path / "r", targets={"top1": 0.95})
+    assert (end.outcome, end.num_steps) == (Outcome.OK, 40)
+    assert "not reached" in end.reason
+    assert [r["code"] for r in found if r["kind"] == "warning"] == ["target-not-reached"]
+
+
+def test_evaluations_come_at_their_interval_and_at_the_end(tmp_path: Path) -> None:
+    _, found = train(tmp_path / "r", epochs=7, eval_every=3)
+    assert [r["epoch"] for r in found if r["kind"] == "eval"] == [3, 6, 7]
+
+
+@pytest.mark.parametrize("value", [float("nan"), -0.1, 1.5])
+def test_a_metric_that_cannot_be_fails_the_run(tmp_path: Path, value: float) -> None:
+    end, _ = train(tmp_path / "r", metrics=[{"top1": value}])
+    assert end.outcome is Outcome.FAILED
+    assert "no fraction" in end.reason
+
+
+@pytest.mark.parametrize(
+    ("losses", "outcome"),
+    [
+        ([1.0 + step / 100 for step in range(40)], Outcome.FAILED),
+        ([2.0 - step / 100 for step in range(40)], Outcome.OK),
+    ],
+)
+def test_a_loss_that_does_not_fall_fails_a_training(tmp_path: Path, losses: list[float], outcome: Outcome) -> None:
+    assert train(tmp_path / "r", losses=losses)[0].outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("losses", "text"),
+    [([3.0], "to the last digit"), ([1 + step / 1000 for step in range(10**4)], "the loss rose"), ([], None)],
+)
+def test_a_measurement_of_speed_is_judged_too(tmp_path: Path, losses: list[float], text: str | None) -> None:
+    end, _ = run_loop(tmp_path / "r", Limits(max_seconds=30), seconds=[0.01], losses=losses)
+    assert end.outcome is (Outcome.OK if text is None else Outcome.FAILED)
+    assert text is None or text in end.reason
+
+
+def test_weights_that_did_not_change_fail_the_run(tmp_path: Path) -> None:
+    end, _ = run_loop(tmp_path / "r", Limits(max_seconds=1), seconds=[0.01], learns=False)
+    assert end.outcome is Outcome.FAILED
+    assert "no weight changed" in end.reason
+
+
+def test_checkpoints_are_pauses_and_a_training_goes_on_from_one(tmp_path: Path) -> None:
+    """Cut short at 2.5 epochs, resumed: the same steps, the same evaluations, no evaluation twice."""
+    clock = FakeClock()
+    saved: list[Progress] = []
+
+    def loop(start: Progress, recorder: Recorder, stop_at: int | None) -> LoopEnd:
+        fake = FakeEngine([0.1], clock=clock, steps_per_epoch=10, metrics=RISING, eval_seconds=2.0)
+        fake.num_steps = start.num_steps
+        stop = lambda: (Outcome.KILLED, "told") if stop_at is not None and fake.num_steps >= stop_at else None  # noqa: E731
+        return MeasuredLoop(
+            engine=fake, recorder=recorder, limits=Limits(max_seconds=1, epochs=4, checkpoint_s=0.7), should_stop=stop,
+            save=lambda progress: saved.append(Progress(**vars(progress))), start=start, clock=clock,
+        ).run()  # fmt: skip
+
+    first = Recorder(tmp_path / "first")
+    assert loop(Progress(), first, 25).outcome is Outcome.KILLED
+    first.close()
+    at = saved[-1]
+    assert at.num_steps >= 25
+    assert at.wall_s == pytest.approx(at.device_s + 2 * 2.0)
+    second = Recorder(tmp_path / "second")
+    assert loop(at, second, None).num_steps == 40
+    second.close()
+    before, after = (list(records.read_records(tmp_path / name)) for name in ("first", "second"))
+    assert [r["step"] for r in steps(before) + steps(after)] == list(range(1, 41))
+    assert [r["epoch"] for r in before + after if r["kind"] == "eval"] == [1, 2, 3, 4]
+    assert steps(after)[-1]["time_s"] == pytest.approx(4.0)
+    assert {r["phase"] for r in before if r["kind"] == "phase"} == {"eval", "checkpoint"}

@@ -52,6 +52,7 @@ class _Walk:
     """One walk through one split: where it may go and what it met."""
 
     root: str
+    suffixes: tuple[str, ...]
     num_ignored: int = 0
     faults: list[DataFault] = field(default_factory=list)
 
@@ -60,7 +61,7 @@ class _Walk:
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    if not entry.name.lower().endswith(SUFFIXES):
+                    if not entry.name.lower().endswith(self.suffixes):
                         self.num_ignored += 1
                     elif entry.is_symlink():
                         if self.admits_link(entry.path) and entry.is_file():
@@ -71,7 +72,7 @@ class _Walk:
             self.add(folder, FaultKind.UNREADABLE, error.strerror or str(error))
             return ()
         if not names:
-            self.add(folder, FaultKind.EMPTY_CLASS, f"no {' or '.join(SUFFIXES)} file in it")
+            self.add(folder, FaultKind.EMPTY_CLASS, f"no {' or '.join(self.suffixes)} file in it")
         return tuple(sorted(names))
 
     def admits_link(self, path: str) -> bool:
@@ -88,8 +89,8 @@ class _Walk:
         self.faults.append(DataFault(path=printable(os.path.relpath(path, self.root)), kind=kind, problem=problem))
 
 
-def _scan_split(root: Path, name: str) -> SplitScan:
-    walk = _Walk(root=str(root))
+def _scan_split(root: Path, name: str, suffixes: tuple[str, ...]) -> SplitScan:
+    walk = _Walk(root=str(root), suffixes=suffixes)
     top = str(root / name)
     classes: list[str] = []
     if not Path(top).is_symlink() or walk.admits_link(top):
@@ -110,9 +111,9 @@ def _scan_split(root: Path, name: str) -> SplitScan:
     return SplitScan(name=name, files=files, num_ignored=walk.num_ignored, faults=tuple(walk.faults))
 
 
-def scan_folder(root: Path) -> FolderScan:
+def scan_folder(root: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> FolderScan:
     """Faults inside the folder are collected; what is no class folder at all is a DataError."""
-    resolved = _resolve(root)
+    resolved = resolve_folder(root)
     if not os.path.lexists(resolved / "train"):
         raise DataError(
             f"{root} has no train folder",
@@ -120,13 +121,13 @@ def scan_folder(root: Path) -> FolderScan:
             hint="give the folder that contains train and val, not one of these; "
             "`trainmark data make imagenet DIR` makes one to try with",
         )
-    train = _scan_split(resolved, "train")
-    val = _scan_split(resolved, "val") if os.path.lexists(resolved / "val") else None
+    train = _scan_split(resolved, "train", suffixes)
+    val = _scan_split(resolved, "val", suffixes) if os.path.lexists(resolved / "val") else None
     faults = train.faults if val is None else train.faults + val.faults + _unknown_classes(train, val)
     return FolderScan(root=resolved, train=train, val=val, faults=faults)
 
 
-def _resolve(root: Path) -> Path:
+def resolve_folder(root: Path) -> Path:
     try:
         resolved = root.resolve(strict=True)
         with os.scandir(resolved):

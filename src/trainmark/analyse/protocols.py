@@ -1,0 +1,230 @@
+"""How others aggregate a log, so that a published number can be reproduced and then compared with the honest one.
+
+A protocol is `NAME` or `NAME:key=value,...`; all are pure functions of the records of one run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainmark.errors import InputError
+from trainmark.store.rows import Floats, RunRow
+
+Options = Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a protocol makes of a run."""
+
+    value: float | None
+    """None where the protocol cannot be applied; `reason` says why."""
+    unit: str | None = None
+    num_records: int | None = None
+    """How many records it used."""
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    name: str
+    summary: str
+    defaults: Mapping[str, str]
+    apply: Callable[[RunRow, Options], Answer]
+
+
+def parse_protocol(text: str) -> tuple[Protocol, Options]:
+    name, _, rest = text.partition(":")
+    protocol = PROTOCOLS.get(name)
+    if protocol is None:
+        raise InputError(f"the protocol {name!r} is not known", hint=f"known: {', '.join(PROTOCOLS)}")
+    options = dict(protocol.defaults)
+    for part in filter(None, rest.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals or key not in options:
+            raise InputError(
+                f"{part!r} is no option of the protocol {name}",
+                hint=f"options: {', '.join(f'{key}={value}' for key, value in protocol.defaults.items()) or 'none'}",
+            )
+        options[key] = value
+    _check(protocol, options)
+    return protocol, options
+
+
+def apply_protocol(text: str, row: RunRow) -> dict[str, Any]:
+    """As `--json` prints it."""
+    protocol, options = parse_protocol(text)
+    answer = protocol.apply(row, options) if len(row.seconds) else Answer(value=None, reason="the run has no records")
+    return {
+        "name": text,
+        "value": answer.value,
+        "unit": answer.unit,
+        "records": answer.num_records,
+        "reason": answer.reason,
+    }
+
+
+def _check(protocol: Protocol, options: Options) -> None:
+    for key in ("skip", "count"):
+        if key in options and not (options[key].isdigit() and len(options[key]) < 10):
+            raise InputError(f"{key}={options[key]} is no whole number", hint=f"like {protocol.name}:{key}=10")
+    if options.get("mode") not in (None, *(str(mode) for mode in range(-1, 5))):
+        raise InputError(f"mode={options['mode']} is not supported", hint="modes are -1, 0, 1, 2, 3 and 4")
+    if options.get("by") not in (None, "auto", "timestamp", "step"):
+        raise InputError(f"by={options['by']} is not supported", hint="by=timestamp, by=step or by=auto")
+
+
+def _rates(row: RunRow) -> Floats:
+    rates: Floats = row.samples / row.seconds
+    return rates
+
+
+def _after(row: RunRow, options: Options) -> slice | None:
+    skip = int(options["skip"])
+    return slice(skip, None) if skip < len(row.seconds) else None
+
+
+def _too_few(row: RunRow) -> Answer:
+    return Answer(value=None, reason=f"it has {len(row.seconds)} records, no more than are skipped")
+
+
+def _mean(row: RunRow, options: Options) -> Answer:
+    part = _after(row, options)
+    if part is None:
+        return _too_few(row)
+    rates = _rates(row)[part]
+    return Answer(value=float(rates.mean()), unit=f"{row.unit}/s", num_records=len(rates))
+
+
+def _last(row: RunRow, _: Options) -> Answer:
+    return Answer(value=float(_rates(row)[-1]), unit=f"{row.unit}/s", num_records=1)
+
+
+def _last_cumulative(row: RunRow, _: Options) -> Answer:
+    if not row.log.get("is_cumulative"):
+        return Answer(value=None, reason="its records are not means since the start")
+    return Answer(value=float(_rates(row)[-1]), unit=f"{row.unit}/s", num_records=1)
+
+
+def _stated(row: RunRow, options: Options) -> Answer:
+    stated = row.log.get("stated")
+    known = stated if isinstance(stated, dict) else {}
+    name = options["name"] or next(iter(known), "")
+    entry = known.get(name)
+    value = entry.get("value") if isinstance(entry, dict) else None
+    if not isinstance(value, (int, float)):
+        return Answer(value=None, reason=f"the log states {', '.join(known) or 'nothing'}")
+    return Answer(value=float(value), unit=f"{row.unit}/s", num_records=None)
+
+
+def _paddle(row: RunRow, options: Options) -> Answer:
+    """PaddlePaddle's benchmark: skip records, take the arithmetic mean of what is printed, then convert by mode.
+
+    Its input is what a line prints: the rate of one device (-1), seconds of a step (0, 2), steps a second (1, 3).
+    """
+    part = _after(row, options)
+    if part is None:
+        return _too_few(row)
+    mode = int(options["mode"])
+    seconds, samples = row.seconds[part], row.samples[part]
+    used = len(seconds)
+    if mode == -1:
+        if not row.devices:
+            return Answer(value=None, reason="it needs the number of devices")
+        per_device = float((samples / seconds / row.devices).mean())
+        return Answer(value=per_device * row.devices, unit=f"{row.unit}/s", num_records=used)
+    if mode == 4:
+        return _seconds_per_epoch(row, used)
+    if not (row.devices and row.batch_size_per_device):
+        return Answer(value=None, reason="it needs the number of devices and the batch per device")
+    batch = row.devices * row.batch_size_per_device
+    step_s = seconds * batch / samples
+    steps_per_s = float((1 / step_s).mean())
+    if mode == 0:
+        return Answer(value=batch / float(step_s.mean()), unit=f"{row.unit}/s", num_records=used)
+    if mode == 1:
+        return Answer(value=steps_per_s, unit="steps/s", num_records=used)
+    if mode == 2:
+        return Answer(value=1 / float(step_s.mean()), unit="steps/s", num_records=used)
+    return Answer(value=steps_per_s * batch, unit=f"{row.unit}/s", num_records=used)
+
+
+def _seconds_per_epoch(row: RunRow, used: int) -> Answer:
+    """Printed seconds of an epoch, where a record is an epoch."""
+    if row.log.get("covers") != "step" or not np.isnan(row.steps).all():
+        return Answer(value=None, reason="its records are not epochs")
+    return Answer(value=float(row.seconds[-used:].mean()), unit="s/epoch", num_records=used)
+
+
+def _dlperf(row: RunRow, options: Options) -> Answer:
+    """DLPerf: leave out the first iterations, time the next ones; by time stamps where there are some."""
+    skip, count = int(options["skip"]), int(options["count"])
+    steps = row.steps if len(row.steps) == len(row.seconds) else np.full(len(row.seconds), math.nan)
+    first = 0 if np.isnan(steps).any() or steps[0] > 0 else 1  # iterations may be counted from 0
+    numbers = steps + first if not np.isnan(steps).any() else np.arange(1, len(row.seconds) + 1.0)
+    by = options["by"]
+    has_times = len(row.times) == len(row.seconds) and not np.isnan(row.times).any()
+    if by == "timestamp" and not has_times:
+        return Answer(value=None, reason="its lines have no time stamps")
+    if by != "step" and has_times:
+        return _dlperf_by_times(row, numbers, skip, count)
+    inside = (numbers > skip) & (numbers <= skip + count)
+    if not inside.any():
+        return Answer(value=None, reason=f"it has no records between iterations {skip} and {skip + count}")
+    value = float(row.samples[inside].sum() / row.seconds[inside].sum())
+    return Answer(value=value, unit=f"{row.unit}/s", num_records=int(inside.sum()))
+
+
+def _dlperf_by_times(row: RunRow, numbers: Floats, skip: int, count: int) -> Answer:
+    begin, end = (int(np.argmin(np.abs(numbers - wanted))) for wanted in (skip, skip + count))
+    if not (row.devices and row.batch_size_per_device):
+        return Answer(value=None, reason="it needs the number of devices and the batch per device")
+    elapsed_s = row.times[end] - row.times[begin]
+    iterations = numbers[end] - numbers[begin]
+    if elapsed_s <= 0 or iterations <= 0:
+        return Answer(value=None, reason=f"it has no two records about iterations {skip} and {skip + count}")
+    value = float(iterations * row.devices * row.batch_size_per_device / elapsed_s)
+    return Answer(value=value, unit=f"{row.unit}/s", num_records=end - begin)
+
+
+PROTOCOLS = {
+    protocol.name: protocol
+    for protocol in (
+        Protocol(
+            name="paddle-benchmark",
+            summary="PaddlePaddle benchmark: skip records, mean, then mode -1 to 4",
+            defaults={"mode": "-1", "skip": "0"},
+            apply=_paddle,
+        ),
+        Protocol(
+            name="dlperf",
+            summary="DLPerf: skip 20 iterations, time the next 100, by time stamp or by step",
+            defaults={"skip": "20", "count": "100", "by": "auto"},
+            apply=_dlperf,
+        ),
+        Protocol(
+            name="mean-after",
+            summary="arithmetic mean of the records' rates after the first ones",
+            defaults={"skip": "0"},
+            apply=_mean,
+        ),
+        Protocol(name="last", summary="the last record's rate", defaults={}, apply=_last),
+        Protocol(
+            name="last-cumulative",
+            summary="the last mean since the start, for logs that print such means (Detectron2, PSENet)",
+            defaults={},
+            apply=_last_cumulative,
+        ),
+        Protocol(
+            name="stated",
+            summary="what the log itself states for the run, by name",
+            defaults={"name": ""},
+            apply=_stated,
+        ),
+    )
+}

@@ -1,0 +1,62 @@
+"""`trainmark export`: the results in the formats of other systems."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainmark import records
+from trainmark.cli.output import add_store_flag, next_command, talk, write_whole
+from trainmark.cli.results import read_rows
+from trainmark.errors import InputError
+from trainmark.report.exporting import format_names, load_format
+
+if TYPE_CHECKING:
+    from trainmark.report.exporting import Exported
+
+NAME = "export"
+SUMMARY = "write results for other systems: PaddlePaddle benchmark, DLPerf, AI-Rank, MLPerf, a spreadsheet"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids, or the beginnings of some (default: all)")
+    parser.add_argument("--format", choices=format_names(), required=True, help="see `trainmark list exports`")
+    parser.add_argument(
+        "--output", "-o", metavar="PATH", help="a file, or a folder (one that is there, or a name that ends in /)"
+    )
+    add_store_flag(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    rows = read_rows(Path(args.store), args.runs)
+    exported: Exported = load_format(args.format).export(rows)
+    if args.output is None:
+        sys.stdout.write(_stream(exported, args.format))
+        return 0
+    target = Path(args.output)
+    is_folder = exported.stream is None or args.output.endswith("/") or target.is_dir()
+    files: dict[Path, str | Path] = {}
+    if is_folder:
+        files.update({target / name: text for name, text in exported.files.items()})
+        files.update({target / name: log for name, log in _find_logs(exported, Path(args.store)).items()})
+    else:
+        files[target] = _stream(exported, args.format)
+    write_whole(files, what="export", make_folders=is_folder)
+    failed = sum(row.outcome != "ok" for row in rows)
+    note = f", {failed} of them failed or unfinished" if failed else ""
+    talk(f"{len(rows)} runs{note} written to {args.output} ({len(files)} files)")
+    next_command("trainmark show", store=args.store)
+    return 0
+
+
+def _stream(exported: Exported, name: str) -> str:
+    if exported.stream is None:
+        raise InputError(f"{name} is several files", hint="give a folder: --output DIR")
+    return exported.stream
+
+
+def _find_logs(exported: Exported, root: Path) -> dict[str, Path]:
+    paths = {name: root / run_id / records.OUTPUT_FILE for name, run_id in exported.logs.items()}
+    return {name: path for name, path in paths.items() if path.is_file()}

@@ -1,0 +1,259 @@
+"""`trainmark import`: other people's logs become results like our own."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainmark.cli.output import add_json_flag, add_store_flag, next_command, print_json, stdout_console, talk
+from trainmark.errors import InputError
+from trainmark.units import plain
+
+if TYPE_CHECKING:
+    from trainmark.logs.finding import FoundFile, Skipped
+    from trainmark.logs.importing import Imported, Task
+
+NAME = "import"
+SUMMARY = "read training logs of other programs, whole folders at once"
+_SMALL_BYTES = 32 << 20
+"""Less than this is read here: starting processes would take longer."""
+_MAX_NAMED = 20
+_PRECISIONS = ("fp32", "tf32", "amp", "bf16", "fp16", "pure_fp16")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="log files, or folders of them")
+    facts = parser.add_argument_group("what the logs do not tell, or tell wrongly (for all of them)")
+    facts.add_argument("--model", metavar="NAME", help="its name")
+    facts.add_argument("--workload", metavar="NAME", help="one of `trainmark list workloads`")
+    facts.add_argument("--framework", metavar="NAME", help="torch, paddle, tensorflow, mxnet, oneflow")
+    facts.add_argument("--precision", choices=_PRECISIONS)
+    facts.add_argument("--devices", type=int, metavar="N", help="of all nodes together")
+    facts.add_argument("--nodes", type=int, metavar="N")
+    facts.add_argument("--batch-size", type=int, metavar="N", help="samples per device and step")
+    parser.add_argument("--pattern", type=Path, metavar="FILE", help="a dialect of your own, in TOML")
+    parser.add_argument("--protocol", metavar="NAME", help="also aggregate as others do: `trainmark list protocols`")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: all cores)")
+    add_store_flag(parser)
+    add_json_flag(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    _check(args)
+    files, skipped = _find(args.paths)
+    results = _import_all(files, args)
+    ids = [result.run_id for result in results if result.run_id is not None]
+    if not ids:
+        raise _nothing(results, skipped)
+    rows = _rows(Path(args.store), ids)
+    others = [*skipped, *_left_out(results)]
+    if args.json:
+        from trainmark.analyse.results import describe_runs
+
+        print_json(
+            results=describe_runs(rows, protocol=args.protocol),
+            skipped=[{"path": plain(item.path), "reason": plain(item.reason)} for item in others],
+        )
+    else:
+        _print(rows, args.protocol)
+    _say(results, others, args.store)
+    return 1 if any(result.is_failure for result in results) else 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    for name in ("devices", "nodes", "batch_size", "workers"):
+        value = getattr(args, name)
+        if value is not None and not 0 < value < 10**9:
+            flag = name.replace("_", "-")
+            raise InputError(f"--{flag} {value} is no whole number from 1 up", hint=f"give --{flag} 8, or leave it out")
+    if args.devices and args.nodes and args.devices % args.nodes:
+        raise InputError(
+            f"{args.devices} devices do not spread over {args.nodes} nodes", hint="--devices counts those of all nodes"
+        )
+    from trainmark.workloads.registry import load_cards
+
+    if args.workload is not None and args.workload not in load_cards():
+        raise InputError(f"the workload {args.workload!r} is not known", hint="see `trainmark list workloads`")
+    if args.pattern is not None:
+        from trainmark.logs.pattern import load_pattern
+
+        load_pattern(args.pattern)
+    if args.protocol is not None:
+        from trainmark.analyse.protocols import parse_protocol
+
+        parse_protocol(args.protocol)
+
+
+def _find(paths: Sequence[Path]) -> tuple[list[FoundFile], list[Skipped]]:
+    from trainmark.logs.finding import find_files
+
+    files, skipped = find_files(paths)
+    if not files:
+        raise InputError("there is no file to import", hint="give log files or folders of them")
+    return files, skipped
+
+
+def _import_all(files: Sequence[FoundFile], args: argparse.Namespace) -> list[Imported]:
+    """Known content is left as it is; the rest is read, each file in one process, and indexed at the end."""
+    from trainmark.logs.importing import Imported, KnownLogs
+    from trainmark.store.index import Store
+
+    store = Store(Path(args.store))
+    store.check_writable()
+    known = KnownLogs(store.root)
+    done: dict[str, Imported] = {}
+    todo: list[tuple[Task, int]] = []
+    for file, twin in _with_twins(files):
+        task = _task(file.path, args)
+        if twin is not None:
+            done[str(file.path)] = Imported(path=str(file.path), run_id=None, reason=f"the same content as {twin}")
+            continue
+        run_id = known.find(task, file.num_bytes)
+        if run_id is not None:
+            done[str(file.path)] = Imported(path=str(file.path), run_id=run_id, reason="known")
+        else:
+            todo.append((task, file.num_bytes))
+    for result in _read(todo, args.workers, num_known=len(done)):
+        done[result.path] = result
+        if result.run_id is not None:
+            store.index(store.root / result.run_id)
+    return [done[str(file.path)] for file in files]
+
+
+def _with_twins(files: Sequence[FoundFile]) -> Iterator[tuple[FoundFile, Path | None]]:
+    """Each file, and an earlier one with the same content; only files of one size are compared."""
+    from trainmark.logs.opening import digest_of
+
+    sizes: dict[int, int] = {}
+    for file in files:
+        sizes[file.num_bytes] = sizes.get(file.num_bytes, 0) + 1
+    seen: dict[str, Path] = {}
+    for file in files:
+        digest = None
+        if sizes[file.num_bytes] > 1:
+            with contextlib.suppress(OSError):  # who may not read it hears so from the reader
+                digest = digest_of(file.path)
+        yield file, seen.get(digest) if digest else None
+        if digest:
+            seen.setdefault(digest, file.path)
+
+
+def _task(path: Path, args: argparse.Namespace) -> Task:
+    from trainmark.logs.importing import Task
+    from trainmark.logs.record import Facts
+    from trainmark.workloads.registry import load_cards
+
+    given = Facts(
+        model=args.model,
+        workload=args.workload,
+        framework=args.framework,
+        precision=args.precision,
+        devices=args.devices,
+        nodes=args.nodes,
+        batch_size_per_device=args.batch_size,
+    )
+    firsts = {name: card.targets[0] for name, card in load_cards().items()}
+    targets = {name: {"metric": target.metric, "value": target.value} for name, target in firsts.items()}
+    return Task(path=path, store=Path(args.store), given=given, pattern=args.pattern, targets=targets)
+
+
+def _read(todo: Sequence[tuple[Task, int]], workers: int | None, *, num_known: int) -> Iterator[Imported]:
+    from trainmark.host import num_cores
+    from trainmark.logs.importing import import_file
+
+    num_workers = min(workers or num_cores(), len(todo))
+    total = sum(num_bytes for _, num_bytes in todo)
+    with _progress(len(todo), num_known) as advance:
+        if num_workers <= 1 or (workers is None and total < _SMALL_BYTES):
+            for task, num_bytes in todo:
+                yield import_file(task)
+                advance(num_bytes)
+            return
+        yield from _read_in_processes(todo, num_workers, advance)
+
+
+def _read_in_processes(todo: Sequence[tuple[Task, int]], num_workers: int, advance: Any) -> Iterator[Imported]:
+    """Large files first, so that no process is left alone with one at the end."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+
+    from trainmark.logs.importing import import_file
+
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(num_workers, mp_context=context) as pool:
+        ordered = sorted(todo, key=lambda item: -item[1])
+        futures = {pool.submit(import_file, task): num_bytes for task, num_bytes in ordered}
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+                advance(futures[future])
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+@contextlib.contextmanager
+def _progress(num_files: int, num_known: int) -> Iterator[Any]:
+    """A bar on a terminal; one line otherwise."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    known = f", {num_known} known" if num_known else ""
+    if not sys.stderr.isatty():
+        talk(f"reading {num_files} files{known}")
+        yield lambda _: None
+        return
+    columns = (TextColumn("reading logs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("", total=num_files)
+        yield lambda _: progress.advance(bar)
+
+
+def _rows(store: Path, ids: Sequence[str]) -> list[Any]:
+    """In the order of the files."""
+    from trainmark.cli.results import read_rows
+
+    wanted = {run_id: place for place, run_id in enumerate(ids)}
+    rows = [row for row in read_rows(store) if row.id in wanted]
+    return sorted(rows, key=lambda row: wanted[row.id])
+
+
+def _left_out(results: Sequence[Imported]) -> list[Skipped]:
+    from trainmark.logs.finding import Skipped
+
+    return [Skipped(path=result.path, reason=result.reason or "") for result in results if result.run_id is None]
+
+
+def _nothing(results: Sequence[Imported], skipped: Sequence[Skipped]) -> InputError:
+    others = [*((item.path, item.reason) for item in results), *((item.path, item.reason) for item in skipped)]
+    named = "; ".join(f"{path}: {reason}" for path, reason in others[:3])
+    return InputError(
+        f"no log was found in {len(others)} files",
+        why=named,
+        hint="`trainmark list dialects` shows what is known; --pattern FILE adds a grammar of your own",
+    )
+
+
+def _print(rows: Sequence[Any], protocol: str | None) -> None:
+    from trainmark.analyse.table import build_lines
+    from trainmark.report.console import print_lines, print_protocol
+
+    console = stdout_console()
+    print_lines(build_lines(rows), console)
+    if protocol is not None:
+        print_protocol(rows, protocol, console)
+
+
+def _say(results: Sequence[Imported], others: Sequence[Skipped], store: str) -> None:
+    num_known = sum(result.reason == "known" for result in results)
+    num_new = sum(result.run_id is not None for result in results) - num_known
+    talk(f"{num_new} logs imported, {num_known} known, {len(others)} other files")
+    for item in others[:_MAX_NAMED]:
+        talk(f"  left out: {item.path}: {item.reason}")
+    if len(others) > _MAX_NAMED:
+        talk(f"  and {len(others) - _MAX_NAMED} more (--json names all)")
+    next_command("trainmark report", store=store)

@@ -1,0 +1,129 @@
+"""Cityscapes for training: pairs of an image and its labels, listed first and loaded one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from trainmark.datasets.cityscapes.labels import TRAIN_IDS, unknown_ids
+from trainmark.datasets.cityscapes.scan import scan_folder
+from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.png import Pixels, PngError, decode_numbers, decode_rgb
+from trainmark.errors import DataError
+
+# One sentence and one next action for each kind of fault that stops a folder from being read.
+_SENTENCES = {
+    FaultKind.NO_CITIES: ("no city folders in", "put the files into a folder for each city, as Cityscapes has them"),
+    FaultKind.EMPTY_CITY: ("no image or no label in", "unpack these folders again, or remove them"),
+    FaultKind.MISSING_LABEL: ("images without a label:", "unpack gtFine again, or remove these images"),
+    FaultKind.MISSING_IMAGE: ("labels without an image:", "unpack leftImg8bit again, or remove these labels"),
+    FaultKind.OUTSIDE: ("links that lead outside the folder:", "give the real folder, or copy the files into it"),
+    FaultKind.DANGLING: ("links to nothing:", "remove these links or restore what they point to"),
+    FaultKind.UNREADABLE: ("cannot be read:", "ask the owner for read and search permission: chmod -R a+rX"),
+}
+_MAX_FILES_NAMED = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cityscapes:
+    root: Path
+    """Resolved: no link is left in it."""
+
+    train: tuple[tuple[str, str], ...]
+    """(image, label), both relative to the root."""
+
+    val: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoadedPair:
+    image: Pixels
+    """Height x width x 3."""
+
+    labels: Pixels
+    """Height x width of train ids; `labels.IGNORED` where a pixel is not trained."""
+
+    faults: tuple[DataFault, ...]
+    """What is wrong and could be put right."""
+
+
+class UnusablePairError(Exception):
+    def __init__(self, fault: DataFault) -> None:
+        super().__init__(f"{fault.path}: {fault.problem}")
+        self.fault = fault
+
+
+def read_cityscapes(root: Path) -> Cityscapes:
+    """Lists the pairs and opens none. Anything wrong with the layout is one DataError that names all of it."""
+    scan = scan_folder(root)
+    if scan.faults:
+        raise _as_data_error(root, scan.faults)
+    pairs = {split.name: split.pairs for split in scan.splits}
+    return Cityscapes(root=scan.root, train=pairs["train"], val=pairs.get("val", ()))
+
+
+def load_pair(root: Path, image_path: str, label_path: str) -> LoadedPair:
+    image, image_fault = load_image(root, image_path)
+    ids, label_fault = load_ids(root, label_path)
+    if mismatch := find_mismatch(label_path, image.shape[:2], ids.shape[:2]):
+        raise UnusablePairError(mismatch)
+    faults = tuple(fault for fault in (image_fault, label_fault) if fault is not None)
+    return LoadedPair(image=image, labels=np.take(TRAIN_IDS, ids), faults=faults)
+
+
+def load_image(root: Path, path: str) -> tuple[Pixels, DataFault | None]:
+    pixels, problem = _decode_file(root, path, decode_rgb)
+    return pixels, _usable(path, FaultKind.MODE, problem)
+
+
+def load_ids(root: Path, path: str) -> tuple[Pixels, DataFault | None]:
+    """Label ids as they stand in the file; those that Cityscapes does not have are a fault and count as ignored."""
+    ids, problem = _decode_file(root, path, decode_numbers)
+    if unknown := unknown_ids(ids):
+        numbers = ", ".join(map(str, unknown[:8])) + (" ..." if len(unknown) > 8 else "")
+        return ids, _usable(path, FaultKind.UNKNOWN_ID, f"label ids that Cityscapes does not have: {numbers}; ignored")
+    return ids, _usable(path, FaultKind.MODE, problem)
+
+
+def find_mismatch(label_path: str, image_size: tuple[int, ...], label_size: tuple[int, ...]) -> DataFault | None:
+    """Sizes are (height, width)."""
+    if image_size == label_size:
+        return None
+    problem = f"{label_size[1]} x {label_size[0]} pixels, its image has {image_size[1]} x {image_size[0]}"
+    return DataFault(path=printable(label_path), kind=FaultKind.WRONG_SIZE, problem=problem)
+
+
+def _decode_file(
+    root: Path, path: str, decode: Callable[[bytes], tuple[Pixels, str | None]]
+) -> tuple[Pixels, str | None]:
+    try:
+        return decode((root / path).read_bytes())
+    except PngError as error:
+        kind, problem = error.kind, error.problem
+    except OSError as error:
+        kind, problem = FaultKind.UNREADABLE, error.strerror or str(error)
+    raise UnusablePairError(DataFault(path=printable(path), kind=kind, problem=problem))
+
+
+def _usable(path: str, kind: FaultKind, problem: str | None) -> DataFault | None:
+    return None if problem is None else DataFault(path=printable(path), kind=kind, problem=problem, usable=True)
+
+
+def _as_data_error(root: Path, faults: Sequence[DataFault]) -> DataError:
+    kinds = list(dict.fromkeys(fault.kind for fault in faults))
+    whys = [f"{_SENTENCES[kind][0]} {_named([fault for fault in faults if fault.kind is kind])}" for kind in kinds]
+    hints = "; ".join(_SENTENCES[kind][1] for kind in kinds)
+    return DataError(
+        f"{root} cannot be used as it is",
+        why="; ".join(whys),
+        hint=f"{hints}. `trainmark data check cityscapes {root}` lists all",
+    )
+
+
+def _named(faults: Sequence[DataFault]) -> str:
+    names = ", ".join(fault.path for fault in faults[:_MAX_FILES_NAMED])
+    left = len(faults) - _MAX_FILES_NAMED
+    return names + (f" and {left} more" if left > 0 else "")

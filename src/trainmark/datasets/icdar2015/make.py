@@ -1,0 +1,125 @@
+"""Rendered words in ICDAR 2015's own layout, any number of images from a seed, with exact quadrilaterals.
+
+Every image depends on its seed, split and index alone: the bytes are the same for any number of workers, and a larger
+folder holds the smaller one's images. Between machines they are the same where numpy, Pillow and OpenCV are.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from trainmark.datasets.drawing import draw_all
+from trainmark.datasets.icdar2015.page import Page
+from trainmark.datasets.icdar2015.scan import LAYOUTS
+from trainmark.datasets.jpeg import encode_jpeg, require_encoder
+from trainmark.datasets.report import MakeReport
+from trainmark.datasets.staging import staged_folder
+from trainmark.datasets.workers import choose_num_workers
+from trainmark.errors import DataError
+
+_BOM = b"\xef\xbb\xbf"
+_QUALITY = 85
+_IMAGES_PER_CHUNK = 8
+_MIN_SIDE, _MAX_SIDE = 96, 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Chunk:
+    split: int
+    indices: range
+
+
+def make_icdar2015(
+    root: Path,
+    *,
+    num_images: int,
+    val_fraction: float = 0.2,
+    seed: int = 0,
+    num_workers: int | None = None,
+    page: Page | None = None,
+) -> MakeReport:
+    """`num_images` counts both splits. Pages are of the public set's size unless told otherwise."""
+    started = time.perf_counter()
+    _require_drawing()
+    sizes = _split_sizes(num_images, val_fraction)
+    page = page or Page()
+    _refuse_impossible(page, seed=seed)
+    chunks = [
+        _Chunk(split=split, indices=range(num)[start : start + _IMAGES_PER_CHUNK])
+        for split, num in enumerate(sizes)
+        for start in range(0, num, _IMAGES_PER_CHUNK)
+    ]
+    workers = min(choose_num_workers(num_workers), len(chunks))
+    with staged_folder(root) as folder:
+        for (image_folder, label_folder), num in zip(LAYOUTS[0], sizes, strict=True):
+            for name in (image_folder, label_folder) if num else ():
+                (folder / name).mkdir()
+        draw = partial(_write_chunk, folder, seed, page)
+        num_bytes = sum(draw_all(draw, chunks, num_workers=workers))
+    return MakeReport(
+        root=root,
+        unit="images",
+        classes=("text",),
+        num_train=sizes[0],
+        num_val=sizes[1],
+        num_bytes=num_bytes,
+        elapsed_s=time.perf_counter() - started,
+    )
+
+
+def _write_chunk(folder: Path, seed: int, page: Page, chunk: _Chunk) -> int:
+    from trainmark.datasets.icdar2015.scene import draw_scene
+
+    image_folder, label_folder = LAYOUTS[0][chunk.split]
+    num_bytes = 0
+    for index in chunk.indices:
+        pixels, words = draw_scene(seed=seed, split=chunk.split, index=index, page=page)
+        lines = (",".join([*map(str, quad.ravel().tolist()), text]) + "\r\n" for quad, text in words)
+        label = _BOM + "".join(lines).encode()
+        name = f"img_{index + 1}"
+        num_bytes += (folder / image_folder / f"{name}.jpg").write_bytes(encode_jpeg(pixels, quality=_QUALITY))
+        num_bytes += (folder / label_folder / f"gt_{name}.txt").write_bytes(label)
+    return num_bytes
+
+
+def _require_drawing() -> None:
+    require_encoder()
+    if importlib.util.find_spec("cv2") is None:
+        raise DataError(
+            "images with words cannot be made",
+            why="OpenCV, which draws them, is not installed",
+            hint="pip install 'trainmark[torch]', or pip install opencv-python-headless",
+        )
+
+
+def _refuse_impossible(page: Page, *, seed: int) -> None:
+    low, high = page.word_height
+    if seed < 0:
+        raise DataError(f"seed {seed} is negative", hint="give 0 or more")
+    if not (_MIN_SIDE <= page.height <= _MAX_SIDE and _MIN_SIDE <= page.width <= _MAX_SIDE):
+        what = f"images of {page.width} x {page.height} are not made"
+        raise DataError(what, hint=f"give sides of {_MIN_SIDE} to {_MAX_SIDE}")
+    if page.max_words < 1 or page.max_letters < 2:
+        what = f"{page.max_words} words of {page.max_letters} letters cannot be learnt from"
+        raise DataError(what, hint="give 1 word or more, of 2 letters or more")
+    if not 0 < low <= high < 1:
+        raise DataError(
+            f"words of {low} to {high} of the image's height are not made", hint="give parts between 0 and 1"
+        )
+
+
+def _split_sizes(num_images: int, val_fraction: float) -> tuple[int, int]:
+    if not 0 <= val_fraction < 1:
+        raise DataError(f"a validation part of {val_fraction} cannot be made", hint="give 0 (none) or more, below 1")
+    num_val = round(num_images * val_fraction)
+    if num_images < 1 or num_images == num_val or (val_fraction > 0 and num_val == 0):
+        raise DataError(
+            f"{num_images} images are too few",
+            why="training and validation need at least one each",
+            hint="ask for more images, or for no validation part with --val-fraction 0",
+        )
+    return num_images - num_val, num_val

@@ -1,0 +1,158 @@
+"""The layout of ICDAR 2015, challenge 4: folders of images and, beside them, folders of labels. Opens no image.
+
+    ch4_training_images/img_N.jpg     ch4_training_localization_transcription_gt/gt_img_N.txt
+    ch4_test_images/img_N.jpg         Challenge4_Test_Task1_GT/gt_img_N.txt
+
+or, simpler, `train/` and `val/` with images and labels side by side. No path is trusted: a link that leads out of the
+data set is a fault and is not followed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.errors import DataError
+
+SUFFIXES = (".jpg", ".jpeg")
+
+LAYOUTS = (
+    (
+        ("ch4_training_images", "ch4_training_localization_transcription_gt"),
+        ("ch4_test_images", "Challenge4_Test_Task1_GT"),
+    ),
+    (("train", "train"), ("val", "val")),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitScan:
+    name: str
+    images: tuple[str, ...]
+    """Relative to the root, img_2 before img_10."""
+
+    labels: tuple[str | None, ...]
+    """The label file of each image; None where there is none."""
+
+    num_ignored: int
+    faults: tuple[DataFault, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderScan:
+    root: Path
+    """Resolved: no link is left in it."""
+
+    train: SplitScan
+    val: SplitScan | None
+
+    @property
+    def splits(self) -> tuple[SplitScan, ...]:
+        return (self.train,) if self.val is None else (self.train, self.val)
+
+    @property
+    def faults(self) -> tuple[DataFault, ...]:
+        return tuple(fault for split in self.splits for fault in split.faults)
+
+
+def scan_folder(root: Path) -> FolderScan:
+    """Faults inside the folders are collected; what is no such data set at all is a DataError."""
+    resolved = _resolve(root)
+    layout = next((layout for layout in LAYOUTS if (resolved / layout[0][0]).is_dir()), None)
+    if layout is None:
+        raise DataError(
+            f"{root} is not in the layout of ICDAR 2015",
+            why=f"it holds no folder {LAYOUTS[0][0][0]} (or {LAYOUTS[1][0][0]}) with img_N.jpg files",
+            hint="give the folder that contains it; `trainmark data make icdar2015 DIR` makes one to try with",
+        )
+    (train_images, train_labels), (val_images, val_labels) = layout
+    train = _scan_split(resolved, "train", train_images, train_labels)
+    has_val = os.path.lexists(resolved / val_images)
+    val = _scan_split(resolved, "val", val_images, val_labels) if has_val else None
+    return FolderScan(root=resolved, train=train, val=val)
+
+
+def _scan_split(root: Path, name: str, image_folder: str, label_folder: str) -> SplitScan:
+    images, others, faults = _list_files(root, image_folder, SUFFIXES)
+    labels, strangers, label_faults = _list_files(root, label_folder, (".txt",))
+    if label_folder == image_folder:
+        others, strangers = [file for file in others if file not in labels], []
+        label_faults = []
+    faults += label_faults
+    images.sort(key=lambda file: (len(file), file))
+    known = set(labels)
+    paired = [_label_of(file) if _label_of(file) in known else None for file in images]
+    if not images and not faults:
+        faults.append(_fault(image_folder, FaultKind.NO_IMAGES, "no .jpg file in it"))
+    for file, label in zip(images, paired, strict=True):
+        if label is None:
+            what = f"no {label_folder}/{_label_of(file)}: the words in it are not known"
+            faults.append(_fault(f"{image_folder}/{file}", FaultKind.MISSING_LABEL, what))
+    for file in sorted(known - set(paired)):
+        what = f"no image for it in {image_folder}"
+        faults.append(_fault(f"{label_folder}/{file}", FaultKind.MISSING_IMAGE, what, usable=True))
+    return SplitScan(
+        name=name,
+        images=tuple(f"{image_folder}/{file}" for file in images),
+        labels=tuple(None if label is None else f"{label_folder}/{label}" for label in paired),
+        num_ignored=len(others) + len(strangers),
+        faults=tuple(faults),
+    )
+
+
+def _label_of(image: str) -> str:
+    return f"gt_{image.rsplit('.', 1)[0]}.txt"
+
+
+def _list_files(root: Path, folder: str, suffixes: Sequence[str]) -> tuple[list[str], list[str], list[DataFault]]:
+    """Files of those types, files of others, and the faults met."""
+    names: list[str] = []
+    others: list[str] = []
+    faults: list[DataFault] = []
+    if (link_fault := _judge_link(root, folder)) is not None:
+        return names, others, [link_fault]
+    try:
+        with os.scandir(root / folder) as entries:
+            for entry in entries:
+                if not entry.name.lower().endswith(tuple(suffixes)):
+                    others.append(entry.name)
+                elif (link_fault := _judge_link(root, f"{folder}/{entry.name}")) is not None:
+                    faults.append(link_fault)
+                elif entry.is_file():
+                    names.append(entry.name)
+    except OSError as error:
+        faults.append(_fault(folder, FaultKind.UNREADABLE, error.strerror or str(error)))
+    return names, others, faults
+
+
+def _judge_link(root: Path, path: str) -> DataFault | None:
+    place = root / path
+    if not place.is_symlink():
+        return None
+    target = os.path.realpath(place)
+    if not target.startswith(str(root) + os.sep):
+        return _fault(path, FaultKind.OUTSIDE, f"a link to {printable(target)}, outside the folder")
+    return None if Path(target).exists() else _fault(path, FaultKind.DANGLING, "a link to nothing")
+
+
+def _fault(path: str, kind: FaultKind, problem: str, *, usable: bool = False) -> DataFault:
+    return DataFault(path=printable(path), kind=kind, problem=printable(problem), usable=usable)
+
+
+def _resolve(root: Path) -> Path:
+    try:
+        resolved = root.resolve(strict=True)
+        with os.scandir(resolved):
+            return resolved
+    except FileNotFoundError:
+        raise DataError(f"{root} does not exist", hint="check the spelling, and that the disk is mounted") from None
+    except NotADirectoryError:
+        raise DataError(f"{root} is not a folder", hint="give the folder that contains ch4_training_images") from None
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
+        why = getattr(error, "strerror", None) or str(error)
+        raise DataError(
+            f"{root} cannot be read", why=why, hint="ask its owner for read and search permission: chmod -R a+rX"
+        ) from error

@@ -1,0 +1,172 @@
+"""Clips whose class is the order of four events, from a seed, in either of Kinetics' real layouts.
+
+    frames    DIR/train/<class>/<clip>/img_00001.jpg ..., DIR/train.txt, DIR/val.txt, DIR/classes.txt
+    videos    DIR/train/<class>/<clip>.mp4, DIR/val/<class>/<clip>.mp4
+
+Given how many classes there are, a clip depends on its seed, split and index alone: the bytes are the same for any
+number of workers, and a larger folder holds the smaller one's clips.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from trainmark.datasets.drawing import draw_all
+from trainmark.datasets.jpeg import Pixels, encode_jpeg, require_encoder
+from trainmark.datasets.kinetics.clip import frame_name
+from trainmark.datasets.kinetics.encode import encode_video, require_video_encoder
+from trainmark.datasets.kinetics.scene import EVENTS, MAX_CLASSES, class_name, draw_clip, order_of
+from trainmark.datasets.report import MakeReport
+from trainmark.datasets.staging import staged_folder
+from trainmark.datasets.workers import choose_num_workers
+from trainmark.errors import DataError
+
+_SPLITS = ("train", "val")  # the position is the split's number in every clip's seed
+_QUALITY = 85
+_CLIPS_PER_CHUNK = 8
+_MIN_SIDE, _MAX_SIDE = 32, 4096
+_MAX_FRAMES = 9600
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Recipe:
+    num_classes: int
+    seed: int
+    num_frames: int
+    size: tuple[int, int]
+    as_videos: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Chunk:
+    split: int
+    indices: range
+
+
+def make_kinetics(
+    root: Path,
+    *,
+    num_clips: int,
+    num_classes: int = 6,
+    val_fraction: float = 0.2,
+    seed: int = 0,
+    num_workers: int | None = None,
+    num_frames: int = 16,
+    size: tuple[int, int] = (256, 340),
+    as_videos: bool = False,
+) -> MakeReport:
+    """`num_clips` counts both splits; `size` is (height, width), as Kinetics' frames are commonly extracted."""
+    started = time.perf_counter()
+    (require_video_encoder if as_videos else require_encoder)()
+    recipe = _Recipe(num_classes=num_classes, seed=seed, num_frames=num_frames, size=size, as_videos=as_videos)
+    _refuse_impossible(recipe)
+    sizes = _split_sizes(num_clips, val_fraction, num_classes)
+    classes = tuple(class_name(label) for label in range(num_classes))
+    chunks = [
+        _Chunk(split=split, indices=range(number)[start : start + _CLIPS_PER_CHUNK])
+        for split, number in enumerate(sizes)
+        for start in range(0, number, _CLIPS_PER_CHUNK)
+    ]
+    workers = min(choose_num_workers(num_workers), len(chunks))
+    with staged_folder(root) as folder:
+        for split, number in zip(_SPLITS, sizes, strict=True):
+            for class_ in classes if number else ():
+                (folder / split / class_).mkdir(parents=True)
+        num_bytes = sum(draw_all(partial(_write_chunk, folder, recipe), chunks, num_workers=workers))
+        if not as_videos:
+            _write_lists(folder, recipe, sizes)
+    return MakeReport(
+        root=root,
+        unit="clips",
+        classes=classes,
+        num_train=sizes[0],
+        num_val=sizes[1],
+        num_bytes=num_bytes,
+        elapsed_s=time.perf_counter() - started,
+    )
+
+
+def _clip_path(split: int, label: int, index: int) -> str:
+    return f"{_SPLITS[split]}/{class_name(label)}/clip_{index:06d}"
+
+
+def _write_chunk(folder: Path, recipe: _Recipe, chunk: _Chunk) -> int:
+    num_bytes = 0
+    for index in chunk.indices:
+        label = index % recipe.num_classes
+        frames = draw_clip(
+            order=order_of(label),
+            seed=recipe.seed,
+            split=chunk.split,
+            index=index,
+            num_frames=recipe.num_frames,
+            size=recipe.size,
+        )
+        write = _write_video if recipe.as_videos else _write_frames
+        num_bytes += write(folder / _clip_path(chunk.split, label, index), frames)
+    return num_bytes
+
+
+def _write_frames(place: Path, frames: Sequence[Pixels]) -> int:
+    place.mkdir()
+    return sum(
+        (place / frame_name(number)).write_bytes(encode_jpeg(pixels, quality=_QUALITY))
+        for number, pixels in enumerate(frames)
+    )
+
+
+def _write_video(place: Path, frames: Sequence[Pixels]) -> int:
+    return place.with_suffix(".mp4").write_bytes(encode_video(frames))
+
+
+def _write_lists(folder: Path, recipe: _Recipe, sizes: Sequence[int]) -> None:
+    labels = range(recipe.num_classes)
+    (folder / "classes.txt").write_text("".join(f"{class_name(label)}\n" for label in labels))
+    for split, number in enumerate(sizes):
+        lines = (
+            f"{_clip_path(split, index % recipe.num_classes, index)} {recipe.num_frames} {index % recipe.num_classes}\n"
+            for index in range(number)
+        )
+        if number:
+            (folder / f"{_SPLITS[split]}.txt").write_text("".join(lines))
+
+
+def _refuse_impossible(recipe: _Recipe) -> None:
+    height, width = recipe.size
+    if not 2 <= recipe.num_classes <= MAX_CLASSES:
+        raise DataError(
+            f"{recipe.num_classes} classes cannot be made",
+            why=f"{len(EVENTS)} events have {MAX_CLASSES} orders",
+            hint=f"give 2 to {MAX_CLASSES}",
+        )
+    if recipe.seed < 0:
+        raise DataError(f"seed {recipe.seed} is negative", hint="give 0 or more")
+    if not 8 <= recipe.num_frames <= _MAX_FRAMES or recipe.num_frames % 8:
+        raise DataError(
+            f"clips of {recipe.num_frames} frames are not made",
+            why="eight segments must each lie within one event",
+            hint=f"give a multiple of 8 up to {_MAX_FRAMES}",
+        )
+    if not (_MIN_SIDE <= height <= _MAX_SIDE and _MIN_SIDE <= width <= _MAX_SIDE) or height % 2 or width % 2:
+        raise DataError(
+            f"frames of {width} x {height} are not made", hint=f"give even sides of {_MIN_SIDE} to {_MAX_SIDE}"
+        )
+
+
+def _split_sizes(num_clips: int, val_fraction: float, num_classes: int) -> tuple[int, int]:
+    if not 0 <= val_fraction < 1:
+        raise DataError(f"a validation part of {val_fraction} cannot be made", hint="give 0 (none) or more, below 1")
+    num_val = round(num_clips * val_fraction)
+    sizes = (num_clips - num_val, num_val)
+    for split, size in zip(_SPLITS, sizes, strict=True):
+        if size < num_classes and (split == "train" or val_fraction > 0):
+            raise DataError(
+                f"{num_clips} clips are too few for {num_classes} classes",
+                why=f"{split} would get {max(size, 0)} and have empty classes",
+                hint="ask for more clips, for fewer classes or for no validation part",
+            )
+    return sizes

@@ -1,0 +1,204 @@
+"""The wanted frames of a video file, by PyAV, and no more decoding than they need.
+
+First all packets are read, undecoded: that tells how many frames there are, which no header is trusted for, and where
+decoding can begin. Then each wanted frame is decoded from the last key frame before it. With key frames far apart, as
+x264 sets them by default (250 frames), that comes to decoding the clip up to its last wanted frame.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainmark.datasets.jpeg import MAX_PIXELS, Pixels
+from trainmark.errors import DataError
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
+
+Choose = Callable[[int], npt.NDArray[np.int64]]
+"""From how many frames there are to the ones that are wanted, in order."""
+
+# Only real containers: others, such as playlists, may name further files and addresses that would be opened.
+_OPTIONS = {"format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,avi,matroska,webm"}
+
+
+class NoFramesError(ValueError):
+    """A file that is a container, with nothing to see in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Index:
+    times: list[int] | None
+    """Of the frames, sorted; None where the container keeps none and frames can only be counted."""
+
+    keys: list[tuple[int, int]]
+    """When a key frame is shown, sorted, and where to seek for it: to when it is decoded, as AVI counts, which is never
+    later; a container that counts otherwise then goes back to the key frame before."""
+
+    num_frames: int
+
+
+def read_video(path: str, choose: Choose) -> tuple[list[Pixels | None], str | None]:
+    """One entry for each wanted frame and what went wrong, if anything. A ValueError where nothing can be had."""
+    with _opened(path) as (container, stream):
+        index = _read_index(container, stream)
+        wanted = choose(index.num_frames)
+        pictures, problem = _decode_wanted(container, stream, index, np.unique(wanted))
+    return [pictures.get(int(number)) for number in wanted], problem
+
+
+def check_video(path: str, *, decode: bool) -> tuple[int, str | None]:
+    """Number of frames, and what is wrong; decodes them all, or only counts. A ValueError where there are none."""
+    num_decoded, problem = 0, None
+    with _opened(path) as (container, stream):
+        index = _read_index(container, stream)
+        if not decode:
+            return index.num_frames, None
+        _rewind(container, stream, index)
+        try:
+            for frame in container.decode(stream):
+                problem = problem or _why_bad(frame)
+                num_decoded += 1
+        except _import_av().FFmpegError as error:
+            problem = problem or _words(error)
+    if num_decoded < index.num_frames:
+        problem = problem or f"only {num_decoded} of {index.num_frames} frames can be decoded"
+    return num_decoded, problem
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[tuple[InputContainer, VideoStream]]:
+    """FFmpeg's errors come out as ValueErrors in its own words."""
+    av = _import_av()
+    try:
+        with av.open(path, options=_OPTIONS) as container:
+            yield container, _video_stream(container)
+    except EOFError as error:  # after a header there is nothing
+        raise NoFramesError("the video has no frames") from error
+    except (av.FFmpegError, OSError) as error:
+        raise ValueError(_words(error)) from error
+
+
+def _video_stream(container: InputContainer) -> VideoStream:
+    stream = next(iter(container.streams.video), None)
+    if stream is None:
+        raise NoFramesError("there is no video in the file")
+    if stream.codec_context is None:
+        raise ValueError("no decoder for this video")
+    _refuse_bomb(stream.codec_context.height, stream.codec_context.width)
+    stream.codec_context.thread_count = 1  # the loader has a process for each core already
+    return stream
+
+
+def _read_index(container: InputContainer, stream: VideoStream) -> _Index:
+    times: list[int | None] = []
+    keys = []
+    for packet in container.demux(stream):
+        if packet.size == 0:  # the one that ends the stream
+            continue
+        if packet.is_keyframe and packet.pts is not None:
+            keys.append((packet.pts, packet.pts if packet.dts is None else min(packet.pts, packet.dts)))
+        if not packet.is_discard:  # decoded but not shown, for the sake of those after it
+            times.append(packet.pts)
+    if not times:
+        raise NoFramesError("the video has no frames")
+    known = sorted({time for time in times if time is not None})
+    complete = len(known) == len(times) and bool(keys)
+    return _Index(times=known if complete else None, keys=sorted(keys), num_frames=len(times))
+
+
+def _decode_wanted(
+    container: InputContainer, stream: VideoStream, index: _Index, wanted: npt.NDArray[np.int64]
+) -> tuple[dict[int, Pixels], str | None]:
+    av = _import_av()
+    pictures: dict[int, Pixels] = {}
+    problem: str | None = None
+    walk = _walk_by_count if index.times is None else _walk_by_time
+    try:
+        for number, frame in walk(container, stream, index, wanted):
+            problem = problem or _why_bad(frame)
+            pictures[number] = frame.to_ndarray(format="rgb24").astype(np.uint8, copy=False)
+    except (av.FFmpegError, ValueError) as error:
+        if not pictures:
+            raise
+        problem = problem or _words(error)
+    if not pictures:
+        raise ValueError(problem or "no frame of the video can be decoded")
+    if len(pictures) < len(wanted):
+        problem = problem or f"{len(wanted) - len(pictures)} of {len(wanted)} frames cannot be decoded"
+    return pictures, problem
+
+
+def _walk_by_time(
+    container: InputContainer, stream: VideoStream, index: _Index, wanted: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, VideoFrame]]:
+    assert index.times is not None
+    frames: Iterator[VideoFrame] = iter(())
+    begun_at: int | None = None
+    for number in wanted.tolist():
+        time = index.times[number]
+        shown_at, place = index.keys[max(0, bisect_right(index.keys, time, key=lambda key: key[0]) - 1)]
+        if begun_at is None or shown_at > begun_at:
+            container.seek(place, stream=stream)
+            frames, begun_at = container.decode(stream), shown_at
+        for frame in frames:
+            if frame.pts is None or frame.pts < time:
+                continue
+            if frame.pts == time:
+                yield number, frame
+            break  # past it: this frame could not be decoded
+
+
+def _walk_by_count(
+    container: InputContainer, stream: VideoStream, index: _Index, wanted: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, VideoFrame]]:
+    _rewind(container, stream, index)
+    numbers = set(wanted.tolist())
+    for number, frame in enumerate(container.decode(stream)):
+        if number in numbers:
+            yield number, frame
+        if number >= wanted[-1]:
+            return
+
+
+def _rewind(container: InputContainer, stream: VideoStream, index: _Index) -> None:
+    if index.times is not None:
+        container.seek(min(index.keys[0][1], index.times[0]), stream=stream)
+    else:
+        container.seek(0)
+
+
+def _why_bad(frame: VideoFrame) -> str | None:
+    _refuse_bomb(frame.height, frame.width)
+    return "damaged frames" if frame.is_corrupt else None
+
+
+def _refuse_bomb(height: int, width: int) -> None:
+    if height * width > MAX_PIXELS:
+        raise ValueError(f"claims {width} x {height} pixels; more than {MAX_PIXELS:,} are not decoded")
+
+
+def _words(error: Exception) -> str:
+    """FFmpeg's own words without the path, which the caller names."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _import_av() -> Any:
+    try:
+        import av
+    except ImportError as error:
+        raise DataError(
+            "videos cannot be decoded",
+            why="PyAV, which does it, is not installed",
+            hint="pip install 'trainmark[torch]', or pip install av; folders of frames need none of it",
+        ) from error
+    return av

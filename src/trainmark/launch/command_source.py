@@ -1,0 +1,144 @@
+"""The records of a command while it runs: those its script marks, or those read from what it prints.
+
+Marks (`trainmark.mark`) stand in rank<k>.jsonl, one file for each process. What is read from the output goes to
+log.jsonl beside them, so that nothing is lost where a script does both; readers prefer the marks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import statistics
+import time
+from collections import deque
+from pathlib import Path
+from typing import Protocol
+
+from trainmark import records
+from trainmark.launch.outcome import judge_command
+from trainmark.records import Json, Kind, RecordTail
+
+_QUIET_FACTOR = 50
+_QUIET_LEAST_S = 600.0
+"""A script may evaluate or write a checkpoint for minutes without a word: it is not told from a hang any earlier."""
+_CHUNK_BYTES = 1 << 20
+_MOST_CHUNKS = 64
+"""In one look: a command that prints without end must not keep us from its time-out."""
+_LAST_BYTES = 4096
+
+
+class OutputReader(Protocol):
+    """Makes records of what a command prints; `trainmark.logs` has one."""
+
+    def feed(self, chunk: bytes, written_s: float | None) -> list[Json]:
+        """`written_s` is when the end of the chunk was written, by the file's clock."""
+
+    def close(self) -> list[Json]:
+        """What an unfinished last line holds."""
+
+
+class CommandSource:
+    def __init__(self, folder: Path, reader: OutputReader) -> None:
+        self._folder, self._reader = folder, reader
+        self._marks: dict[Path, RecordTail] = {}
+        self._offset = 0
+        self._last_output = b""
+        self._last_sign = time.monotonic()
+        self._last_step: float | None = None
+        self._gaps: deque[float] = deque(maxlen=200)
+        self._num_marked = self._num_read = 0
+        self._bad_loss: str | None = None
+
+    def read_new(self) -> list[Json]:
+        marked = self._read_marks()
+        printed = self._read_output()
+        new = marked if self._num_marked else printed
+        if any(record["kind"] == Kind.STEP for record in new):
+            now = time.monotonic()
+            if self._last_step is not None:
+                self._gaps.append(now - self._last_step)
+            self._last_step = now
+        return new
+
+    def quiet_s(self) -> tuple[float, float]:
+        """Only what has a usual gap between records can be seen to hang."""
+        silence = time.monotonic() - self._last_sign
+        if len(self._gaps) < 4:
+            return silence, math.inf
+        return silence, max(_QUIET_LEAST_S, _QUIET_FACTOR * statistics.median(self._gaps))
+
+    def close(self, returncode: int | None) -> dict[int, Json]:
+        # A full disk, a pattern that takes too long: the end of the run must be written all the same.
+        with contextlib.suppress(Exception):
+            self._read_marks()
+            self._read_output(None)
+            self._keep(self._reader.close())
+        end = judge_command(returncode=returncode, last_output=self._last_output, bad_loss=self._bad_loss)
+        if returncode == 0 and not self._num_marked and not self._num_read:
+            with contextlib.suppress(OSError):
+                self._keep([{"kind": Kind.WARNING, "code": "no-records", "message": NO_RECORDS}])
+        return {0: end}
+
+    def _read_marks(self) -> list[Json]:
+        """Steps of the first process, with the samples of all: for showing how it goes."""
+        for path in self._folder.glob("rank*.jsonl"):
+            self._marks.setdefault(path, RecordTail(path))
+        shown: list[Json] = []
+        for number, path in enumerate(sorted(self._marks)):
+            new = [record for record in self._marks[path].read_new() if _is_sound(record)]
+            self._num_marked += sum(record["kind"] == Kind.STEP for record in new)
+            if new:
+                self._last_sign = time.monotonic()
+            if number == 0:
+                shown = new
+        for record in shown:
+            if record["kind"] == Kind.STEP:
+                record["samples"] *= len(self._marks)
+                self._note_loss(record)
+        return shown
+
+    def _read_output(self, most_chunks: int | None = _MOST_CHUNKS) -> list[Json]:
+        found: list[Json] = []
+        try:
+            with (self._folder / records.OUTPUT_FILE).open("rb") as file:
+                file.seek(self._offset)
+                for chunk in itertools.islice(iter(lambda: file.read(_CHUNK_BYTES), b""), most_chunks):
+                    self._offset += len(chunk)
+                    self._last_output = (self._last_output + chunk)[-_LAST_BYTES:]
+                    self._last_sign = time.monotonic()
+                    facts = os.fstat(file.fileno())
+                    found += self._reader.feed(chunk, facts.st_mtime if facts.st_size == self._offset else None)
+        except FileNotFoundError:
+            return []
+        self._keep(found)
+        return found
+
+    def _keep(self, found: list[Json]) -> None:
+        if not found:
+            return
+        with (self._folder / records.LOG_FILE).open("ab") as file:
+            file.write(b"".join(records.encode_record(record) for record in found))
+        for record in found:
+            if record["kind"] == Kind.STEP:
+                self._num_read += 1
+                self._note_loss(record)
+
+    def _note_loss(self, record: Json) -> None:
+        """The last one counts: a scaler may start with an infinite loss and go on well."""
+        if "loss" in record:
+            is_bad = record["loss"] is None
+            self._bad_loss = f"the loss was no number at step {record.get('step')}" if is_bad else None
+
+
+def _is_sound(record: Json) -> bool:
+    """A step has a duration and samples: a script may mark what is no batch."""
+    numbers = [record.get(name) for name in ("seconds", "samples")] if record["kind"] == Kind.STEP else []
+    return all(isinstance(number, (int, float)) and 0 < number < math.inf for number in numbers)
+
+
+NO_RECORDS = (
+    "nothing that the command printed is known as a speed; give a regular expression with --pattern FILE.toml, or put "
+    "`from trainmark import mark` and `mark.step(samples=...)` into the script"
+)

@@ -1,0 +1,192 @@
+"""What a dialect is: data about the lines of one family of programs, and small functions from a match to a record."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from trainmark.logs.record import LogRecord, Scope, new_record
+
+Groups = dict[str, bytes]
+"""The named groups that took part."""
+
+Found = LogRecord | Mapping[str, Any] | None
+"""What a probe makes of a line: a record, facts by name, or nothing."""
+
+NUMBER = rb"[-+]?\d[\d.]{0,24}(?:[eE][-+]?\d{1,3})?"
+"""Bounded, like every repetition in a pattern here: no line, however odd, may cost more than its length."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """A literal that is looked for in whole blocks at the speed of memory, and what to do with a line that holds it."""
+
+    anchor: bytes
+    patterns: tuple[re.Pattern[bytes], ...]
+    """Searched in that line, each from its beginning. The first one must be found, the others add groups."""
+    read: Callable[[Groups], Found]
+    where: Literal["everywhere", "ends"] = "everywhere"
+    """`ends`: only in the first and the last part of a log, where configurations stand."""
+    strength: int = 2
+    """Of the facts it gives; see `Claim`."""
+    num_lines: int = 1
+    """How many lines from the literal on belong together; only in the ends of a log."""
+
+    def search(self, line: bytes) -> Groups | None:
+        first = self.patterns[0].search(line)
+        if first is None:
+            return None
+        groups = first.groupdict()
+        for pattern in self.patterns[1:]:
+            more = pattern.search(line)
+            if more is not None:
+                groups.update(more.groupdict())
+        return {name: text for name, text in groups.items() if text is not None}
+
+
+def patterns(*texts: bytes) -> tuple[re.Pattern[bytes], ...]:
+    return tuple(re.compile(text) for text in texts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    name: str
+    summary: str
+    framework: str | None
+    """None where the family is used with several."""
+    steps: tuple[Probe, ...]
+    """Lines that are records; a line of a dialect is recognised by one of these."""
+    others: tuple[Probe, ...] = ()
+    """Evaluations, statements about the whole run, facts that only this family prints."""
+    scope: Scope | None = "global"
+    """Of what its rates speak. None: its lines do not tell and nothing else does, so no rate can be made global."""
+    unit: str = "samples"
+    covers: Literal["interval", "step"] = "interval"
+    """Whether a printed number is a mean since the print before, or that of one iteration."""
+    is_cumulative: bool = False
+    """Printed times are means since the start: only the last one counts, and their spread says nothing."""
+    repeats_lines: bool = False
+    """A bar that is drawn again and again: the same iteration twice is one record."""
+    default_precision: str | None = None
+    """What a log of this family means that says nothing, where the family always says when it is otherwise."""
+    priority: int = 0
+    """A dialect of a lower one is taken only where no other recognises a line."""
+
+
+def number(text: bytes | None) -> float | None:
+    """None for what is no finite number of a sensible size; never an exception."""
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        if b"," not in text:
+            return None
+        return number(text.replace(b",", b""))
+    return value if -1e300 < value < 1e300 else None
+
+
+def whole(text: bytes | None) -> int | None:
+    if text is None or len(text) > 18:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def finite(value: Any) -> float | None:
+    """A number of a JSON document, which may stand there as text; None for anything else."""
+    if isinstance(value, str):
+        return number(value.encode(errors="replace")[:40])
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and -1e300 < value < 1e300 else None
+
+
+def read_object(text: bytes) -> dict[str, Any]:
+    """A JSON object at the beginning of the text; empty where there is none."""
+    try:
+        value = json.JSONDecoder().raw_decode(text.decode(errors="replace"))[0]
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def read_step(groups: Groups) -> LogRecord | None:
+    """The usual reader of a step line, by the names of the groups."""
+    fields: dict[str, Any] = {"kind": "step"}
+    for name, text in groups.items():
+        convert = _STEP_FIELDS.get(name)
+        if convert is not None:
+            fields[name] = convert(text)
+    for name in ("seconds", "rate"):
+        value = fields.get(name)
+        if value is not None and value <= 0:
+            fields[name] = None
+    if fields.get("seconds") is None and fields.get("rate") is None:
+        return None
+    if "lr" in groups:
+        fields["learning_rate"] = number(groups["lr"])
+    if "unix_s" in groups:
+        fields["time_s"] = number(groups["unix_s"])
+    if "memory_mb" in groups:
+        memory = number(groups["memory_mb"])
+        fields["memory_bytes"] = int(memory * 2**20) if memory and 0 < memory < 1e9 else None
+    return new_record(fields)
+
+
+def read_stated(name: str) -> Callable[[Groups], LogRecord | None]:
+    """A speed that the log claims for the whole run."""
+
+    def read(groups: Groups) -> LogRecord | None:
+        rate = number(groups.get("rate"))
+        unit = UNITS.get(groups.get("unit", b"").lower())
+        return LogRecord(kind="stated", name=name, rate=rate, unit=unit) if rate and rate > 0 else None
+
+    return read
+
+
+def read_eval(metric: str, *, factor: float = 1.0) -> Callable[[Groups], LogRecord | None]:
+    """A metric; `factor` makes a fraction of a percentage."""
+
+    def read(groups: Groups) -> LogRecord | None:
+        value = number(groups.get("value"))
+        if value is None:
+            return None
+        step, epoch = whole(groups.get("step")), number(groups.get("epoch"))
+        time_s = number(groups.get("unix_s"))
+        return LogRecord(kind="eval", metric=metric, value=value * factor, step=step, epoch=epoch, time_s=time_s)
+
+    return read
+
+
+def read_wholes(groups: Groups) -> Mapping[str, Any]:
+    """Facts that are whole numbers from 1 up, by the names of the groups."""
+    return {name: value for name, text in groups.items() if (value := whole(text)) is not None and value > 0}
+
+
+UNITS = {
+    b"img": "images", b"images": "images", b"image": "images", b"imgs": "images", b"samples": "samples",
+    b"sample": "samples", b"seq": "sequences", b"sequences": "sequences", b"sequence": "sequences",
+    b"tokens": "tokens", b"token": "tokens", b"words": "words", b"word": "words", b"example": "examples",
+    b"examples": "examples", b"instance": "samples", b"instances": "samples", b"steps": "steps", b"step": "steps",
+    b"clips": "clips", b"videos": "clips", b"sentences": "sentences",
+}  # fmt: skip
+
+
+def _unit(text: bytes) -> str | None:
+    return UNITS.get(text) or UNITS.get(text.lower())
+
+
+_STEP_FIELDS: dict[str, Callable[[bytes], Any]] = {
+    "step": whole,
+    "epoch": number,
+    "seconds": number,
+    "rate": number,
+    "samples": number,
+    "unit": _unit,
+    "loss": number,
+}

@@ -1,0 +1,100 @@
+"""One answer from three sources: a flag of the user, then the log, then its path; and a warning where they disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainmark.logs.dialect import Dialect
+from trainmark.logs.paths import facts_of_name
+from trainmark.logs.record import Claim, Facts
+from trainmark.logs.warning import Warn, warn
+
+_SIXTEEN_BITS = ("amp", "fp16", "pure_fp16")
+"""Other people's words for one family; a log knows the family, a path may name the member."""
+
+_COMPARED = ("framework", "devices", "batch_size_per_device", "precision", "workload")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    facts: Facts
+    warnings: tuple[Warn, ...]
+
+
+def resolve(claims: Mapping[str, Sequence[Claim]], path: Facts, given: Facts, dialect: Dialect | None) -> Resolved:
+    log = _of_log(claims, dialect)
+    found: dict[str, Any] = {**path.known(), **log, **given.known()}
+    if "precision" not in given.known():
+        found["precision"] = _precision(log.get("precision"), path.precision, dialect)
+    _complete(found, log, path, given)
+    disagreeing = [
+        warn("path-disagrees", name=name, log=log[name], path=getattr(path, name))
+        for name in _COMPARED
+        if name not in given.known() and not _agree(name, log.get(name), getattr(path, name))
+    ]
+    contradicted = [
+        warn("config-contradicted", name=name, used=claims[name][0].value, config=weaker.value)
+        for name in ("batch_size_per_device", "learning_rate")
+        for weaker in _contradictions(claims.get(name, ()))
+    ]
+    return Resolved(facts=Facts(**found), warnings=(*disagreeing, *contradicted))
+
+
+def _of_log(claims: Mapping[str, Sequence[Claim]], dialect: Dialect | None) -> dict[str, Any]:
+    log = {name: found[0].value for name, found in claims.items() if found}
+    if dialect is not None and dialect.framework is not None:
+        log["framework"] = dialect.framework
+    if "model" in log and "workload" not in log:
+        log |= {name: value for name, value in facts_of_name(str(log["model"])).items() if name == "workload"}
+    if "devices" not in log and "nodes" in log and "devices_per_node" in log:
+        log["devices"] = log["nodes"] * log["devices_per_node"]
+    devices = log.get("devices")
+    if "global_batch_size" not in log and "num_train_samples" in log and "steps_per_epoch" in log:
+        log["global_batch_size"] = round(log["num_train_samples"] / log["steps_per_epoch"]) or None
+    if "batch_size_per_device" not in log and devices and log.get("global_batch_size"):
+        log["batch_size_per_device"] = _share(log["global_batch_size"], devices)
+    return {name: value for name, value in log.items() if value is not None}
+
+
+def _complete(found: dict[str, Any], log: Mapping[str, Any], path: Facts, given: Facts) -> None:
+    """What follows from the rest: devices from nodes, the share of a global batch, and the batch of all."""
+    if "devices" not in found and found.get("devices_per_node"):
+        found["devices"] = found["devices_per_node"] * found.get("nodes", 1)
+    devices, nodes = found.get("devices"), found.get("nodes")
+    if devices and nodes and devices % nodes:
+        found["nodes"] = nodes = None
+    if devices and not nodes and found.get("devices_per_node") == devices:
+        found["nodes"] = 1
+    if devices == 1:
+        found["nodes"] = 1
+    if "batch_size_per_device" not in log and given.batch_size_per_device is None and devices:
+        share = _share(found.get("global_batch_size"), devices)
+        # The batch of all devices, divided by them, is the log's word; the path's comes after it.
+        if share is not None and path.batch_size_per_device in (None, share):
+            found["batch_size_per_device"] = share
+    batch = found.get("batch_size_per_device")
+    found["global_batch_size"] = batch * devices if batch and devices else None
+    found["devices_per_node"] = None
+
+
+def _share(total: int | None, devices: int) -> int | None:
+    return total // devices if total and total % devices == 0 else None
+
+
+def _precision(log: str | None, path: str | None, dialect: Dialect | None) -> str | None:
+    if log is None:
+        return path or (dialect.default_precision if dialect is not None else None)
+    return path if path is not None and path in _SIXTEEN_BITS and log in _SIXTEEN_BITS else log
+
+
+def _agree(name: str, log: Any, path: Any) -> bool:
+    if log is None or path is None or log == path:
+        return True
+    return name == "precision" and log in _SIXTEEN_BITS and path in _SIXTEEN_BITS
+
+
+def _contradictions(claims: Sequence[Claim]) -> list[Claim]:
+    """Weaker statements against one that was measured, and against the command line where nothing was."""
+    return [claim for claim in claims[1:2] if claim.strength < claims[0].strength and claim.value != claims[0].value]

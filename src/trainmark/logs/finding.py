@@ -1,0 +1,58 @@
+"""The files that a user means: themselves, or all below a folder, without leaving it by a symbolic link."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmark import records
+from trainmark.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundFile:
+    path: Path
+    num_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """A file that was not imported, and why."""
+
+    path: str
+    reason: str
+
+
+def find_files(paths: Sequence[Path]) -> tuple[list[FoundFile], list[Skipped]]:
+    """In the order of the paths, sorted below each; no file twice."""
+    found: dict[Path, FoundFile] = {}
+    skipped: list[Skipped] = []
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"there is no {path}", hint="give log files or folders of them")
+        for file in [path] if not path.is_dir() else _walk(path, skipped):
+            if not file.is_file():
+                skipped.append(Skipped(path=str(file), reason="not a regular file"))
+                continue
+            found.setdefault(file.resolve(), FoundFile(path=file, num_bytes=file.stat().st_size))
+    return list(found.values()), skipped
+
+
+def _walk(root: Path, skipped: list[Skipped]) -> list[Path]:
+    home = root.resolve()
+    files = []
+    for folder, names, leaves in os.walk(root, followlinks=False):
+        here = Path(folder)
+        if records.RUN_FILE in leaves and here != root:
+            names.clear()  # a run folder of ours holds no foreign log
+            continue
+        names[:] = sorted(name for name in names if name != ".git")
+        for name in sorted(leaves):
+            file = here / name
+            if file.is_symlink() and not file.resolve().is_relative_to(home):
+                skipped.append(Skipped(path=str(file), reason="a link that leads out of the folder"))
+            else:
+                files.append(file)
+    return files

@@ -1,0 +1,206 @@
+"""A log that was read becomes a run folder like our own, with its source, its dialect and its SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainmark import records
+from trainmark.logs.reading import ReadLog
+from trainmark.logs.record import LogRecord
+from trainmark.logs.spool import absent
+from trainmark.records import Json, Kind, Outcome
+
+_LINES = 4096
+
+
+def run_id_of(name: str, sha256: str) -> str:
+    """Readable, the same for the same content: that is how a second import finds what is there."""
+    stem = re.sub(r"[^A-Za-z0-9]+", "-", name.split(".")[0]).strip("-")[:32].lower()
+    return f"log-{stem or 'x'}-{sha256[:12]}"
+
+
+def write_run(log: ReadLog, store: Path, *, target: Json | None = None, extra: Json | None = None) -> Path:
+    """Whole or not at all: made beside, with a dot that hides it from readers, and renamed when it is complete."""
+    folder = store / run_id_of(log.path.name, log.sha256)
+    beside = store / f".{folder.name}.{os.getpid()}"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    try:
+        _write_records(log, beside / records.rank_file(0))
+        records.write_json(beside / records.RUN_FILE, {**_describe(log, target), **(extra or {})})
+        records.write_json(beside / records.ENVIRONMENT_FILE, _environment(log))
+        ending = {"outcome": str(Outcome.OK), "reason": f"imported from {log.path}", "wall_s": wall_s(log)}
+        records.write_json(beside / records.EXIT_FILE, ending)
+        shutil.rmtree(folder, ignore_errors=True)
+        beside.rename(folder)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    return folder
+
+
+def _describe(log: ReadLog, target: Json | None) -> Json:
+    facts = log.facts
+    cell = {
+        "workload": facts.workload,
+        "framework": facts.framework,
+        "recipe": None,
+        "precision": facts.precision,
+        "nodes": facts.nodes,
+        "devices": facts.devices,
+        "batch_size_per_device": facts.batch_size_per_device,
+        "repeat": facts.repeat,
+    }
+    began = log.gathered.first_time_s
+    return {
+        "schema": records.SCHEMA,
+        "source": str(log.path),
+        "dialect": log.dialect.name,
+        "sha256": log.sha256,
+        "num_bytes": log.num_bytes,
+        "cell": cell,
+        "cell_id": _cell_id(log, cell),
+        "suite": None,
+        "unit": _unit(log),
+        "model": facts.model,
+        "created_unix_s": began if began is not None else time.time(),
+        "log": {
+            "confidence": log.confidence,
+            "scope": log.gathered.scope or log.dialect.scope,
+            "covers": log.dialect.covers,
+            "is_cumulative": log.dialect.is_cumulative,
+            "stated": {name: _stated(record) for name, record in sorted(log.gathered.stated.items())},
+            "target": target,
+        },
+    }
+
+
+def _stated(record: LogRecord) -> Json:
+    return {"value": record.rate, "unit": record.unit}
+
+
+def _unit(log: ReadLog) -> str:
+    if not log.gathered.has_rates and log.scale.global_batch is None and log.gathered.has_seconds:
+        return "iterations"
+    stated = log.facts.unit or log.gathered.unit
+    return stated if stated not in (None, "samples") else log.dialect.unit
+
+
+def _cell_id(log: ReadLog, cell: Json) -> str:
+    """Logs of one measurement share it. One that does not tell enough stands alone."""
+    facts: Json = {**cell, "model": log.facts.model, "dialect": log.dialect.name, "machine": log.facts.machine}
+    del facts["repeat"]
+    needed = ("model", "devices", "precision", "batch_size_per_device")
+    if any(facts[name] is None for name in needed):
+        facts["sha256"] = log.sha256
+    canonical = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode(errors="replace")).hexdigest()[:12]
+
+
+def _environment(log: ReadLog) -> Json:
+    return {"device_name": log.facts.machine, "framework": log.facts.framework}
+
+
+def wall_s(log: ReadLog) -> float | None:
+    """As the log states it, else between the marks of its protocol, else between its first and its last record."""
+    if log.facts.wall_s is not None:
+        return log.facts.wall_s
+    marks = log.gathered.marks
+    begin, finish = (marks[name].time_s if name in marks else None for name in ("test_begin", "test_finish"))
+    if begin is None or finish is None:
+        begin, finish = log.gathered.first_time_s, log.gathered.last_time_s
+    return finish - begin if begin is not None and finish is not None and finish > begin else None
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+def _write_records(log: ReadLog, path: Path) -> None:
+    with path.open("wb") as file:
+        lines: list[bytes] = [records.encode_record({"kind": Kind.RUN_START, "source": str(log.path)})]
+        lines += [records.encode_record(record) for record in (*_warnings(log), *_evals(log))]
+        for record in _steps(log):
+            lines.append(records.encode_record(record))
+            if len(lines) >= _LINES:
+                file.write(b"".join(lines))
+                lines.clear()
+        if log.gathered.peak_memory_bytes:
+            peak = {"kind": Kind.PHASE, "phase": "train", "peak_memory_bytes": log.gathered.peak_memory_bytes}
+            lines.append(records.encode_record(peak))
+        lines.append(records.encode_record({"kind": Kind.RUN_END}))
+        file.write(b"".join(lines))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _steps(log: ReadLog) -> Iterator[Json]:
+    """The printed values stay beside the global ones, so that any other reading of them remains possible."""
+    origin = log.gathered.first_time_s
+    intervals = Intervals(covers_interval=log.dialect.covers == "interval" and not log.dialect.is_cumulative)
+    for is_trace, step, epoch, time_s, seconds, rate, samples, loss in log.gathered.spool.rows():
+        printed = {"printed_seconds": absent(seconds), "printed_rate": absent(rate)}
+        where: Json = {"epoch": absent(epoch), "time_s": None if time_s != time_s else time_s - (origin or 0.0)}
+        if is_trace:
+            yield {"kind": Kind.TELEMETRY, "step": _whole(step), **where, **printed}
+            continue
+        num_steps = intervals.next(absent(step), absent(epoch))
+        made = log.scale.convert(
+            num_steps=num_steps, seconds=absent(seconds), rate=absent(rate), samples=absent(samples)
+        )
+        both = {"seconds": made[0], "samples": made[1]} if made else {"seconds": None, "samples": None}
+        numbers: Json = {**both, "num_steps": num_steps, "loss": absent(loss)}
+        yield {"kind": Kind.STEP, "step": _whole(step), **where, **numbers, **printed}
+
+
+def _whole(value: float) -> int | None:
+    return None if value != value else int(value)
+
+
+class Intervals:
+    """How many iterations a record covers: those since the record before, in the same epoch."""
+
+    def __init__(self, *, covers_interval: bool) -> None:
+        self._covers_interval = covers_interval
+        self._step: float | None = None
+        self._epoch: float | None = None
+        self._usual = 1.0
+
+    def next(self, step: float | None, epoch: float | None) -> float:
+        if not self._covers_interval or step is None:
+            return 1.0
+        before, self._step = self._step, step
+        is_same = epoch == self._epoch
+        self._epoch = epoch
+        if before is None:
+            self._usual = min(max(step, 1.0), 1000.0)  # a resumed run begins late: its first print covers no more
+        elif step > before:
+            self._usual = step - before
+        elif not is_same or step < before:
+            self._usual = max(step, 1.0)
+        return self._usual
+
+
+def _evals(log: ReadLog) -> Iterator[Json]:
+    begin = log.gathered.marks.get("test_begin")
+    for record in log.gathered.evals:
+        # Each clock against its own begin: the protocol's stamps are UTC, those of other lines are local.
+        is_protocol = record.metric == "eval_accuracy" or log.dialect.name == "mllog"
+        origin = begin.time_s if begin is not None and is_protocol else log.gathered.first_time_s
+        time_s = None if record.time_s is None or origin is None else record.time_s - origin
+        where: Json = {"step": record.step, "epoch": record.epoch, "time_s": time_s}
+        yield {"kind": Kind.EVAL, **where, "metric": record.metric, "value": record.value}
+    quality = log.gathered.marks.get("target_quality_time")
+    if quality is not None:
+        yield {"kind": Kind.PHASE, "phase": "target", "seconds": quality.value}
+
+
+def _warnings(log: ReadLog) -> Iterator[Json]:
+    for warning in log.warnings:
+        yield {"kind": Kind.WARNING, **warning.to_json()}

@@ -1,0 +1,89 @@
+"""One file into the store: what a worker process does, and how a second import knows what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trainmark import records
+from trainmark.errors import TrainmarkError
+from trainmark.logs.folder import write_run
+from trainmark.logs.opening import digest_of
+from trainmark.logs.pattern import load_pattern
+from trainmark.logs.reading import read_log
+from trainmark.logs.record import Facts
+from trainmark.logs.registry import load_dialects
+
+READER = 1
+"""Raised when the same file would now be read otherwise, so that a second import reads it again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    path: Path
+    store: Path
+    given: Facts
+    pattern: Path | None
+    targets: Mapping[str, Mapping[str, Any]]
+    """Of our workloads, by name: metric and value. A workload that is not here is not ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    path: str
+    run_id: str | None
+    """None where the file was not imported; `reason` says why."""
+    reason: str | None = None
+    is_failure: bool = False
+    """It could not be read, as opposed to: it is no log."""
+
+
+def import_file(task: Task) -> Imported:
+    name = str(task.path)
+    own = (load_pattern(task.pattern),) if task.pattern is not None else ()
+    try:
+        log = read_log(task.path, (*own, *load_dialects()), given=task.given)
+    except OSError as error:
+        return Imported(path=name, run_id=None, reason=error.strerror or str(error), is_failure=True)
+    if log is None:
+        return Imported(path=name, run_id=None, reason="no line of a known dialect")
+    if log.facts.workload not in task.targets:
+        log = replace(log, facts=replace(log.facts, workload=None))
+    try:
+        target = task.targets.get(log.facts.workload or "")
+        folder = write_run(log, task.store, target=dict(target) if target else None, extra=_provenance(task))
+    except (OSError, TrainmarkError) as error:
+        return Imported(path=name, run_id=None, reason=str(error), is_failure=True)
+    finally:
+        log.gathered.spool.close()
+    return Imported(path=name, run_id=folder.name)
+
+
+def _provenance(task: Task) -> dict[str, Any]:
+    pattern = digest_of(task.pattern) if task.pattern is not None else None
+    return {"reader": READER, "given": task.given.known(), "pattern": pattern}
+
+
+class KnownLogs:
+    """What earlier imports left in a store, by content."""
+
+    def __init__(self, store: Path) -> None:
+        self._by_digest: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._sizes: set[int] = set()
+        for folder in sorted(store.glob("log-*")) if store.is_dir() else ():
+            run = records.read_json(folder / records.RUN_FILE)
+            if run is not None and isinstance(run.get("sha256"), str) and isinstance(run.get("num_bytes"), int):
+                self._by_digest[run["sha256"]] = (folder.name, run)
+                self._sizes.add(run["num_bytes"])
+
+    def find(self, task: Task, num_bytes: int) -> str | None:
+        """The run that this very content became with the same flags; the file is read only if the size is known."""
+        if num_bytes not in self._sizes:
+            return None
+        found = self._by_digest.get(digest_of(task.path))
+        if found is None:
+            return None
+        run_id, run = found
+        return run_id if {key: run.get(key) for key in ("reader", "given", "pattern")} == _provenance(task) else None

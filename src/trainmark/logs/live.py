@@ -1,0 +1,118 @@
+"""A log that is being written: the lines of a running command as step records, in seconds and samples of all devices.
+
+A running log has a clock that a finished one lacks: when its lines came. Many scripts print the time of one iteration
+in ten, or three digits of it; the time between two such lines covers all ten, to the clock's own precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainmark.logs.dialect import Dialect
+from trainmark.logs.facts import resolve
+from trainmark.logs.folder import Intervals
+from trainmark.logs.record import Facts, LogRecord
+from trainmark.logs.scale import Scale, find_scale
+from trainmark.logs.stream import LogStream
+from trainmark.logs.warning import Warn
+from trainmark.records import Json, Kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    """What is remembered of the step line before."""
+
+    step: int
+    epoch: float | None
+    came_s: float
+    """By the file's clock."""
+
+
+class LiveLog:
+    """`given` is what the user said beside the command; it counts before what the log says."""
+
+    def __init__(self, dialects: Sequence[Dialect], given: Facts) -> None:
+        self.unit = "samples"
+        """What the records count so far."""
+        self.stated: dict[str, Json] = {}
+        """Speeds that the log claims for the whole run, by name."""
+        self._stream = LogStream(dialects)
+        self._given = given
+        self._last: _Line | None = None
+        self._intervals: Intervals | None = None
+        self._warnings: dict[str, Warn] = {}
+
+    @property
+    def dialect(self) -> str | None:
+        return self._stream.dialect.name if self._stream.dialect is not None else None
+
+    @property
+    def facts(self) -> Facts:
+        return resolve(self._stream.claims, Facts(), self._given, self._stream.dialect).facts
+
+    def feed(self, chunk: bytes, written_s: float | None) -> list[Json]:
+        """`written_s` is when the end of the chunk was written."""
+        return self._convert(self._stream.feed(chunk), written_s)
+
+    def close(self) -> list[Json]:
+        """What an unfinished last line holds, and what to know of all of them."""
+        rest = self._convert(self._stream.close(), None)
+        return [*rest, *({"kind": Kind.WARNING, **warning.to_json()} for warning in self._warnings.values())]
+
+    def _convert(self, found: Sequence[LogRecord], written_s: float | None) -> list[Json]:
+        """Of several lines that came at once, the clock is that of the last."""
+        facts, made = self.facts if found else Facts(), list[Json]()
+        last_step = max((place for place, record in enumerate(found) if record.kind == "step"), default=None)
+        for place, record in enumerate(found):
+            if record.kind == "step":
+                made += self._step(record, facts, written_s if place == last_step else None)
+            elif record.kind == "eval" and record.metric is not None and record.value is not None:
+                step = record.step if record.step is not None else self._stream.last_step
+                where: Json = {"step": step, "epoch": record.epoch, "time_s": None}
+                made.append({"kind": Kind.EVAL, **where, "metric": record.metric, "value": record.value})
+            elif record.kind == "stated" and record.name is not None:
+                self.stated[record.name] = {"value": record.rate, "unit": record.unit}
+        return made
+
+    def _step(self, record: LogRecord, facts: Facts, came_s: float | None) -> list[Json]:
+        dialect = self._stream.dialect
+        assert dialect is not None
+        covers_interval = dialect.covers == "interval" and not dialect.is_cumulative
+        self._intervals = self._intervals or Intervals(covers_interval=covers_interval)
+        num_steps = self._intervals.next(record.step, record.epoch)
+        scope = record.scope or dialect.scope
+        has_rate, has_seconds = record.rate is not None, record.seconds is not None
+        scale = find_scale(dialect, facts, scope, has_rates=has_rate, has_seconds=has_seconds)
+        self._warnings |= {warning.code: warning for warning in scale.warnings}
+        self._note_unit(record, facts, dialect, scale)
+        clocked = self._by_clock(record, scale, came_s)
+        made = None if covers_interval else clocked
+        made = made or scale.convert(
+            num_steps=num_steps, seconds=record.seconds, rate=record.rate, samples=record.samples
+        )
+        if made is None:
+            return []
+        step: Json = {"kind": Kind.STEP, "step": record.step, "seconds": made[0], "samples": made[1]}
+        return [step if record.loss is None else {**step, "loss": record.loss}]
+
+    def _by_clock(self, record: LogRecord, scale: Scale, came_s: float | None) -> tuple[float, float] | None:
+        """Since the line before, of the same epoch: between two epochs there may be an evaluation."""
+        last, self._last = self._last, None
+        if came_s is None or record.step is None:
+            return None
+        self._last = _Line(step=record.step, epoch=record.epoch, came_s=came_s)
+        if last is None or last.epoch != record.epoch or last.step >= record.step or last.came_s >= came_s:
+            return None
+        seconds, count = came_s - last.came_s, record.step - last.step
+        batch = record.samples or scale.global_batch
+        if batch is None and record.rate is not None:
+            return (seconds, seconds * record.rate * scale.factor) if scale.factor is not None else None
+        return seconds, count * (batch or 1.0)
+
+    def _note_unit(self, record: LogRecord, facts: Facts, dialect: Dialect, scale: Scale) -> None:
+        if record.rate is None and record.samples is None and scale.global_batch is None:
+            self.unit = "iterations"
+        else:
+            stated = facts.unit or record.unit
+            self.unit = stated if stated not in (None, "samples") else dialect.unit

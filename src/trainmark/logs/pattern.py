@@ -1,0 +1,144 @@
+"""A user's own dialect, from a TOML file: a literal, a regular expression with named groups, and what its rates mean.
+
+    name = "ours"
+    anchor = "img/s"                       # a text that stands in every record line
+    record = 'it (?P<step>\\d+).*?(?P<rate>[\\d.]+) img/s'
+    scope = "global"                       # or "device": what a rate speaks of
+    unit = "images"
+    framework = "torch"
+
+Groups: step, epoch, rate, seconds, samples, loss, memory_mb, unix_s; `rate` or `seconds` is needed. Perhaps the
+expression comes from a stranger: repetitions inside repetitions are refused, lines
+are cut at 2000 bytes and a line may take a second.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from trainmark.errors import Fault, InputError, SpecError
+from trainmark.logs.dialect import Dialect, Groups, Probe, read_eval, read_step
+
+_KEYS = ("name", "anchor", "record", "scope", "unit", "framework", "covers", "eval", "eval_anchor", "metric")
+_GROUPS = {"step", "epoch", "rate", "seconds", "samples", "loss", "memory_mb", "unix_s", "unit", "value"}
+_MAX_LINE_BYTES = 2000
+_MAX_PATTERN = 1000
+_MAX_SECONDS = 1.0
+_REPEATED_GROUP = re.compile(r"\((?:[^()\\]|\\.)*(?:[*+]|\{\d*,\})(?:[^()\\]|\\.)*\)(?:[*+]|\{\d*,\d*\})")
+_CHAINED = re.compile(r"(?:\.[*+]\??){2}")
+
+
+class _GuardedPattern:
+    """Searches like a compiled pattern, on a bounded line and for a bounded time."""
+
+    def __init__(self, pattern: re.Pattern[bytes]) -> None:
+        self._pattern = pattern
+
+    def search(self, line: bytes) -> re.Match[bytes] | None:
+        if threading.current_thread() is not threading.main_thread():
+            return self._pattern.search(line[: _MAX_LINE_BYTES // 4])  # no timer here: a shorter line instead
+        before = signal.signal(signal.SIGALRM, self._give_up)
+        signal.setitimer(signal.ITIMER_REAL, _MAX_SECONDS)
+        try:
+            return self._pattern.search(line[:_MAX_LINE_BYTES])
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    def _give_up(self, _: int, __: FrameType | None) -> None:
+        raise InputError(
+            "the pattern takes too long on a line",
+            why=f"more than {_MAX_SECONDS:g} s for {_MAX_LINE_BYTES} bytes: its repetitions can match in many ways",
+            hint="use fewer `.*`, or classes such as [0-9] in their place",
+        )
+
+
+def load_pattern(path: Path) -> Dialect:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the pattern {path}", why=str(error), hint="see docs/guides/import.md") from error
+    faults = list(_faults(table))
+    if faults:
+        raise SpecError(f"the pattern {path} has {len(faults)} faults", faults)
+    return _build(table)
+
+
+def _faults(table: dict[str, Any]) -> list[Fault]:
+    found = [
+        Fault(where=key, problem="is not known", hint=f"known: {', '.join(_KEYS)}") for key in table if key not in _KEYS
+    ]
+    found += [
+        Fault(where=key, problem="is no text", hint=f'write {key} = "..."')
+        for key in _KEYS
+        if not isinstance(table.get(key, ""), str)
+    ]
+    found += [
+        Fault(where=key, problem="is missing", hint=f"add {key} = ...")
+        for key in ("name", "anchor", "record")
+        if not table.get(key)
+    ]
+    if table.get("scope", "global") not in ("global", "device"):
+        found.append(Fault(where="scope", problem="is neither global nor device", hint='scope = "global"'))
+    if table.get("covers", "interval") not in ("interval", "step"):
+        found.append(Fault(where="covers", problem="is neither interval nor step", hint='covers = "interval"'))
+    if "eval" in table and not table.get("eval_anchor"):
+        found.append(Fault(where="eval_anchor", problem="is missing", hint="add the literal of the evaluation lines"))
+    for key, needed in (("record", {"rate", "seconds"}), ("eval", {"value"})):
+        if isinstance(table.get(key), str):
+            found += _faults_of_expression(key, table[key], needed)
+    return found
+
+
+def _faults_of_expression(key: str, text: str, needed: set[str]) -> list[Fault]:
+    if len(text) > _MAX_PATTERN:
+        return [Fault(where=key, problem=f"is longer than {_MAX_PATTERN} characters", hint="shorten it")]
+    if _REPEATED_GROUP.search(text) or _CHAINED.search(text):
+        return [
+            Fault(
+                where=key,
+                problem="repeats a repetition, which can take for ever on an odd line",
+                hint="write (?:x)+ or x+ but not (x+)+, and not .*.*",
+            )
+        ]
+    try:
+        pattern = re.compile(text.encode())
+    except (re.error, RecursionError, OverflowError) as error:
+        return [Fault(where=key, problem=f"is no regular expression: {error}", hint="mend it")]
+    names = set(pattern.groupindex)
+    unknown = ", ".join(sorted(names - _GROUPS))
+    found = [Fault(where=key, problem=f"names unknown groups: {unknown}", hint=f"known: {', '.join(sorted(_GROUPS))}")]
+    found = found if unknown else []
+    if not names & needed:
+        wanted = " or ".join(f"(?P<{name}>...)" for name in sorted(needed))
+        found.append(Fault(where=key, problem="captures no number", hint=f"name a group: {wanted}"))
+    return found
+
+
+def _build(table: dict[str, Any]) -> Dialect:
+    others: tuple[Probe, ...] = ()
+    if "eval" in table:
+        others = (_probe(table["eval_anchor"], table["eval"], read_eval(table.get("metric", "accuracy"))),)
+    return Dialect(
+        name=table["name"],
+        summary="a pattern of the user's",
+        framework=table.get("framework"),
+        scope=table.get("scope", "global"),
+        unit=table.get("unit", "samples"),
+        covers=table.get("covers", "interval"),
+        steps=(_probe(table["anchor"], table["record"], read_step),),
+        others=others,
+        priority=100,  # who gives a pattern means it
+    )
+
+
+def _probe(anchor: str, expression: str, read: Callable[[Groups], Any]) -> Probe:
+    guarded: Any = _GuardedPattern(re.compile(expression.encode()))
+    return Probe(anchor=anchor.encode(), patterns=(guarded,), read=read)

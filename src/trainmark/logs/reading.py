@@ -1,0 +1,139 @@
+"""A file to everything it tells: records in a spool, facts, evaluations, what it states of itself, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+
+from trainmark.logs.dialect import Dialect
+from trainmark.logs.facts import resolve
+from trainmark.logs.opening import LogFile
+from trainmark.logs.paths import facts_of_path
+from trainmark.logs.record import Facts, LogRecord, Scope
+from trainmark.logs.scale import Scale, find_scale
+from trainmark.logs.spool import Spool
+from trainmark.logs.stream import LogStream
+from trainmark.logs.warning import Warn, warn
+
+_MAX_EVALS = 100_000
+_MAX_ZONE_S = 2 * 86400
+"""Clocks of one log may differ by a time zone, never by days."""
+
+
+@dataclass(kw_only=True)
+class Gathered:
+    """What is kept of a log while it is read; none of it grows with its length, but for evaluations."""
+
+    spool: Spool = field(default_factory=Spool)
+    evals: list[LogRecord] = field(default_factory=list)
+    stated: dict[str, LogRecord] = field(default_factory=dict)
+    """By name, the last one of each."""
+    marks: dict[str, LogRecord] = field(default_factory=dict)
+    """By name, the first one of each; of test_finish the last."""
+    first_time_s: float | None = None
+    last_time_s: float | None = None
+    unit: str | None = None
+    scope: Scope | None = None
+    peak_memory_bytes: int | None = None
+    has_rates: bool = False
+    has_seconds: bool = False
+    last_step: int | None = None
+
+    def add(self, record: LogRecord) -> None:
+        if record.kind in ("step", "trace"):
+            self._add_step(record)
+        elif record.kind == "eval" and len(self.evals) < _MAX_EVALS:
+            step = record.step if record.step is not None else self.last_step
+            self.evals.append(_with_step(record, step))
+        elif record.kind == "stated" and record.name:
+            self.stated[record.name] = record
+        elif record.kind == "mark" and record.name and (record.name == "test_finish" or record.name not in self.marks):
+            self.marks[record.name] = record
+
+    def _add_step(self, record: LogRecord) -> None:
+        self.spool.add(record)
+        if record.memory_bytes is not None:
+            self.peak_memory_bytes = max(self.peak_memory_bytes or 0, record.memory_bytes)
+        if record.kind == "trace":
+            return
+        self.last_step = record.step if record.step is not None else self.last_step
+        self.unit = self.unit or record.unit
+        self.scope = self.scope or record.scope
+        self.has_rates = self.has_rates or record.rate is not None
+        self.has_seconds = self.has_seconds or record.seconds is not None
+        if record.time_s is not None:
+            self.first_time_s = record.time_s if self.first_time_s is None else self.first_time_s
+            self.last_time_s = record.time_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadLog:
+    path: PurePath
+    sha256: str
+    num_bytes: int
+    dialect: Dialect
+    confidence: float
+    facts: Facts
+    scale: Scale
+    gathered: Gathered
+    warnings: tuple[Warn, ...]
+
+
+def read_log(path: Path, dialects: Sequence[Dialect], *, given: Facts, shown: PurePath | None = None) -> ReadLog | None:
+    """None where no line of the file was recognised. The caller closes `gathered.spool`."""
+    file = LogFile(path)
+    stream = LogStream(dialects)
+    gathered = Gathered()
+    try:
+        for block in file.blocks():
+            for record in stream.feed(block):
+                gathered.add(record)
+        for record in stream.close():
+            gathered.add(record)
+        if stream.dialect is None:
+            gathered.spool.close()
+            return None
+        return _conclude(file, stream, stream.dialect, gathered, given, shown or path)
+    except BaseException:
+        gathered.spool.close()
+        raise
+
+
+def _conclude(
+    file: LogFile, stream: LogStream, dialect: Dialect, gathered: Gathered, given: Facts, shown: PurePath
+) -> ReadLog:
+    resolved = resolve(stream.claims, facts_of_path(shown), given, dialect)
+    scope = gathered.scope or dialect.scope
+    scale = find_scale(dialect, resolved.facts, scope, has_rates=gathered.has_rates, has_seconds=gathered.has_seconds)
+    return ReadLog(
+        path=shown,
+        sha256=file.sha256,
+        num_bytes=file.num_bytes,
+        dialect=dialect,
+        confidence=stream.confidence,
+        facts=resolved.facts,
+        scale=scale,
+        gathered=gathered,
+        warnings=(*resolved.warnings, *scale.warnings, *_warnings(file, stream, gathered)),
+    )
+
+
+def _warnings(file: LogFile, stream: LogStream, gathered: Gathered) -> list[Warn]:
+    found = []
+    if file.is_damaged:
+        found.append(warn("damaged"))
+    if stream.num_other_ranks:
+        found.append(warn("several-ranks", count=stream.num_other_ranks))
+    begin = gathered.marks.get("test_begin")
+    if begin is not None and begin.time_s is not None and gathered.first_time_s is not None:
+        apart_s = abs(begin.time_s - gathered.first_time_s)
+        if apart_s > _MAX_ZONE_S:
+            found.append(warn("edited-times", days=apart_s / 86400))
+    if begin is not None and "test_finish" not in gathered.marks:
+        found.append(warn("no-end"))
+    return found
+
+
+def _with_step(record: LogRecord, step: int | None) -> LogRecord:
+    return record if record.step is not None or step is None else replace(record, step=step)

@@ -1,0 +1,66 @@
+"""From what a line prints to seconds and samples of all devices, by the rule of its dialect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainmark.logs.dialect import Dialect
+from trainmark.logs.record import Facts, Scope
+from trainmark.logs.warning import Warn, warn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How the printed numbers of one log become global ones."""
+
+    factor: float | None
+    """Global rate over printed rate; None where that cannot be told."""
+    global_batch: int | None
+    warnings: tuple[Warn, ...]
+
+    def convert(
+        self, *, num_steps: float, seconds: float | None, rate: float | None, samples: float | None
+    ) -> tuple[float, float] | None:
+        """Seconds and samples of a record that covers `num_steps` iterations; None where its speed is unknown.
+
+        Where no line tells samples, a record counts as one unit of work for each iteration: its rate is right, and so
+        are sums over records, which is all that the numbers are used for.
+        """
+        work = num_steps * (samples or self.global_batch or 1.0)
+        if rate is not None and self.factor is not None:
+            value = rate * self.factor
+            if seconds is not None:
+                return _sane(num_steps * seconds, num_steps * seconds * value)
+            return _sane(work / value, work) if value > 0 else None
+        if seconds is not None and (rate is None or samples or self.global_batch):
+            return _sane(num_steps * seconds, work)
+        return None
+
+
+def _sane(seconds: float, samples: float) -> tuple[float, float] | None:
+    """None for what no machine can have done: a mutilated number must not become an infinite one."""
+    both = float(seconds), float(samples)
+    return both if all(1e-12 < value < 1e15 for value in both) else None
+
+
+def find_scale(dialect: Dialect, facts: Facts, scope: Scope | None, *, has_rates: bool, has_seconds: bool) -> Scale:
+    """`scope` is what the records say themselves, else the dialect's."""
+    devices, batch = facts.devices, facts.batch_size_per_device
+    global_batch = facts.global_batch_size or (batch * devices if batch and devices else None)
+    factor: float | None = None
+    warnings: list[Warn] = []
+    if scope == "global":
+        factor = 1.0
+        if dialect.name == "paddle-rec" and (facts.nodes or 1) > 1:
+            warnings.append(warn("one-node-of-many", nodes=facts.nodes))
+    elif scope == "node":
+        factor = float(facts.nodes) if facts.nodes else None
+    elif scope == "device":
+        factor = float(devices) if devices else None
+    if has_rates and factor is None and (scope is not None or devices != 1):
+        warnings.append(warn("scope-ambiguous" if scope is None else "devices-unknown"))
+    if scope is None and devices == 1:
+        factor = 1.0  # one device: both readings are the same
+    if not has_rates and has_seconds and global_batch is None:
+        warnings.append(warn("batch-unknown"))
+    return Scale(factor=factor, global_batch=global_batch, warnings=tuple(warnings))

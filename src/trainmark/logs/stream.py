@@ -1,0 +1,254 @@
+"""A log, read as it comes: any chunks in, records out, one pass, constant memory.
+
+    stream = LogStream(load_dialects())
+    for chunk in chunks:
+        for record in stream.feed(chunk): ...
+    stream.close()
+
+`stream.dialect` is None until a line was recognised; `stream.facts` is what the log has told of its run so far.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from trainmark.logs import shared
+from trainmark.logs.dialect import Dialect, Probe
+from trainmark.logs.noise import clean_line
+from trainmark.logs.record import FACT_NAMES, Claim, Facts, LogRecord
+from trainmark.logs.scan import MAX_LINE_BYTES, detect, lines_with, read_line
+from trainmark.logs.template import LineReader
+
+_HEAD_BYTES = 1 << 20
+_TAIL_BYTES = 1 << 18
+_MAX_CARRY_BYTES = 1 << 20
+_MAX_CLAIMS = 20
+_RECENT_STEPS = 256
+_ENDS_LINES = 100
+_OPEN_NUMBER = b"0123456789.,+-"
+_SAME_MOMENT_S = 1.0
+_MEASURED_BATCHES = 51
+_MIN_CONSTANT = 3
+_TEXT_UNITS = ("words", "tokens", "examples")
+"""Counted by length, so that a batch has no fixed number of them."""
+
+
+class LogStream:
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self.dialect: Dialect | None = None
+        self.confidence = 0.0
+        """0 while no line was recognised; 0.5 for one line, towards 1 for many."""
+        self.num_bytes = 0
+        self.num_other_ranks = 0
+        """Records that another rank had told before."""
+        self.last_step: int | None = None
+        self.last_epoch: float | None = None
+        self._dialects = tuple(dialects)
+        self._carry = b""
+        self._tail = b""
+        self._claims: dict[str, list[Claim]] = {}
+        self._recent: dict[tuple[float | None, int | None], tuple[int | None, float | None]] = {}
+        self._rank: int | None = None
+        self._num_hits = 0
+        self._batches: list[float] = []
+        self._learning_rates: set[float] = set()
+        self._num_learning_rates = 0  # a schedule has several, which say nothing about what was asked for
+        self._choose(None)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def feed(self, chunk: bytes) -> list[LogRecord]:
+        stop = max(chunk.rfind(b"\n"), chunk.rfind(b"\r", max(0, len(chunk) - MAX_LINE_BYTES))) + 1
+        if stop == 0:
+            self._carry += chunk
+            if len(self._carry) <= _MAX_CARRY_BYTES:
+                return []
+            # A line of megabytes: what it holds is read, the memory stays constant.
+            block, self._carry = self._carry, b""
+            return self._read_block(block)
+        found: list[LogRecord] = []
+        start = 0
+        if self._carry:
+            # Only the line that was cut is put together again; copying whole blocks would cost as much as searching.
+            start = _end_of_first_line(chunk)
+            found = self._read_block(self._carry + chunk[:start])
+        self._carry = chunk[stop:]
+        return found + self._read_block(chunk, start, stop) if stop > start else found
+
+    def close(self) -> list[LogRecord]:
+        """The rest. A last line without an end may have lost digits, so a number that touches its end is left out."""
+        rest, self._carry = self._carry[-MAX_LINE_BYTES:], b""
+        if rest[-1:] and rest[-1] in _OPEN_NUMBER:
+            rest = rest.rstrip(_OPEN_NUMBER + b"eE")
+        found = self._read_block(rest) if rest else []
+        if self.num_bytes > _HEAD_BYTES:
+            self._read_ends(self._tail)
+        self._tail = b""
+        return found
+
+    def _read_block(self, block: bytes, start: int = 0, stop: int | None = None) -> list[LogRecord]:
+        """Whole lines, from `start` to `stop`: a slice of a large block would cost as much as searching it."""
+        last = len(block) if stop is None else stop
+        if self.num_bytes < _HEAD_BYTES:
+            self._read_ends(block[start : min(last, start + _HEAD_BYTES - self.num_bytes)])
+        self.num_bytes += last - start
+        tail = block[max(start, last - _TAIL_BYTES) : last]
+        self._tail = tail if len(tail) == _TAIL_BYTES else (self._tail + tail)[-_TAIL_BYTES:]
+        has_returns = block.find(b"\r", start, last) >= 0
+        if self.dialect is None:
+            whole = block[start:last]
+            chosen = detect(whole, self._dialects, has_returns=has_returns)
+            if chosen is not None:
+                self._choose(chosen)
+                self._read_ends(self._tail if self.num_bytes > len(whole) else whole[:_HEAD_BYTES])
+        found = self._scan(block, start, last, has_returns=has_returns)
+        records = [record for record in found if self._is_new(record)]
+        self._note_progress(records)
+        return records
+
+    def _scan(self, block: bytes, first: int, last: int, *, has_returns: bool) -> list[LogRecord]:
+        """Every line that a probe of the dialect or of all dialects reads, in the order of the log."""
+        found: list[tuple[int, int, LogRecord]] = []
+        for anchor, readers in self._everywhere.items():
+            for start, end in lines_with(block, anchor, has_returns=has_returns, start=first, stop=last):
+                line, rank = clean_line(block[start:end])
+                for number, reader in readers:
+                    made = read_line(line, rank, reader)
+                    if isinstance(made, LogRecord):
+                        found.append((start, number, made))
+                    elif made is not None:
+                        self._note_facts(made, reader.probe, line)
+        found.sort(key=itemgetter(0, 1))
+        return [record for _, _, record in found]
+
+    def _read_ends(self, part: bytes) -> None:
+        has_returns = b"\r" in part
+        for anchor, readers in self._ends.items():
+            for tried, (start, end) in enumerate(lines_with(part, anchor, has_returns=has_returns)):
+                if tried >= _ENDS_LINES:
+                    break
+                if readers[0][1].probe.num_lines > 1:
+                    end = _end_of_next_line(part, end)
+                line, rank = clean_line(part[start:end])
+                for _, reader in readers:
+                    made = read_line(line, rank, reader)
+                    if made is not None and not isinstance(made, LogRecord):
+                        self._note_facts(made, reader.probe, line)
+
+    def _choose(self, dialect: Dialect | None) -> None:
+        """One search for each literal, however many probes share it."""
+        self.dialect = dialect
+        own = (*dialect.steps, *dialect.others) if dialect is not None else ()
+        self._everywhere = _by_anchor([probe for probe in (*own, *shared.EVERYWHERE) if probe.where == "everywhere"])
+        self._ends = _by_anchor([probe for probe in (*own, *shared.ENDS) if probe.where == "ends"])
+
+    # -- what several ranks tell ---------------------------------------------------------------------------------------
+
+    def _is_new(self, record: LogRecord) -> bool:
+        """False for a step that another rank has told: the same step at the same time, or with another rank's tag."""
+        if record.kind != "step":
+            return True
+        if self._num_hits == 0:
+            self._rank = record.rank
+        key = (record.epoch, record.step)
+        known = self._recent.get(key)
+        if record.step is None:
+            is_new = record.rank == self._rank
+        else:
+            is_new = known is None or not self._is_twin(record, *known)
+        if is_new:
+            self._num_hits += 1
+            self._recent[key] = (record.rank, record.time_s)
+            if len(self._recent) > _RECENT_STEPS:
+                del self._recent[next(iter(self._recent))]
+        else:
+            self.num_other_ranks += 1
+        return is_new
+
+    def _is_twin(self, record: LogRecord, rank: int | None, time_s: float | None) -> bool:
+        """The same iteration of the same epoch was told before."""
+        if record.rank != rank or (self.dialect is not None and self.dialect.repeats_lines):
+            return True
+        # Untagged: an iteration may be repeated after an overflow, but not within its own time.
+        return (
+            record.rank is None
+            and record.time_s is not None
+            and time_s is not None
+            and abs(record.time_s - time_s) <= min(_SAME_MOMENT_S, 0.5 * (record.seconds or _SAME_MOMENT_S))
+        )
+
+    def _note_progress(self, records: Sequence[LogRecord]) -> None:
+        for record in records:
+            if record.kind == "step":
+                self.last_step = record.step if record.step is not None else self.last_step
+                self.last_epoch = record.epoch if record.epoch is not None else self.last_epoch
+                if record.learning_rate is not None and self._num_learning_rates < _MEASURED_BATCHES:
+                    self._num_learning_rates += 1
+                    self._learning_rates.add(record.learning_rate)
+                is_counted = record.rate and record.seconds and record.unit not in _TEXT_UNITS
+                if is_counted and len(self._batches) < _MEASURED_BATCHES:
+                    self._batches.append((record.rate or 0.0) * (record.seconds or 0.0))
+        self.confidence = 1 - 0.5**self._num_hits if self._num_hits < 30 else 1.0
+
+    # -- facts ---------------------------------------------------------------------------------------------------------
+
+    def _note_facts(self, found: Mapping[str, Any], probe: Probe, line: bytes) -> None:
+        for name, value in found.items():
+            if name in FACT_NAMES and value is not None:
+                self.claim(name, value, strength=probe.strength, text=line[:200])
+
+    def claim(self, name: str, value: Any, *, strength: int, text: bytes) -> None:
+        claims = self._claims.setdefault(name, [])
+        if len(claims) < _MAX_CLAIMS and not any((c.value, c.strength) == (value, strength) for c in claims):
+            claims.append(Claim(name=name, value=value, strength=strength, text=text.decode(errors="replace").strip()))
+
+    @property
+    def claims(self) -> dict[str, tuple[Claim, ...]]:
+        """Strongest first, then in the order of the log."""
+        found = {name: tuple(sorted(claims, key=lambda c: -c.strength)) for name, claims in self._claims.items()}
+        measured = self._measured_batch()
+        if measured is not None:
+            found[measured.name] = (measured, *found.get(measured.name, ()))
+        if len(self._learning_rates) == 1 and self._num_learning_rates >= _MIN_CONSTANT:
+            used = Claim(name="learning_rate", value=min(self._learning_rates), strength=3, text="every record")
+            found["learning_rate"] = (used, *found.get("learning_rate", ()))
+        return found
+
+    def _measured_batch(self) -> Claim | None:
+        """A line with a rate and the seconds of an iteration tells the batch that was really used."""
+        if not self._batches or self.dialect is None or self.dialect.scope not in ("device", "global"):
+            return None
+        batch = statistics.median(self._batches)
+        if not 0.5 < batch < 1e9 or abs(batch - round(batch)) > max(0.02, 0.005 * batch):
+            return None
+        name = "batch_size_per_device" if self.dialect.scope == "device" else "global_batch_size"
+        return Claim(name=name, value=round(batch), strength=3, text="rate times seconds of the records")
+
+    @property
+    def facts(self) -> Facts:
+        strongest = {name: found[0].value for name, found in self.claims.items()}
+        if self.dialect is not None and self.dialect.framework is not None:
+            strongest["framework"] = self.dialect.framework
+        return Facts(**strongest)
+
+
+def _by_anchor(probes: Sequence[Probe]) -> dict[bytes, list[tuple[int, LineReader]]]:
+    found: dict[bytes, list[tuple[int, LineReader]]] = {}
+    for number, probe in enumerate(probes):
+        found.setdefault(probe.anchor, []).append((number, LineReader(probe)))
+    return found
+
+
+def _end_of_next_line(part: bytes, end: int) -> int:
+    following = part.find(b"\n", end + 1, end + MAX_LINE_BYTES)
+    return following if following >= 0 else min(len(part), end + MAX_LINE_BYTES)
+
+
+def _end_of_first_line(chunk: bytes) -> int:
+    """Just behind the first line feed or carriage return, of which there is one."""
+    feed = chunk.find(b"\n")
+    back = chunk.find(b"\r", 0, feed if feed >= 0 else len(chunk))
+    return (back if back >= 0 else feed) + 1

@@ -1,0 +1,115 @@
+"""One line in a training script gives exact steps: `from trainmark import mark; mark.step(samples=32)`.
+
+Call `step` at the end of every training step with the samples of this process. Under `trainmark run -- CMD` each call
+appends a record to the run folder that TRAINMARK_MARK names; anywhere else it does nothing. The first call starts the
+clock, so that set-up is no step. `evaluation` records a metric and starts the clock anew: the time of an evaluation
+belongs to no step.
+
+Standard library only and safe from several threads. A record is one write of one line, so that a crash loses none that
+was made. Whatever goes wrong here ends the recording and never the script.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import threading
+import time
+
+VARIABLE = "TRAINMARK_MARK"
+"""Names the run folder."""
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PADDLE_TRAINER_ID", "SLURM_PROCID")
+_MOST_PROCESSES = 4096
+
+
+def step(samples: float, *, loss: float | None = None) -> None:
+    """A training step of this process is done; `loss` only where it is at hand: reading it may wait for the GPU."""
+    if _marker is not None:
+        _marker.step(samples, loss)
+
+
+def evaluation(metric: str, value: float, *, epoch: float | None = None) -> None:
+    """An evaluation is done: `metric` has reached `value`."""
+    if _marker is not None:
+        _marker.evaluation(metric, value, epoch)
+
+
+class _Marker:
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._file: int | None = None
+        self._last: float | None = None
+        self._steps = 0
+        self._trained_s = 0.0
+        self._has_failed = False
+
+    def step(self, samples: float, loss: float | None) -> None:
+        now = time.perf_counter()
+        with self._lock:
+            last, self._last = self._last, now
+            if last is None:
+                self._write({"kind": "run_start", "pid": os.getpid(), "by": "mark"})
+                return
+            self._steps += 1
+            self._trained_s += now - last
+            record = {"kind": "step", "step": self._steps, "seconds": now - last, "time_s": self._trained_s}
+            record["samples"] = samples
+            if loss is not None:
+                record["loss"] = float(loss) if math.isfinite(loss) else None
+            self._write(record)
+
+    def evaluation(self, metric: str, value: float, epoch: float | None) -> None:
+        with self._lock:
+            where = {"step": self._steps, "epoch": epoch, "time_s": self._trained_s}
+            self._write({"kind": "eval", **where, "metric": str(metric), "value": float(value)})
+            if self._last is not None:
+                self._last = time.perf_counter()
+
+    def _write(self, record: dict[str, object]) -> None:
+        if self._has_failed:
+            return
+        try:
+            if self._file is None:
+                self._file = _open_own_file(self._folder)
+            record["unix_s"] = time.time()
+            os.write(self._file, json.dumps(record, separators=(",", ":")).encode() + b"\n")
+        except (OSError, TypeError, ValueError):
+            self._has_failed = True
+
+
+def _open_own_file(folder: str) -> int:
+    """rank<k>.jsonl, from the launcher's number on the first that no living process holds; readers add them all up.
+
+    The lock goes with the process, so that a script of two phases goes on in the file of its first.
+    """
+    numbers = [os.environ[name] for name in _RANKS if os.environ.get(name, "").isdigit()]
+    first = int(numbers[0]) if numbers else 0
+    for rank in range(first, first + _MOST_PROCESSES):
+        file = os.open(os.path.join(folder, f"rank{rank}.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)  # noqa: PTH118
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            continue
+        except OSError:
+            pass  # a file system without locks
+        return file
+    raise OSError("too many processes")
+
+
+def _start() -> _Marker | None:
+    folder = os.environ.get(VARIABLE)
+    return _Marker(folder) if folder else None
+
+
+def _start_anew() -> None:
+    """In a forked child: it has its own steps, its own file and its own lock."""
+    global _marker
+    _marker = _start()
+
+
+_marker = _start()
+os.register_at_fork(after_in_child=_start_anew)

@@ -1,0 +1,139 @@
+"""AI-Rank's folder: a log of `AI-Rank-log` lines for each run, summary_metrics.json and system_information.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from trainmark.analyse.result import describe_run, estimate_run
+from trainmark.analyse.table import Line, build_lines
+from trainmark.report.export.paddle_benchmark import file_word
+from trainmark.report.exporting import Exported, shorten
+from trainmark.store.rows import RunRow
+from trainmark.units import format_bytes, plain
+
+SUMMARY = "AI-Rank logs, summary_metrics.json and system_information.json, in a folder"
+
+
+def export(rows: Sequence[RunRow]) -> Exported:
+    files = {path: "".join(_log(row)) for path, row in _paths(rows).items()}
+    summary = [_summarise(line) for line in build_lines(rows)]
+    files["summary_metrics.json"] = _document(_with_training_speedups(summary))
+    files["system_information.json"] = _document(_system(rows))
+    return Exported(files=files, stream=None)
+
+
+def _paths(rows: Sequence[RunRow]) -> dict[str, RunRow]:
+    """<model>/log/GPUx8.log, as AI-Rank asks; batch, precision and a number where several runs would have that name."""
+    plain_names = [_path(row) for row in rows]
+    found: dict[str, RunRow] = {}
+    for row, name in zip(rows, plain_names, strict=True):
+        path = name
+        if plain_names.count(name) > 1:
+            path = f"{name}-bs{row.batch_size_per_device or 'unknown'}-{file_word(row.precision or 'unknown')}"
+        number, unique = 2, path
+        while f"{unique}.log" in found:
+            unique, number = f"{path}_{number}", number + 1
+        found[f"{unique}.log"] = row
+    return found
+
+
+def _path(row: RunRow) -> str:
+    kind = "CPU" if row.device == "cpu" else "GPU"
+    return f"{file_word(row.workload or row.model or 'unknown')}/log/{kind}x{row.devices or 'unknown'}"
+
+
+def _log(row: RunRow) -> Iterator[str]:
+    begin = row.started_unix_s or 0.0
+    end = begin + (row.wall_s if row.wall_s is not None else float(row.seconds.sum()))
+    yield _line(begin, "load_data, checksum:unknown")
+    yield _line(begin, "test_begin")
+    for evaluation in row.evals:
+        epoch = evaluation.get("epoch")
+        count = "unknown" if epoch is None else f"{epoch:g}"
+        at = begin + (evaluation.get("time_s") or 0.0)
+        yield _line(at, f"eval_accuracy:{evaluation.get('value')}, total_epoch_cnt:{count}")
+    if row.outcome != "ok":
+        return  # without test_finish and without a speed, as a run that broke off leaves its log there
+    yield _line(end, "test_finish")
+    time_to_train_s = describe_run(row)["time_to_train_s"]
+    if time_to_train_s is not None:
+        yield _line(end, f"target_quality_time:{time_to_train_s:.2f}sec")
+    yield _line(end, f"total_use_time:{end - begin:.2f}sec")
+    estimate = estimate_run(row)
+    if estimate is not None:
+        yield _line(end, f"avg_ips:{shorten(estimate.value)}{plain(row.unit)}/sec")
+
+
+def _line(unix_s: float, text: str) -> str:
+    return f"- AI-Rank-log {unix_s:.3f} {text}\n"
+
+
+def _summarise(line: Line) -> dict[str, Any]:
+    results = [describe_run(run) for run in line.runs if run.outcome == "ok"]
+    times = [result["time_to_train_s"] for result in results if result["time_to_train_s"] is not None]
+    metrics = [run.evals[-1] for run in line.runs if run.outcome == "ok" and run.evals]
+    return {
+        "model": line.first.workload or line.first.model,
+        "devices": line.first.devices,
+        "batch_size_per_device": line.first.batch_size_per_device,
+        "precision": line.first.precision,
+        "Time2Train": shorten(sum(times) / len(times)) if times else None,
+        "throughput": shorten(line.estimate.value) if line.estimate else None,
+        "unit": f"{line.first.unit}/s",
+        "metric": metrics[-1]["metric"] if metrics else None,
+        "accuracy": metrics[-1]["value"] if metrics else None,
+        "speed-up": shorten(line.speedup.value) if line.speedup else None,
+        "runs": line.num_ok,
+        "failed_runs": len(line.problems),
+    }
+
+
+def _with_training_speedups(summary: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """AI-Rank's own speed-up is that of the time to train against one device; `speed-up` is that of the throughput."""
+    single = {(row["model"], row["precision"]): row["Time2Train"] for row in summary if row["devices"] == 1}
+    for row in summary:
+        base = single.get((row["model"], row["precision"]))
+        known = base is not None and row["Time2Train"] is not None and row["devices"] != 1
+        row["Time2Train_speed-up"] = shorten(base / row["Time2Train"]) if known and base else None
+    return summary
+
+
+def _system(rows: Sequence[RunRow]) -> dict[str, Any]:
+    """Of the largest run. What no run folder knows is null, to be filled in by hand: disk, submitter, name
+    and type of the hardware."""
+    row = max(rows, key=lambda row: (row.outcome == "ok", row.devices or 0))
+    facts = row.environment
+    is_gpu = row.device != "cpu"
+    memory = facts.get("memory_bytes")
+    accelerator_memory = facts.get("device_memory_bytes")
+    software = [
+        facts.get("framework"),
+        *(f"{name} {facts[name]}" for name in ("cuda", "cudnn", "nccl") if facts.get(name)),
+    ]
+    return {
+        "accelerator_memory_capacity": format_bytes(accelerator_memory) if accelerator_memory else None,
+        "accelerator_name": row.machine if is_gpu else None,
+        "accelerators_per_node": _per_node(row) if is_gpu else 0,
+        "host_memory_capacity": format_bytes(memory) if memory else None,
+        "host_processor_core_count": facts.get("num_cores"),
+        "host_processor_name": facts.get("cpu"),
+        "host_processors_per_node": facts.get("num_processors"),
+        "host_storage_capacity": None,
+        "host_storage_type": None,
+        "number_of_nodes": row.nodes,
+        "operating_system": facts.get("system"),
+        "software_stack": ", ".join(str(part) for part in software if part) or None,
+        "submitter": None,
+        "hardware_name": None,
+        "hardware_type": None,
+    }
+
+
+def _per_node(row: RunRow) -> int | None:
+    return row.devices // (row.nodes or 1) if row.devices else None
+
+
+def _document(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,79 @@
+"""DLPerf's result file: {model: {case: {average_speed, median_speed, batch_size_per_device, speedup}}}.
+
+Each case is aggregated first and then divided by the aggregate of `1n1g` of the same batch, precision and so on;
+DLPerf's own script divided by whatever run of `1n1g` it had read last.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from trainmark.analyse.result import estimate_run
+from trainmark.report.exporting import Exported, shorten
+from trainmark.store.rows import RunRow
+from trainmark.units import plain
+
+SUMMARY = "speeds and speed-ups of each <N>n<G>g case, the JSON of DLPerf's extraction scripts"
+
+Kind = tuple[tuple[str, str], ...]
+Speeds = dict[tuple[int, int], list[float]]
+"""Speeds of the runs of each case, by nodes and devices per node."""
+
+
+def export(rows: Sequence[RunRow]) -> Exported:
+    document: dict[str, Any] = {}
+    for model, kinds in sorted(_collect(rows).items()):
+        names = _name_kinds(model, kinds)
+        for kind, speeds in sorted(kinds.items()):
+            document.setdefault(names[kind], {}).update(_describe(kind, speeds))
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return Exported(files={"result.json": text}, stream=text)
+
+
+def _collect(rows: Sequence[RunRow]) -> dict[str, dict[Kind, Speeds]]:
+    """Only runs with a speed: the format has no place for a failure."""
+    found: dict[str, dict[Kind, Speeds]] = {}
+    for row in rows:
+        estimate = estimate_run(row)
+        if estimate is None or not row.devices:
+            continue
+        nodes = row.nodes or 1
+        case = (nodes, row.devices // nodes)
+        model = plain(row.workload or row.model or "unknown")
+        found.setdefault(model, {}).setdefault(_kind(row), {}).setdefault(case, []).append(estimate.value)
+    return found
+
+
+def _kind(row: RunRow) -> Kind:
+    """What must be equal for a speed-up; each part as it would stand in a name."""
+    batch = "" if row.batch_size_per_device is None else f"b{row.batch_size_per_device}"
+    parts = {"batch": batch, "precision": row.precision, "framework": row.framework, "recipe": row.recipe,
+             "size": row.size, "device": row.device, "data": row.data, "epochs": row.epochs,
+             "machine": row.machine}  # fmt: skip
+    return tuple((name, plain(value or "")) for name, value in parts.items())
+
+
+def _name_kinds(model: str, kinds: dict[Kind, Speeds]) -> dict[Kind, str]:
+    """The model alone where that tells the cases apart; otherwise with what differs, as in `resnet50_b128_amp`."""
+    cases = [case for speeds in kinds.values() for case in speeds]
+    if len(set(cases)) == len(cases):
+        return dict.fromkeys(kinds, model)
+    differing = [name for name, _ in next(iter(kinds)) if len({dict(kind)[name] for kind in kinds}) > 1]
+    return {kind: "_".join([model, *(dict(kind)[name] or "unknown" for name in differing)]) for kind in kinds}
+
+
+def _describe(kind: Kind, speeds: Speeds) -> dict[str, Any]:
+    base = speeds.get((1, 1))
+    batch = dict(kind)["batch"].removeprefix("b")
+    return {
+        f"{nodes}n{devices}g": {
+            "average_speed": shorten(statistics.fmean(own)),
+            "median_speed": shorten(statistics.median(own)),
+            "batch_size_per_device": int(batch) if batch else None,
+            "speedup": shorten(statistics.fmean(own) / statistics.fmean(base)) if base else None,
+        }
+        for (nodes, devices), own in sorted(speeds.items())
+    }

@@ -1,0 +1,70 @@
+"""MLPerf's log lines: `:::MLLOG` and a JSON object, readable by the public package mlperf-logging.
+
+The keys are MLPerf's; a log of ours is no submission, since the rules of one also ask for what a run does not know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from trainmark.analyse.result import estimate_run
+from trainmark.report.exporting import Exported
+from trainmark.store.rows import RunRow
+
+SUMMARY = ":::MLLOG lines of MLPerf training"
+
+_BENCHMARKS = {"resnet50": "resnet", "mask_rcnn": "maskrcnn"}
+"""MLPerf's name where it had the benchmark."""
+_FILE = "trainmark/report/export/mllog.py"
+
+
+def export(rows: Sequence[RunRow]) -> Exported:
+    files = {f"{row.id}.log": "".join(_lines(row)) for row in rows}
+    return Exported(files=files, stream="".join(files.values()))
+
+
+def _lines(row: RunRow) -> Iterator[str]:
+    begin = row.started_unix_s or 0.0
+    estimate = estimate_run(row)
+    name = row.workload or row.model
+    yield _line(begin, "submission_benchmark", _BENCHMARKS.get(name or "", name))
+    yield _line(begin, "submission_platform", row.machine)
+    yield _line(begin, "number_of_nodes", row.nodes)
+    yield _line(begin, "accelerators_per_node", row.devices // (row.nodes or 1) if row.devices else None)
+    yield _line(begin, "global_batch_size", _global_batch(row))
+    yield _line(begin, "seed", row.seed)
+    yield _line(begin, "run_start", None, event="INTERVAL_START")
+    for evaluation in row.evals:
+        metadata = {"epoch_num": evaluation.get("epoch"), "step_num": evaluation.get("step")}
+        metadata["metric"] = evaluation.get("metric")
+        at = begin + (evaluation.get("time_s") or 0.0)
+        yield _line(at, "eval_accuracy", evaluation.get("value"), metadata=metadata)
+    end = begin + (row.wall_s if row.wall_s is not None else float(row.seconds.sum()))
+    if estimate is not None:
+        metadata = {"unit": f"{row.unit}/s", "step_num": len(row.seconds)}
+        yield _line(end, "tracked_stats", {"throughput": estimate.value}, metadata=metadata)
+    status = {"status": "success" if row.outcome == "ok" else "aborted", "reason": row.reason}
+    yield _line(end, "run_stop", None, event="INTERVAL_END", metadata=status)
+
+
+def _global_batch(row: RunRow) -> int | None:
+    if row.batch_size_per_device is None or row.devices is None:
+        return None
+    return row.batch_size_per_device * row.devices
+
+
+def _line(
+    unix_s: float, key: str, value: Any, *, event: str = "POINT_IN_TIME", metadata: Mapping[str, Any] | None = None
+) -> str:
+    document = {
+        "namespace": "",
+        "time_ms": round(1000 * unix_s),
+        "event_type": event,
+        "key": key,
+        "value": value,
+        "metadata": {"file": _FILE, "lineno": 0, **(metadata or {})},
+    }
+    # ASCII, since that package reads its files as Latin-1.
+    return f":::MLLOG {json.dumps(document, allow_nan=False)}\n"

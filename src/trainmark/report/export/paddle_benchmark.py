@@ -1,0 +1,111 @@
+"""The JSON line of PaddlePaddle's benchmark, with the file names its `run_benchmark.sh` uses.
+
+A run that did not end well has JOB_FAIL_FLAG 1; FINAL_RESULT is then 0, since the format has no null there. A slow run
+is no failure: 0.7 samples a second is a result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainmark.analyse.result import estimate_run
+from trainmark.report.exporting import Exported, shorten
+from trainmark.store.rows import RunRow
+from trainmark.units import plain
+
+SUMMARY = "one JSON line for each run, as PaddlePaddle's run_benchmark.sh ends its _speed file"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mission:
+    name: str
+    direction: int
+    """0 vision, 1 language, 2 recommendation."""
+    is_total_batch: bool = False
+    """Whether `bs` counts the samples of all devices together, as PSENet's `mp 64` does."""
+
+
+MISSIONS = {
+    "resnet50": Mission(name="图像分类", direction=0),
+    "hrnet_w18": Mission(name="图像分割", direction=0),
+    "mask_rcnn": Mission(name="目标检测", direction=0),
+    "tsm": Mission(name="视频分类", direction=0),
+    "psenet": Mission(name="OCR", direction=0, is_total_batch=True),
+}
+_PRECISIONS = {"amp": "fp16"}
+"""Their word for ours; the others have the same. TF32 is never called fp32."""
+
+_OUR_LOGS = ("trainmark", "command")
+"""Their logs are written beside the index file; an imported one stays where it is."""
+
+
+def export(rows: Sequence[RunRow]) -> Exported:
+    lines: dict[str, list[str]] = {}
+    logs = {}
+    for row in rows:
+        name = log_name(row)
+        lines.setdefault(f"{name}_speed", []).append(_encode(describe(row)))
+        if row.source in _OUR_LOGS:
+            logs[name] = row.id  # repeats share the name, as they do there: the last one stays, like its line
+    files = {name: "".join(own) for name, own in lines.items()}
+    return Exported(files=files, stream="".join(_encode(describe(row)) for row in rows), logs=logs)
+
+
+def describe(row: RunRow) -> dict[str, Any]:
+    estimate = estimate_run(row)
+    mission = MISSIONS.get(row.workload or "")
+    document: dict[str, Any] = {
+        "log_file": log_name(row) if row.source in _OUR_LOGS else plain(row.source),
+        "model_name": f"{file_word(row.dialect or 'trainmark')}_{_case(row)}",
+        "mission_name": mission.name if mission else None,
+        "direction_id": mission.direction if mission else None,
+        "run_mode": _run_mode(row),
+        "index": 1,
+        "gpu_num": row.devices,
+        "FINAL_RESULT": shorten(estimate.value) if estimate else 0.0,
+        "JOB_FAIL_FLAG": 0 if estimate else 1,
+        "UNIT": f"{row.unit}/s",
+    }
+    if row.outcome == "ok" and len(row.losses):
+        document["LOSS_RESULT"] = shorten(float(row.losses[-1]))
+    if row.devices == 1:
+        document |= {"log_with_profiler": None, "profiler_path": None}
+    return document
+
+
+def log_name(row: RunRow) -> str:
+    """<case>_<run_mode>_bs<bs>_<fp>_<gpus>: the name of the log, and with _speed of the index file."""
+    return f"{_case(row)}_{_run_mode(row)}_bs{_batch(row)}_{_precision(row)}_{row.devices or 'unknown'}"
+
+
+def _case(row: RunRow) -> str:
+    return f"{file_word(row.workload or row.model or 'unknown')}_bs{_batch(row)}_{_precision(row)}"
+
+
+def _batch(row: RunRow) -> int | str:
+    if row.batch_size_per_device is None:
+        return "unknown"
+    mission = MISSIONS.get(row.workload or "")
+    total = mission is not None and mission.is_total_batch
+    return row.batch_size_per_device * (row.devices or 1) if total else row.batch_size_per_device
+
+
+def _precision(row: RunRow) -> str:
+    return _PRECISIONS.get(row.precision or "", file_word(row.precision or "unknown"))
+
+
+def _run_mode(row: RunRow) -> str:
+    return "mp" if row.devices is not None and row.devices > 1 else "sp"
+
+
+def file_word(text: str) -> str:
+    """Part of a file name: letters, digits and a few signs, not too many; it may come from a stranger's log."""
+    word = "".join(char if char.isalnum() or char in "._-" else "-" for char in plain(text)).lstrip(".")
+    return word[:60] or "unknown"
+
+
+def _encode(document: dict[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n"

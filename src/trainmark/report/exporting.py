@@ -1,0 +1,40 @@
+"""Export formats, found and not listed: every file of `report/export` is one, with SUMMARY and export(rows)."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+
+from trainmark.report import export
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    files: Mapping[str, str]
+    """By name below the folder they go to."""
+    stream: str | None
+    """All results in one text, for a pipe or one file; None where only a folder can hold them."""
+    logs: Mapping[str, str] = field(default_factory=dict)
+    """Logs that belong beside `files`: file name to the run whose output it is."""
+
+
+def format_names() -> tuple[str, ...]:
+    """By file name, nothing imported: `paddle_benchmark.py` is `paddle-benchmark`, `csv_.py` is `csv`."""
+    return tuple(sorted(_modules()))
+
+
+def load_format(name: str) -> ModuleType:
+    return importlib.import_module(f"trainmark.report.export.{_modules()[name]}")
+
+
+def _modules() -> dict[str, str]:
+    found = (module.name for module in pkgutil.iter_modules(export.__path__))
+    return {name.rstrip("_").replace("_", "-"): name for name in found}
+
+
+def shorten(value: float) -> float:
+    """Six significant digits, more than any run repeats; the store keeps the rest."""
+    return float(f"{value:.6g}")

@@ -1,0 +1,92 @@
+"""FCN-HRNetW18 in PyTorch: loss, batches and confusion matrix. The layers are in `torch_network`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainmark.datasets.cityscapes.labels import IGNORED
+from trainmark.workloads.card import Size
+from trainmark.workloads.hrnet_w18.card import CARD
+from trainmark.workloads.hrnet_w18.data import MEAN, STD
+from trainmark.workloads.hrnet_w18.torch_network import Network
+from trainmark.workloads.torch_images import normalise
+
+Batch = list[tuple[Tensor, Tensor]]
+"""Images (n x height x width x 3, uint8) with their labels (n x height x width, uint8), one pair for each image size.
+
+Crops all have one size. Evaluation images need not: padding them to a common one would change what the network sees, so
+those of another size go through it on their own, and the metric does not depend on which images share a batch.
+"""
+
+_FREQUENCIES = (
+    0.337, 0.056, 0.210, 0.006, 0.008, 0.012, 0.002, 0.005, 0.146, 0.011,
+    0.037, 0.012, 0.0012, 0.064, 0.0025, 0.0022, 0.0021, 0.0009, 0.004, 0.0811,
+)  # fmt: skip
+"""About those of Cityscapes, in the order of the train ids; the last is what is ignored."""
+_REGION = 32
+"""Pixels along a side of a patch of one class in a synthetic label."""
+
+
+def build_model(*, recipe: str, device_type: str, num_classes: int, size: Size) -> nn.Module:  # noqa: ARG001 - for any
+    return Network(num_classes)
+
+
+def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
+    """The recipe decays everything, BatchNorm too."""
+    return [{"params": list(model.parameters()), "weight_decay": CARD.optimizer.weight_decay}]
+
+
+def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """Mean cross-entropy of the pixels that are not ignored; 0, not 0/0, where there are none."""
+    [(images, labels)] = batch
+    logits = model(normalise(images, MEAN, STD)).float()
+    total = functional.cross_entropy(logits, labels.long(), ignore_index=IGNORED, reduction="sum")
+    return total / (labels != IGNORED).sum().clamp_min(1)
+
+
+def synthetic_batch(*, batch_size: int, size: Size, num_classes: int, generator: torch.Generator) -> Batch:
+    """Noise, and labels in patches with about the class frequencies of the real data set."""
+    device = generator.device
+    shape = (batch_size, size.height, size.width)
+    images = torch.randint(0, 256, (*shape, 3), dtype=torch.uint8, generator=generator, device=device)
+    is_real = num_classes == CARD.num_classes
+    weights = torch.tensor(_FREQUENCIES if is_real else [1.0] * num_classes, device=device)
+    rows, columns = -(-size.height // _REGION), -(-size.width // _REGION)
+    patches = torch.multinomial(weights, batch_size * rows * columns, replacement=True, generator=generator)
+    patches[patches == num_classes] = IGNORED
+    patches = patches.to(torch.uint8).reshape(batch_size, rows, columns)
+    labels = patches.repeat_interleave(_REGION, 1).repeat_interleave(_REGION, 2)
+    return [(images, labels[:, : size.height, : size.width].contiguous())]
+
+
+def collate(samples: Sequence[Mapping[str, NDArray[Any]]]) -> Batch:
+    groups: dict[tuple[int, ...], list[Mapping[str, NDArray[Any]]]] = {}
+    for sample in samples:
+        groups.setdefault(sample["labels"].shape, []).append(sample)
+    return [(_stack(group, "image"), _stack(group, "labels")) for group in groups.values()]
+
+
+def _stack(samples: Sequence[Mapping[str, NDArray[Any]]], name: str) -> Tensor:
+    return torch.from_numpy(np.stack([sample[name] for sample in samples]))
+
+
+def score(model: nn.Module, batch: Batch) -> Tensor:
+    """The confusion matrix: row for the true class, column for the predicted one."""
+    return torch.stack([_confusion(model(normalise(images, MEAN, STD)), labels) for images, labels in batch]).sum(0)
+
+
+def _confusion(logits: Tensor, labels: Tensor) -> Tensor:
+    num_classes = logits.shape[1]
+    num_cells = num_classes * num_classes
+    cells = labels.long() * num_classes + logits.argmax(1)
+    # Ignored pixels are counted in a cell of their own, behind the last: picking them out first would cost a copy.
+    cells = torch.where(labels == IGNORED, num_cells, cells)
+    counts = torch.bincount(cells.flatten(), minlength=num_cells + 1)
+    return counts[:num_cells].reshape(num_classes, num_classes).double()

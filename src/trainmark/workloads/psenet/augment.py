@@ -1,0 +1,81 @@
+"""PSENet's views of a photograph as one affine transform, and its change of colours. No framework.
+
+Scaling, stretching, flipping, turning and cropping are one matrix, so the pixels are read once, and the words' corners
+go through the same matrix as the pixels. Kernels are shrunk afterwards: turning and flipping do not change lengths.
+"""
+
+from __future__ import annotations
+
+import math
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+"""2 x 3, from pixels of the photograph to pixels of the input."""
+
+_SCALES = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3)
+_ASPECTS = (0.9, 0.95, 1.0, 1.05, 1.1)
+_MAX_TURN = 10.0  # degrees
+_FORCED_PART = 5 / 8
+_BRIGHTNESS = 32 / 255
+_SATURATION = 0.5
+_LUMA = np.array([0.299, 0.587, 0.114])
+_MULTIPLE = 32
+
+
+def train_view(rng: np.random.Generator, *, height: int, width: int, side: int, centres: NDArray[np.float64]) -> Matrix:
+    """`centres` are those of the words to be found, one of which the forced crops hold."""
+    scale = rng.choice(_SCALES) * side / min(height, width)
+    stretch = math.sqrt(rng.choice(_ASPECTS))
+    sized = np.array([round_up(width * scale / stretch), round_up(height * scale * stretch)])
+    whole = np.diag([sized[0] / width, sized[1] / height, 1.0])
+    if rng.random() < 0.5:
+        whole = np.array([[-1, 0, sized[0] - 1], [0, 1, 0], [0, 0, 1.0]]) @ whole
+    turn = cv2.getRotationMatrix2D((sized / 2).tolist(), rng.uniform(-_MAX_TURN, _MAX_TURN), 1.0)
+    matrix: Matrix = turn.astype(np.float64) @ whole
+    matrix[:, 2] -= _choose_corner(rng, apply(matrix, centres), sized, side)
+    return matrix
+
+
+def _choose_corner(
+    rng: np.random.Generator, centres: NDArray[np.float64], sized: NDArray[np.int64], side: int
+) -> NDArray[np.int64]:
+    """Of the crop: anywhere, or by force with the centre of some word in it. A small image stands at the top left."""
+    low, high = np.zeros(2, dtype=np.int64), np.maximum(sized - side, 0)
+    visible = centres[((centres >= 0) & (centres < sized)).all(axis=1)]
+    if rng.random() < _FORCED_PART and len(visible):
+        centre = visible[rng.integers(len(visible))].astype(np.int64)
+        low, high = np.clip(centre - side + 1, low, high), np.minimum(centre, high)
+    return rng.integers(low, high + 1)
+
+
+def eval_view(*, height: int, width: int, side: int) -> tuple[Matrix, tuple[int, int]]:
+    """Short side to `side`, both sides up to a multiple of 32; and the (height, width) that this gives."""
+    scale = side / min(height, width)
+    sized = round_up(height * scale), round_up(width * scale)
+    return np.array([[sized[1] / width, 0, 0], [0, sized[0] / height, 0]]), sized
+
+
+def round_up(length: float) -> int:
+    return math.ceil(int(length + 0.5) / _MULTIPLE) * _MULTIPLE
+
+
+def apply(matrix: Matrix, points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """To (..., 2) points."""
+    return points @ matrix[:, :2].T + matrix[:, 2]
+
+
+def warp(pixels: NDArray[np.uint8], matrix: Matrix, *, height: int, width: int) -> NDArray[np.uint8]:
+    """Bilinear; black beyond the photograph."""
+    view = cv2.warpAffine(pixels, matrix, (width, height), flags=cv2.INTER_LINEAR)
+    return view.astype(np.uint8, copy=False)
+
+
+def jitter_colours(rng: np.random.Generator, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Brightness and saturation, as one matrix of colours."""
+    brightness = rng.uniform(1 - _BRIGHTNESS, 1 + _BRIGHTNESS)
+    saturation = rng.uniform(1 - _SATURATION, 1 + _SATURATION)
+    colours = brightness * (saturation * np.eye(3) + (1 - saturation) * _LUMA)
+    return cv2.transform(pixels, colours).astype(np.uint8, copy=False)

@@ -1,0 +1,89 @@
+"""ICDAR 2015 as PSENet sees it: augmented crops with label maps to train on, whole images with quads to evaluate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainmark.datasets.icdar2015.read import LabelledImage, UnusableImageError, read_folder, read_image
+from trainmark.datasets.icdar2015.scan import FolderScan, SplitScan
+from trainmark.workloads.card import Size
+from trainmark.workloads.pipeline import Sample, UnusableSampleError, shuffled
+from trainmark.workloads.psenet.augment import apply, eval_view, jitter_colours, train_view, warp
+from trainmark.workloads.psenet.labels import draw_labels
+
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+
+
+def open_pipeline(root: Path, *, size: Size) -> TextPipeline:
+    return TextPipeline(folder=read_folder(root), side=size.height)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextPipeline:
+    folder: FolderScan
+    side: int
+    """Of the training crop, and the shorter side of an evaluation image."""
+
+    num_classes = 1
+    truth = None  # the words travel with their images
+
+    @property
+    def num_train(self) -> int:
+        return len(self.folder.train.images)
+
+    @property
+    def num_val(self) -> int:
+        return len(self.folder.val.images) if self.folder.val is not None else 0
+
+    def order(self, *, seed: int, epoch: int, global_batch: int) -> NDArray[np.int64]:
+        return shuffled(self.num_train, seed=seed, epoch=epoch, global_batch=global_batch)
+
+    def train_sample(self, index: int, rng: np.random.Generator) -> Sample:
+        """`image` (side x side x 3) and `labels` (side x side), one byte of packed maps per pixel."""
+        labelled = self._read(self.folder.train, index)
+        height, width = labelled.pixels.shape[:2]
+        quads, is_ignored = _quads(labelled)
+        centres = quads[~is_ignored].mean(axis=1)
+        matrix = train_view(rng, height=height, width=width, side=self.side, centres=centres)
+        image = jitter_colours(rng, warp(labelled.pixels, matrix, height=self.side, width=self.side))
+        outline = np.array([[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]], dtype=np.float64)
+        corners = np.rint(apply(matrix, quads)).astype(np.int32)
+        labels = draw_labels(
+            list(corners[~is_ignored]),
+            list(corners[is_ignored]),
+            frame=np.rint(apply(matrix, outline)).astype(np.int32),
+            side=self.side,
+        )
+        return Sample(arrays={"image": image, "labels": labels}, problems=labelled.problems)
+
+    def eval_sample(self, index: int) -> Sample:
+        """`image`, whose size follows from the photograph's; `quads` and `ignored` in pixels of the photograph."""
+        assert self.folder.val is not None
+        labelled = self._read(self.folder.val, index)
+        height, width = labelled.pixels.shape[:2]
+        matrix, sized = eval_view(height=height, width=width, side=self.side)
+        quads, is_ignored = _quads(labelled)
+        arrays: dict[str, NDArray[Any]] = {
+            "image": warp(labelled.pixels, matrix, height=sized[0], width=sized[1]),
+            "quads": quads,
+            "ignored": is_ignored,
+            "scale": np.array([matrix[0, 0], matrix[1, 1]]),
+        }
+        return Sample(arrays=arrays, problems=labelled.problems)
+
+    def _read(self, split: SplitScan, index: int) -> LabelledImage:
+        try:
+            return read_image(self.folder.root, split, index)
+        except UnusableImageError as error:
+            raise UnusableSampleError(error.path, error.problem) from error
+
+
+def _quads(labelled: LabelledImage) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    quads = np.array([word.quad for word in labelled.words], dtype=np.float64).reshape(-1, 4, 2)
+    return quads, np.array([word.is_ignored for word in labelled.words], dtype=bool)

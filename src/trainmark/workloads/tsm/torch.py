@@ -1,0 +1,95 @@
+"""TSM-ResNet50 in PyTorch: torchvision's ResNet-50 over all frames, with the temporal shift in its residual blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+from torchvision.models.resnet import Bottleneck, ResNet
+
+from trainmark.workloads.card import Size
+from trainmark.workloads.torch_accuracy import count_correct
+from trainmark.workloads.torch_images import normalise
+from trainmark.workloads.tsm.card import CARD, DROPOUT
+from trainmark.workloads.tsm.data import MEAN, STD
+from trainmark.workloads.tsm.torch_shift import ShiftedBottleneck, set_num_frames
+
+Batch = dict[str, Tensor]
+
+_LAYERS = (3, 4, 6, 3)
+
+
+class Tsm(ResNet):  # type: ignore[misc]
+    """Parameters are named as in torchvision's ResNet-50, with the shift and without it."""
+
+    def __init__(
+        self, *, num_classes: int, num_frames: int, is_shifted: bool, layers: tuple[int, ...] = _LAYERS
+    ) -> None:
+        super().__init__(ShiftedBottleneck if is_shifted else Bottleneck, list(layers), num_classes=num_classes)
+        set_num_frames(self, num_frames)
+        self.num_frames = num_frames
+        self.dropout = nn.Dropout(DROPOUT)
+        nn.init.normal_(self.fc.weight, std=0.001)
+        nn.init.zeros_(self.fc.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(clips x frames) x 3 x height x width to clips x classes: the mean of the frames' logits."""
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        logits: Tensor = self.fc(self.dropout(self.avgpool(x).flatten(1)))
+        mean: Tensor = logits.unflatten(0, (-1, self.num_frames)).mean(1, dtype=torch.float32)
+        return mean
+
+
+def build_model(*, recipe: str, device_type: str, num_classes: int, size: Size) -> nn.Module:  # noqa: ARG001
+    """`unshifted` is the control: the same network, to which the order of the frames means nothing."""
+    return Tsm(num_classes=num_classes, num_frames=size.num_frames, is_shifted=recipe != "unshifted")
+
+
+def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
+    """Biases learn twice as fast as weights, the classifier five times; neither biases nor BatchNorm are decayed."""
+    convolutions = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
+    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
+    classifiers = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    decay = CARD.optimizer.weight_decay
+    groups = [
+        {"params": [m.weight for m in convolutions], "weight_decay": decay, "lr_scale": 1.0},
+        {"params": [m.bias for m in convolutions if m.bias is not None], "weight_decay": 0.0, "lr_scale": 2.0},
+        {"params": [p for m in norms for p in m.parameters()], "weight_decay": 0.0, "lr_scale": 1.0},
+        {"params": [m.weight for m in classifiers], "weight_decay": decay, "lr_scale": 5.0},
+        {"params": [m.bias for m in classifiers], "weight_decay": 0.0, "lr_scale": 10.0},
+    ]
+    return [group for group in groups if group["params"]]  # ResNet's convolutions have no biases
+
+
+def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
+    return functional.cross_entropy(_logits(model, batch), batch["labels"])
+
+
+def score(model: nn.Module, batch: Batch) -> Tensor:
+    return count_correct(_logits(model, batch), batch["labels"])
+
+
+def _logits(model: nn.Module, batch: Batch) -> Tensor:
+    logits: Tensor = model(normalise(batch["frames"].flatten(0, 1), MEAN, STD))
+    return logits
+
+
+def synthetic_batch(*, batch_size: int, size: Size, num_classes: int, generator: torch.Generator) -> Batch:
+    """Noise as bytes, as decoded frames are, and labels all equally frequent, as Kinetics' nearly are."""
+    device = generator.device
+    shape = (batch_size, size.num_frames, size.height, size.width, 3)
+    frames = torch.randint(0, 256, shape, generator=generator, device=device, dtype=torch.uint8)
+    labels = torch.randint(0, num_classes, (batch_size,), generator=generator, device=device)
+    return {"frames": frames, "labels": labels}
+
+
+def collate(samples: Sequence[Mapping[str, NDArray[Any]]]) -> Batch:
+    frames = np.stack([sample["frames"] for sample in samples])
+    labels = np.array([sample["label"] for sample in samples], dtype=np.int64)
+    return {"frames": torch.from_numpy(frames), "labels": torch.from_numpy(labels)}

@@ -1,0 +1,75 @@
+"""Training to a target, kept, killed and resumed, through the real command line on the CPU."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from test_runs import command, results, trainmark
+
+from making import make_images
+from trainmark.records import CHECKPOINT_FILE, read_records
+
+ARGV = ["run", "resnet50", "--device", "cpu", "--size", "small", "--batch-size", "4", "--epochs", "4", "--json"]
+
+
+def losses(folder: Path) -> dict[int, float]:
+    return {r["step"]: r["loss"] for r in read_records(folder / "rank0.jsonl") if r["kind"] == "step"}
+
+
+def evaluations(folder: Path) -> list[tuple[int, str, float]]:
+    found = read_records(folder / "rank0.jsonl")
+    return [(r["step"], r["metric"], r["value"]) for r in found if r["kind"] == "eval"]
+
+
+def start_and_kill_after_two_epochs(argv: list[str], store: Path) -> None:
+    process = subprocess.Popen(command(*argv), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline:
+        folders = list(store.glob("*/" + CHECKPOINT_FILE))
+        if folders and len(evaluations(folders[0].parent)) >= 4 and max(losses(folders[0].parent)) > 8:
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def test_a_training_killed_and_resumed_has_the_losses_of_an_undisturbed_one(tmp_path: Path) -> None:
+    data = ["--data", str(make_images(tmp_path / "data", per_class=8))]
+    (whole,) = results(trainmark(*ARGV, *data, "--store", str(tmp_path / "whole"), check=False))
+    torn = tmp_path / "torn"
+    start_and_kill_after_two_epochs([*ARGV, *data, "--store", str(torn)], torn)
+    (first,) = (path.name for path in torn.iterdir() if path.is_dir())
+    done = trainmark(*ARGV, *data, "--store", str(torn), "--resume", check=False)
+    assert f"goes on from {first}" in done.stderr
+    (resumed,) = results(done)
+    assert resumed["resumed_from"] == first
+    folders = tmp_path / "whole" / whole["id"], torn / resumed["id"]
+    assert losses(folders[0]) == losses(folders[1])
+    assert sorted(losses(folders[1])) == list(range(1, 17))
+    assert evaluations(folders[0]) == evaluations(folders[1])
+    assert whole["outcome"] == resumed["outcome"]
+
+
+def test_until_target_stops_at_the_first_evaluation_that_reaches_it(tmp_path: Path) -> None:
+    """A target so low that any network has it after one epoch."""
+    argv = [*ARGV, "--data", str(make_images(tmp_path / "data", per_class=8)), "--store", str(tmp_path / "s")]
+    (result,) = results(trainmark(*argv, "--until-target", "0.01", "--lr", "0.01"))
+    assert result["outcome"] == "ok"
+    assert result["until_target"] == {"top1": 0.01}
+    assert [e["epoch"] for e in result["evals"]] == [1, 1]
+    assert result["time_to_train_s"] == result["evals"][0]["time_s"] > 0
+    assert set(result["pauses"]) == {"eval", "checkpoint"}
+    speeds = result["speeds"]
+    assert speeds["raw"] < speeds["without_evaluation"] < speeds["pure_step"]
+    checkpoint: dict[str, Any] = torch.load(tmp_path / "s" / result["id"] / CHECKPOINT_FILE, weights_only=True)
+    assert checkpoint["progress"]["num_steps"] == 4
+
+
+def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
+    argv = [*ARGV, "--data", str(make_images(tmp_path / "data")), "--store", str(tmp_path / "s"), "--max-steps", "1"]
+    assert "starts from the beginning" in trainmark(*argv, "--resume", check=False).stderr

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from trainmark import records
+from trainmark.errors import InputError
+from trainmark.launch import command_source
+from trainmark.launch.command_source import CommandSource
+from trainmark.records import Json
+from trainmark.store.folder import read_run
+
+
+class Words:
+    """Every line `step N` is a record of N samples in one second."""
+
+    def feed(self, chunk: bytes, written_s: float | None) -> list[Json]:
+        numbers = [int(line.split()[1]) for line in chunk.splitlines() if line.startswith(b"step")]
+        return [{"kind": "step", "step": n, "seconds": 1.0, "samples": float(n)} for n in numbers]
+
+    def close(self) -> list[Json]:
+        return []
+
+
+def write(folder: Path, name: str, *lines: Json | str) -> None:
+    with (folder / name).open("a") as file:
+        file.writelines(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
+
+
+def step(number: int, samples: float = 4.0) -> Json:
+    return {"kind": "step", "step": number, "seconds": 0.5, "samples": samples}
+
+
+def finish(folder: Path, source: CommandSource, returncode: int = 0) -> str:
+    (end,) = source.close(returncode).values()
+    cell = {"nodes": 1, "devices_per_node": 2}
+    records.write_json(folder / records.RUN_FILE, {"cell": cell, "source": "command"})
+    records.write_json(folder / records.EXIT_FILE, {"outcome": end["outcome"], "reason": end["reason"]})
+    return str(end["outcome"])
+
+
+def test_printed_records_are_kept_as_they_come(tmp_path: Path) -> None:
+    source = CommandSource(tmp_path, Words())
+    assert source.read_new() == []
+    write(tmp_path, records.OUTPUT_FILE, "hello\nstep 5\n")
+    assert [record["step"] for record in source.read_new()] == [5]
+    assert source.read_new() == []
+    write(tmp_path, records.OUTPUT_FILE, "step 6\n")
+    assert finish(tmp_path, source) == "ok"
+    row = read_run(tmp_path)
+    assert row is not None
+    assert (row.source, list(row.samples), row.warnings) == ("command", [5.0, 6.0], ())
+
+
+def test_marks_win_and_processes_add_up(tmp_path: Path) -> None:
+    source = CommandSource(tmp_path, Words())
+    write(tmp_path, records.OUTPUT_FILE, "step 5\n")
+    write(tmp_path, "rank0.jsonl", step(1), step(2), step(3))
+    write(tmp_path, "rank1.jsonl", step(1, 6.0), step(2, 6.0))
+    shown = source.read_new()
+    assert [(record["step"], record["samples"]) for record in shown] == [(1, 8.0), (2, 8.0), (3, 8.0)]
+    assert finish(tmp_path, source) == "ok"
+    row = read_run(tmp_path)
+    assert row is not None
+    assert list(row.samples) == [10.0, 10.0], "only steps that both have done"
+    assert len(row.seconds) == len(row.steps) == 2
+
+
+def test_no_records_is_a_warning_with_the_next_action(tmp_path: Path) -> None:
+    source = CommandSource(tmp_path, Words())
+    write(tmp_path, records.OUTPUT_FILE, "all well\n")
+    assert finish(tmp_path, source) == "ok"
+    row = read_run(tmp_path)
+    assert row is not None
+    assert [warning["code"] for warning in row.warnings] == ["no-records"]
+    assert "--pattern" in row.warnings[0]["message"]
+
+
+def test_a_failure_needs_no_such_warning(tmp_path: Path) -> None:
+    source = CommandSource(tmp_path, Words())
+    write(tmp_path, records.OUTPUT_FILE, "KeyError: 1\n")
+    assert finish(tmp_path, source, returncode=1) == "failed"
+    assert not (tmp_path / records.LOG_FILE).exists()
+
+
+def test_marked_loss_that_is_no_number(tmp_path: Path) -> None:
+    source = CommandSource(tmp_path, Words())
+    write(tmp_path, records.OUTPUT_FILE, "")
+    write(tmp_path, "rank0.jsonl", {**step(1), "loss": 0.5}, {**step(2), "loss": None})
+    assert finish(tmp_path, source) == "nan"
+
+
+def test_marks_without_samples_are_no_steps(tmp_path: Path) -> None:
+    source = CommandSource(tmp_path, Words())
+    write(tmp_path, "rank0.jsonl", step(1), step(2, 0.0), step(3, math.nan), {"kind": "step"}, step(4))
+    assert [record["step"] for record in source.read_new()] == [1, 4]
+
+
+def test_a_reader_that_fails_does_not_take_the_end_with_it(tmp_path: Path) -> None:
+    class Failing(Words):
+        def feed(self, chunk: bytes, written_s: float | None) -> list[Json]:
+            raise InputError("the pattern takes too long on a line")
+
+    source = CommandSource(tmp_path, Failing())
+    write(tmp_path, records.OUTPUT_FILE, "step 5\n")
+    with pytest.raises(InputError):
+        source.read_new()
+    assert finish(tmp_path, source) == "ok"
+
+
+def test_only_what_has_a_usual_gap_can_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(command_source.time, "monotonic", lambda: clock[0])
+    source = CommandSource(tmp_path, Words())
+    clock[0] = 5000.0
+    assert source.quiet_s() == (5000.0, math.inf)
+    for number in range(6):
+        clock[0] += 20
+        write(tmp_path, records.OUTPUT_FILE, f"step {number}\n")
+        source.read_new()
+    clock[0] += 30
+    assert source.quiet_s() == (30.0, 1000.0), "50 gaps of 20 s"
+    write(tmp_path, records.OUTPUT_FILE, "evaluating\n")
+    source.read_new()
+    assert source.quiet_s()[0] == 0.0, "any word is a sign of life"

@@ -1,0 +1,82 @@
+"""Lines of a running command to records: the printed numbers, or the clock where it knows better."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainmark.logs.live import LiveLog
+from trainmark.logs.record import Facts
+from trainmark.logs.registry import load_dialects
+
+EXAMPLE = "Epoch: [{epoch}][{step:>3}/99]\tTime  0.012 ( 0.013)\tLoss 2.3 (2.4)\n"
+PADDLE = (
+    "[2021/05/11 07:05:24] epoch: [1/9], iter: {step}/99 loss: 0.5, avg_batch_cost: 0.50000 sec, ips: 16.00 images/s\n"
+)
+
+
+def log(**given: Any) -> LiveLog:
+    return LiveLog(load_dialects(), Facts(**given))
+
+
+def feed(live: LiveLog, *lines: tuple[str, float | None]) -> list[tuple[int, float, float]]:
+    records = [record for text, came_s in lines for record in live.feed(text.encode(), came_s)]
+    return [(r["step"], round(r["seconds"], 6), r["samples"]) for r in records if r["kind"] == "step"]
+
+
+def test_the_clock_covers_all_iterations_between_two_lines() -> None:
+    live = log(devices=1, batch_size_per_device=32)
+    lines = [(EXAMPLE.format(epoch=0, step=step), 100 + step * 0.0125) for step in (0, 10, 20)]
+    assert feed(live, *lines) == [(0, 0.012, 32), (10, 0.125, 320), (20, 0.125, 320)]
+    assert (live.dialect, live.unit) == ("torch-example", "images")
+
+
+def test_between_two_epochs_there_may_be_an_evaluation() -> None:
+    live = log(devices=1, batch_size_per_device=32)
+    lines = [(EXAMPLE.format(epoch=0, step=90), 100.0), (EXAMPLE.format(epoch=1, step=0), 900.0)]
+    assert feed(live, *lines, (EXAMPLE.format(epoch=1, step=10), 900.2)) == [
+        (90, 0.012, 32), (0, 0.012, 32), (10, 0.2, 320),
+    ]  # fmt: skip
+
+
+def test_lines_that_came_at_once_have_no_clock_but_the_last() -> None:
+    live = log(devices=1, batch_size_per_device=32)
+    both = EXAMPLE.format(epoch=0, step=0) + EXAMPLE.format(epoch=0, step=10)
+    assert feed(live, (both, 100.0), (EXAMPLE.format(epoch=0, step=20), 100.5)) == [
+        (0, 0.012, 32), (10, 0.012, 32), (20, 0.5, 320),
+    ]  # fmt: skip
+
+
+def test_a_line_may_come_in_pieces() -> None:
+    live = log(devices=1, batch_size_per_device=32)
+    text = EXAMPLE.format(epoch=0, step=0)
+    assert feed(live, (text[:20], 100.0), (text[20:], 100.1)) == [(0, 0.012, 32)]
+
+
+def test_what_is_printed_as_a_mean_since_the_last_line_is_believed() -> None:
+    live = log(devices=8, nodes=1)
+    found = feed(live, (PADDLE.format(step=10), 100.0), (PADDLE.format(step=20), 700.0))
+    assert found[1] == (20, 5.0, 640.0), "ten iterations of half a second at 16 images/s on each of 8 devices"
+
+
+def test_without_a_batch_the_speed_is_in_iterations_and_a_warning_says_so() -> None:
+    live = log(devices=1)
+    lines = [(EXAMPLE.format(epoch=0, step=step), 100 + step * 0.01) for step in (0, 10)]
+    assert feed(live, *lines)[1] == (10, 0.1, 10)
+    assert live.unit == "iterations"
+    assert [record["code"] for record in live.close() if record["kind"] == "warning"] == ["batch-unknown"]
+
+
+def test_the_word_of_the_user_counts_before_the_log_s() -> None:
+    live = log(devices=2, batch_size_per_device=4)
+    lines = [("Namespace(batch_size=64)\n", 99.0), *((EXAMPLE.format(epoch=0, step=s), 100.0 + s) for s in (0, 1))]
+    assert feed(live, *lines)[1] == (1, 1.0, 8)
+
+
+@pytest.mark.parametrize("junk", [b"\x00\xff" * 4000, b"loss: nan\n" * 50, b"", b"\x1b[31mEpoch: [\n"])
+def test_junk_is_no_record(junk: bytes) -> None:
+    live = log(devices=1)
+    assert live.feed(junk, 1.0) == []
+    assert live.close() == []
+    assert live.dialect is None

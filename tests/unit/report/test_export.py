@@ -1,0 +1,334 @@
+"""Each export format, exactly; and that a run that failed is never a speed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from making import make_cell, make_run
+from trainmark.cli.main import main
+from trainmark.report.export.paddle_benchmark import MISSIONS
+from trainmark.report.exporting import Exported, format_names, load_format
+from trainmark.store.folder import read_run
+from trainmark.store.rows import RunRow
+
+
+def row(tmp_path: Path, run_id: str = "run-a", *, seconds: float = 0.1, **changes: Any) -> RunRow:
+    """Of 20 equal steps."""
+    options = {name: changes.pop(name) for name in ("outcome", "reason", "extra") if name in changes}
+    folder = make_run(tmp_path, run_id, cell=make_cell(**changes), seconds=[seconds] * 20, **options)
+    found = read_run(folder)
+    assert found is not None
+    return found
+
+
+def export(name: str, rows: list[RunRow]) -> Exported:
+    exported: Exported = load_format(name).export(rows)
+    return exported
+
+
+def stream(name: str, rows: list[RunRow]) -> str:
+    text = export(name, rows).stream
+    assert text is not None
+    return text
+
+
+def test_the_formats_are_found() -> None:
+    assert format_names() == ("ai-rank", "csv", "dlperf", "json", "mllog", "paddle-benchmark")
+    assert all(load_format(name).SUMMARY for name in format_names())
+
+
+# -- PaddlePaddle benchmark --------------------------------------------------------------------------------------------
+
+
+def test_paddle_benchmark_has_every_key_of_the_contract(tmp_path: Path) -> None:
+    (line,) = stream("paddle-benchmark", [row(tmp_path)]).splitlines()
+    assert json.loads(line) == {
+        "log_file": "resnet50_bs4_fp32_sp_bs4_fp32_1",
+        "model_name": "trainmark_resnet50_bs4_fp32",
+        "mission_name": "图像分类",
+        "direction_id": 0,
+        "run_mode": "sp",
+        "index": 1,
+        "gpu_num": 1,
+        "FINAL_RESULT": 40.0,
+        "JOB_FAIL_FLAG": 0,
+        "UNIT": "images/s",
+        "log_with_profiler": None,
+        "profiler_path": None,
+    }
+
+
+def test_paddle_benchmark_of_several_devices(tmp_path: Path) -> None:
+    document = json.loads(stream("paddle-benchmark", [row(tmp_path, devices_per_node=8, precision="amp")]))
+    assert "log_with_profiler" not in document
+    assert document["run_mode"] == "mp"
+    assert document["gpu_num"] == 8
+    assert document["FINAL_RESULT"] == 320.0, "an already global speed is not multiplied by the devices"
+    assert document["log_file"] == "resnet50_bs4_fp16_mp_bs4_fp16_8"
+
+
+def test_the_last_loss_is_given_where_it_is_known(tmp_path: Path) -> None:
+    steps = [
+        {"kind": "step", "step": n, "seconds": 0.1, "samples": 4, "loss": loss} for n, loss in ((21, 0.9), (22, 0.05))
+    ]
+    assert json.loads(stream("paddle-benchmark", [row(tmp_path, "a", extra=steps)]))["LOSS_RESULT"] == 0.05
+    assert "LOSS_RESULT" not in stream("paddle-benchmark", [row(tmp_path, "b")])
+    assert "LOSS_RESULT" not in stream("paddle-benchmark", [row(tmp_path, "c", extra=steps, outcome="nan")])
+
+
+def test_psenet_counts_its_batch_over_all_devices(tmp_path: Path) -> None:
+    found = row(tmp_path, workload="psenet", devices_per_node=8, batch_size_per_device=8)
+    assert json.loads(stream("paddle-benchmark", [found]))["model_name"] == "trainmark_psenet_bs64_fp32"
+
+
+def test_all_five_missions_are_known() -> None:
+    names = {workload: mission.name for workload, mission in MISSIONS.items()}
+    assert names == {
+        "resnet50": "图像分类", "hrnet_w18": "图像分割", "mask_rcnn": "目标检测", "tsm": "视频分类", "psenet": "OCR",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("outcome", ["failed", "oom", "nan", "hang", "killed", "timeout", None])
+def test_a_run_without_an_ok_is_a_failure_and_no_speed(tmp_path: Path, outcome: str | None) -> None:
+    found = row(tmp_path, outcome=outcome)
+    document = json.loads(stream("paddle-benchmark", [found]))
+    assert (document["JOB_FAIL_FLAG"], document["FINAL_RESULT"]) == (1, 0.0)
+    assert stream("dlperf", [found]) == "{}\n"
+    assert "tracked_stats" not in stream("mllog", [found])
+    assert '"status": "aborted"' in stream("mllog", [found])
+    log = export("ai-rank", [found]).files["resnet50/log/CPUx1.log"]
+    assert "avg_ips" not in log
+    assert "test_finish" not in log
+    assert next(csv.DictReader(io.StringIO(stream("csv", [found]))))["throughput"] == ""
+
+
+def test_a_slow_run_is_no_failure(tmp_path: Path) -> None:
+    document = json.loads(stream("paddle-benchmark", [row(tmp_path, seconds=5.7)]))
+    assert (document["JOB_FAIL_FLAG"], document["FINAL_RESULT"]) == (0, 0.701754)
+
+
+def test_tf32_is_never_called_fp32(tmp_path: Path) -> None:
+    assert "fp32" not in stream("paddle-benchmark", [row(tmp_path, precision="tf32")])
+
+
+def test_a_stranger_s_name_makes_no_path(tmp_path: Path) -> None:
+    found = row(tmp_path, workload="../../etc/passwd")
+    for name in ("paddle-benchmark", "ai-rank"):
+        assert all(".." not in file.split("/") for file in export(name, [found]).files)
+    long = row(tmp_path, "long", workload="测" * 5000)
+    for name in ("paddle-benchmark", "ai-rank"):
+        assert all(len(part.encode()) < 256 for file in export(name, [long]).files for part in file.split("/"))
+
+
+# -- DLPerf ------------------------------------------------------------------------------------------------------------
+
+SEED = {
+    (1, 1): (353.77, 350.54, 354.28, 352.50, 351.55, 350.77),
+    (1, 2): (654.90, 625.95, 631.30, 638.81, 611.51, 639.43),
+    (1, 4): (1352.04, 1353.20, 1361.19, 1362.62, 1356.96, 1358.67),
+    (1, 8): (2607.74, 2632.94, 2620.69, 2617.84, 2628.77, 2619.20),
+    (2, 8): (4885.12, 4888.30, 4897.39, 4913.18, 4887.00, 4871.62),
+    (4, 8): (9243.73, 9333.09, 9329.65, 9337.39, 9295.01, 9332.23),
+}
+
+
+def seed_rows(tmp_path: Path) -> list[RunRow]:
+    rows = []
+    for (nodes, devices), speeds in SEED.items():
+        for repeat, speed in enumerate(speeds, start=1):
+            shape = {"nodes": nodes, "devices_per_node": devices, "batch_size_per_device": 128, "repeat": repeat}
+            seconds = nodes * devices * 128 / speed
+            rows.append(row(tmp_path, f"{nodes}n{devices}g-{repeat}", seconds=seconds, **shape))
+    return rows
+
+
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1), slice(5, None)])
+def test_dlperf_speedups_do_not_depend_on_the_order(tmp_path: Path, order: slice) -> None:
+    rows = seed_rows(tmp_path)
+    rows = [*rows[order], *(found for found in rows if found not in rows[order])]
+    cases = json.loads(stream("dlperf", rows))["resnet50"]
+    assert list(cases) == ["1n1g", "1n2g", "1n4g", "1n8g", "2n8g", "4n8g"]
+    speedups = [round(case["speedup"], 2) for case in cases.values()]
+    assert speedups == [1.0, 1.80, 3.85, 7.44, 13.88, 26.44]
+    base = cases["1n1g"]["median_speed"]
+    assert [round(case["median_speed"] / base, 2) for case in cases.values()] == [1.0, 1.80, 3.86, 7.44, 13.88, 26.51]
+    assert cases["1n4g"] == {
+        "average_speed": 1357.45, "median_speed": 1357.82, "batch_size_per_device": 128, "speedup": 3.85381,
+    }  # fmt: skip
+
+
+def test_dlperf_divides_only_what_has_the_same_batch(tmp_path: Path) -> None:
+    rows = [
+        row(tmp_path, "a", batch_size_per_device=4),
+        row(tmp_path, "b", batch_size_per_device=8, devices_per_node=2),
+        row(tmp_path, "c", batch_size_per_device=8, devices_per_node=4),
+    ]
+    assert [case["speedup"] for case in json.loads(stream("dlperf", rows))["resnet50"].values()] == [1.0, None, None]
+
+
+def test_dlperf_keeps_cases_apart_that_differ_in_more_than_devices(tmp_path: Path) -> None:
+    rows = [row(tmp_path, "a"), row(tmp_path, "b", precision="amp"), row(tmp_path, "c", batch_size_per_device=8)]
+    assert sorted(json.loads(stream("dlperf", rows))) == ["resnet50_b4_amp", "resnet50_b4_fp32", "resnet50_b8_fp32"]
+
+
+# -- AI-Rank -----------------------------------------------------------------------------------------------------------
+
+EVALS = [
+    {"kind": "eval", "step": 10, "epoch": 1, "time_s": 4.0, "metric": "top1", "value": 0.5},
+    {"kind": "eval", "step": 20, "epoch": 2, "time_s": 8.0, "metric": "top1", "value": 0.76},
+]
+SYSTEM_KEYS = [
+    "accelerator_memory_capacity",
+    "accelerator_name",
+    "accelerators_per_node",
+    "host_memory_capacity",
+    "host_processor_core_count",
+    "host_processor_name",
+    "host_processors_per_node",
+    "host_storage_capacity",
+    "host_storage_type",
+    "number_of_nodes",
+    "operating_system",
+    "software_stack",
+    "submitter",
+    "hardware_name",
+    "hardware_type",
+]
+
+
+def test_ai_rank_log_lines(tmp_path: Path) -> None:
+    files = export("ai-rank", [row(tmp_path, extra=EVALS)]).files
+    assert files["resnet50/log/CPUx1.log"].splitlines() == [
+        "- AI-Rank-log 1.000 load_data, checksum:unknown",
+        "- AI-Rank-log 1.000 test_begin",
+        "- AI-Rank-log 5.000 eval_accuracy:0.5, total_epoch_cnt:1",
+        "- AI-Rank-log 9.000 eval_accuracy:0.76, total_epoch_cnt:2",
+        "- AI-Rank-log 13.000 test_finish",
+        "- AI-Rank-log 13.000 total_use_time:12.00sec",
+        "- AI-Rank-log 13.000 avg_ips:40.0images/sec",
+    ]
+
+
+def test_ai_rank_summary_and_system(tmp_path: Path) -> None:
+    rows = [row(tmp_path, "a", device="cuda", extra=EVALS), row(tmp_path, "b", device="cuda", devices_per_node=8)]
+    files = export("ai-rank", rows).files
+    assert set(files) == {
+        "resnet50/log/GPUx1.log", "resnet50/log/GPUx8.log", "summary_metrics.json", "system_information.json",
+    }  # fmt: skip
+    single, eight = json.loads(files["summary_metrics.json"])
+    assert (single["throughput"], single["accuracy"], single["speed-up"]) == (40.0, 0.76, None)
+    assert (eight["throughput"], eight["accuracy"], eight["speed-up"]) == (320.0, None, 8.0)
+    assert (eight["devices"], eight["Time2Train"]) == (8, None)
+    system = json.loads(files["system_information.json"])
+    assert list(system) == SYSTEM_KEYS
+    assert (system["accelerators_per_node"], system["number_of_nodes"]) == (8, 1)
+
+
+def test_ai_rank_keeps_every_run(tmp_path: Path) -> None:
+    rows = [row(tmp_path, "a"), row(tmp_path, "b", repeat=2), row(tmp_path, "c", precision="bf16")]
+    assert sorted(export("ai-rank", rows).files)[:3] == [
+        "resnet50/log/CPUx1-bs4-bf16.log", "resnet50/log/CPUx1-bs4-fp32.log", "resnet50/log/CPUx1-bs4-fp32_2.log",
+    ]  # fmt: skip
+
+
+# -- MLPerf ------------------------------------------------------------------------------------------------------------
+
+
+def parse_mllog(text: str) -> list[dict[str, Any]]:
+    """By the grammar of the package's own parser: the token, then one JSON object with these keys."""
+    found = []
+    for line in text.splitlines():
+        assert line.startswith(":::MLLOG ")
+        document = json.loads(line.removeprefix(":::MLLOG "))
+        assert list(document) == ["namespace", "time_ms", "event_type", "key", "value", "metadata"]
+        assert isinstance(document["time_ms"], int)
+        assert document["event_type"] in ("POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END")
+        found.append(document)
+    return found
+
+
+def test_mllog_lines(tmp_path: Path) -> None:
+    lines = parse_mllog(stream("mllog", [row(tmp_path, extra=EVALS)]))
+    by_key = {line["key"]: line for line in lines}
+    assert by_key["submission_benchmark"]["value"] == "resnet"
+    assert by_key["global_batch_size"]["value"] == 4
+    assert (by_key["run_start"]["event_type"], by_key["run_start"]["time_ms"]) == ("INTERVAL_START", 1000)
+    evaluations = [line for line in lines if line["key"] == "eval_accuracy"]
+    assert [(line["value"], line["metadata"]["epoch_num"]) for line in evaluations] == [(0.5, 1), (0.76, 2)]
+    assert by_key["tracked_stats"]["value"]["throughput"] == pytest.approx(40)
+    assert by_key["run_stop"]["metadata"]["status"] == "success"
+    assert by_key["run_stop"]["time_ms"] == 13000
+
+
+def test_the_public_package_reads_mllog(tmp_path: Path) -> None:
+    parser = pytest.importorskip(
+        "mlperf_logging.compliance_checker.mlp_parser", reason="mlperf-logging is not installed"
+    )
+    rows = [row(tmp_path, "a", extra=EVALS), row(tmp_path, "b", outcome="oom", reason="ключ \u2028 \x1b[31m")]
+    path = tmp_path / "result.txt"
+    path.write_text(stream("mllog", rows))
+    lines, errors = parser.parse_file(str(path), ruleset="5.0.0")
+    assert errors == []
+    assert len(lines) == len(path.read_text().splitlines())
+    assert [line.value["value"] for line in lines if line.key == "eval_accuracy"] == [0.5, 0.76]
+
+
+# -- csv, json and the command line ------------------------------------------------------------------------------------
+
+
+def test_csv(tmp_path: Path) -> None:
+    (found,) = csv.DictReader(io.StringIO(stream("csv", [row(tmp_path, extra=EVALS)])))
+    assert (found["id"], found["workload"], float(found["throughput"])) == ("run-a", "resnet50", pytest.approx(40))
+    assert (found["last_metric"], found["last_value"], found["unit"]) == ("top1", "0.76", "images/s")
+    assert found["epochs"] == ""
+
+
+def test_csv_never_starts_a_formula(tmp_path: Path) -> None:
+    (found,) = csv.DictReader(io.StringIO(stream("csv", [row(tmp_path, outcome="failed", reason="=1+1\n\x1b[2J")])))
+    assert found["reason"] == "'=1+1��[2J"
+
+
+def test_json_is_what_show_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "run-a")
+    assert main(["export", "--format", "json", "--store", str(tmp_path)]) == 0
+    exported = capsys.readouterr().out
+    assert main(["show", "--json", "--store", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == exported
+
+
+def test_export_to_a_file_a_folder_and_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "s"
+    folder = make_run(store, "run-a")
+    (folder / "output.log").write_text("what it printed\n")
+    base = ["export", "--store", str(store), "--format"]
+    assert main([*base, "paddle-benchmark", "-o", str(tmp_path / "line.json")]) == 0
+    assert json.loads((tmp_path / "line.json").read_text())["FINAL_RESULT"] == 40.0
+    assert main([*base, "paddle-benchmark", "-o", f"{tmp_path}/deep/folder/"]) == 0
+    name = "resnet50_bs4_fp32_sp_bs4_fp32_1"
+    assert (tmp_path / "deep/folder" / name).read_text() == "what it printed\n"
+    assert json.loads((tmp_path / "deep/folder" / f"{name}_speed").read_text())["log_file"] == name
+    capsys.readouterr()
+    assert main([*base, "ai-rank"]) == 2
+    assert "--output DIR" in capsys.readouterr().err
+    assert main([*base, "csv", "-o", str(tmp_path / "no" / "x.csv")]) == 2
+    assert "cannot write the export" in capsys.readouterr().err
+    assert main([*base, "csv", "nonsense"]) == 2
+    assert "no run begins with" in capsys.readouterr().err
+
+
+def test_files_are_written_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second file cannot be written, so the first is not there either."""
+    store, out = tmp_path / "s", tmp_path / "out"
+    make_run(store, "run-a")
+    out.mkdir()
+    (out / "resnet50").write_text("a file where a folder is needed")
+    before = {path: path.read_bytes() for path in out.rglob("*")}
+    assert main(["export", "--format", "ai-rank", "--store", str(store), "-o", str(out)]) == 2
+    assert "cannot write the export" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in out.rglob("*")} == before
