@@ -22,7 +22,7 @@ CARD = Card(
     sizes={
         "full": Size(height=800, width=1216, flops_per_sample=1.469e12, batch_size=4),
         "medium": Size(height=320, width=480, flops_per_sample=6.117e11, batch_size=16),
-        "small": Size(height=128, width=192, flops_per_sample=5.39e10, batch_size=2),
+        "small": Size(height=96, width=128, flops_per_sample=3.4e10, batch_size=1),
     },
     num_parameters=44_125_173,
     num_classes=80,  # objects; the network has one more output, for the background

@@ -56,13 +56,12 @@ def build_mask_rcnn(*, num_outputs: int, short_side: int, num_regions: int) -> R
 
 
 def _initialise_heads(model: RecipeRCNN) -> None:
-    """As the seed's code does it; torchvision's box head starts with linear layers of another scale."""
+    """The last layers start near nothing, so that the first losses are those of a guess.
+
+    Classes and boxes as in the seed. The mask's last layer differs from the seed's, whose scale grows as classes get
+    fewer: with the five of a small data set the first mask loss is ten times its usual value and carries all away.
+    """
     heads = model.roi_heads
-    for layer in (heads.box_head.fc6, heads.box_head.fc7):
-        nn.init.kaiming_uniform_(layer.weight, a=1)
-        nn.init.zeros_(layer.bias)
-    # The mask's last layer differs from the seed's: that one's scale grows as classes get fewer, and with the five of a
-    # small data set the first mask loss is ten times its usual value and carries everything away.
     last = ((heads.box_predictor.cls_score, 0.01), (heads.box_predictor.bbox_pred, 0.001))
     for layer, scale in (*last, (heads.mask_predictor.mask_fcn_logits, 0.001)):
         nn.init.normal_(layer.weight, std=scale)
