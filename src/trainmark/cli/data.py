@@ -1,4 +1,4 @@
-"""`trainmark data`: make a data set to train on, or check one that is there."""
+"""`trainmark data`: make a data set to train on, fetch one, or check one that is there."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from trainmark.cli import data_fetch
 from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console, talk
 from trainmark.units import format_bytes, format_seconds
 
 NAME = "data"
-SUMMARY = "make a labelled data set, or check one"
+SUMMARY = "make a labelled data set, fetch one, or check one"
 _MAX_FAULTS_SHOWN = 50
 _MANIFEST_WORDS = {
     "absent": "no manifest.sha256 to compare with; --write-manifest writes one",
@@ -36,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     depth = check.add_mutually_exclusive_group()
     depth.add_argument("--quick", action="store_true", help="look at the ends of files only; no decoding, no checksums")
     depth.add_argument("--write-manifest", action="store_true", help="write manifest.sha256 where there is none")
+    fetch = actions.add_parser("fetch", help="download, join, check and unpack an archive")
+    data_fetch.add_arguments(fetch)
     for action in (make, check):
         action.add_argument("format", metavar="FORMAT", help="see `trainmark list formats`")
         action.add_argument("folder", type=Path, metavar="DIR")
@@ -44,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return _make(args) if args.action == "make" else _check(args)
+    actions = {"make": _make, "check": _check, "fetch": data_fetch.run}
+    return actions[args.action](args)
 
 
 def _make(args: argparse.Namespace) -> int:

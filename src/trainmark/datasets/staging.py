@@ -26,7 +26,7 @@ def staged_folder(root: Path) -> Iterator[Path]:
     """Yields the folder to fill. On any failure, Ctrl-C too, it is removed, with the parents that were made for it."""
     try:
         target = root.resolve()
-        _refuse_occupied(root)
+        refuse_occupied(root)
         new_parents = [parent for parent in target.parents if not parent.exists()]
     except OSError as error:
         raise _as_data_error(root, error) from error
@@ -48,7 +48,8 @@ def staged_folder(root: Path) -> Iterator[Path]:
         raise
 
 
-def _refuse_occupied(root: Path) -> None:
+def refuse_occupied(root: Path) -> None:
+    """Also for whoever has hours of work to do before the folder is filled."""
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise DataError(
             f"{root} is not empty" if root.is_dir() else f"{root} is a file",
