@@ -104,9 +104,9 @@ def _plan(
     has_checksum: bool,
     say: Callable[[str], None],
 ) -> State:
+    resources = [_with_retries(partial_(server.probe, address), address, effort) for address in addresses]
     parts = []
-    for index, address in enumerate(addresses):
-        now = _with_retries(partial_(server.probe, address), address, effort)
+    for index, (address, now) in enumerate(zip(addresses, resources, strict=True)):
         old = before.parts[index] if before is not None else None
         if old is not None and may_go_on(old, now, part_file(partial, index), has_checksum=has_checksum):
             parts.append(old)

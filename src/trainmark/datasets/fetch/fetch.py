@@ -66,7 +66,7 @@ def fetch(request: FetchRequest, *, on_stage: OnStage, say: Callable[[str], None
         try:
             digests = _fetch_new(addresses, target, request, on_stage, say)
         except OSError as error:
-            why = f"{error.strerror or error}; what came so far is kept"
+            why = f"{error.strerror or error}; what came so far is kept beside it"
             hint = "free some space or mend that, then run the same command again: it goes on where it was"
             raise DataError(f"{target} cannot be written", why=why, hint=hint) from error
     num_files = None
@@ -87,13 +87,20 @@ def fetch(request: FetchRequest, *, on_stage: OnStage, say: Callable[[str], None
 
 def _choose_target(output: str, addresses: Sequence[Address]) -> Path:
     path = Path(output)
-    target = path / name_file(addresses) if output.endswith("/") or path.is_dir() else path
+    return path / name_file(addresses) if output.endswith("/") or path.is_dir() else path
+
+
+@contextmanager
+def _folder_for(target: Path) -> Iterator[None]:
+    """Made where it is not there, and gone again where nothing was put into it."""
+    new = [parent for parent in target.absolute().parents if not parent.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise DataError(f"{target.parent} cannot be made", why=why, hint="give another --output") from error
-    return target
+        yield
+    finally:
+        for parent in new:
+            with contextlib.suppress(OSError):
+                parent.rmdir()  # fails where something is in it, which is meant
 
 
 def _recognise(target: Path, checksum: Checksum | None, on_stage: OnStage) -> dict[Algorithm, str]:
@@ -118,7 +125,7 @@ def _fetch_new(
     addresses: Sequence[Address], target: Path, request: FetchRequest, on_stage: OnStage, say: Callable[[str], None]
 ) -> dict[Algorithm, str]:
     partial = target.with_name(target.name + ".partial")
-    with _only_one(partial):
+    with _folder_for(target), _only_one(partial):
         state = download(
             addresses,
             partial,
