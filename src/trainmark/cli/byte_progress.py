@@ -48,9 +48,7 @@ class ByteProgress:
         if self._bar is not None:
             if self._task is None or stage != self._stage:
                 self._task, self._stage = self._bar.add_task(escape(plain(title)), total=num_total), stage
-            self._bar.update(
-                self._task, description=escape(plain(title)), completed=num_done, total=num_total or num_done or None
-            )
+            self._bar.update(self._task, description=escape(plain(title)), completed=num_done, total=num_total)
         elif time.monotonic() - self._last_line > _PLAIN_PERIOD_S:
             self._last_line = time.monotonic()
             of_all = "" if num_total is None else f" of {format_bytes(num_total)}"

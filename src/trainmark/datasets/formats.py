@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
 from trainmark.datasets.digests import OnHashed
+from trainmark.datasets.faults import DataFault
+from trainmark.datasets.manifest import NAME as MANIFEST
 from trainmark.datasets.manifest import has_manifest, verify_manifest, write_manifest
 from trainmark.datasets.report import CheckReport, MakeReport, ManifestState, Summary
 from trainmark.datasets.staging import staged_folder
@@ -103,12 +105,23 @@ def check_dataset(
         if not decode:
             return replace(report, manifest=ManifestState.UNCHECKED)
         found = verify_manifest(root, num_workers=num_workers, on_hashed=on_hashed)
-        faults = tuple(sorted(report.faults + found, key=lambda fault: fault.path))
-        return replace(report, faults=faults, manifest=ManifestState.DIFFERS if found else ManifestState.VERIFIED)
+        state = ManifestState.DIFFERS if found else ManifestState.VERIFIED
+        return replace(report, faults=_one_for_each_file(report.faults, found), manifest=state)
     if add_manifest:
         write_manifest(root, num_workers=num_workers, on_hashed=on_hashed)
         return replace(report, manifest=ManifestState.WRITTEN)
     return report
+
+
+def _one_for_each_file(faults: Sequence[DataFault], found: Sequence[DataFault]) -> tuple[DataFault, ...]:
+    """What a format says of a file goes first; that the file also changed is added to it."""
+    changes = {fault.path: fault for fault in found if fault.path != MANIFEST}
+    told = []
+    for fault in faults:
+        change = changes.pop(fault.path, None)
+        told.append(fault if change is None else replace(fault, problem=f"{fault.problem}; {change.problem}"))
+    others = (fault for fault in found if fault.path == MANIFEST or fault.path in changes)
+    return tuple(sorted([*told, *others], key=lambda fault: fault.path))
 
 
 def _about(root: Path, folder: Path, error: DataError) -> DataError:

@@ -138,6 +138,9 @@ def _in_order(manifest: Path, faults: list[DataFault]) -> Iterator[tuple[bytes, 
 def _read(manifest: Path, faults: list[DataFault]) -> Iterator[tuple[bytes, str]]:
     num_files = 0
     stated: int | None = None
+    if manifest.is_symlink() or not manifest.is_file():
+        faults.append(_bad("no plain file, so it is not read"))
+        return
     try:
         with manifest.open("rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), b""), start=1):

@@ -144,6 +144,18 @@ def test_a_manifest_that_names_paths_outside(tree: Path, tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_a_manifest_that_is_no_plain_file(tree: Path, tmp_path: Path, kind: str) -> None:
+    if kind == "link":
+        (tmp_path / "other").write_text("secret")
+        (tree / NAME).symlink_to(tmp_path / "other")
+    elif kind == "pipe":
+        os.mkfifo(tree / NAME)
+    else:
+        (tree / NAME).mkdir()
+    assert kinds(verify_manifest(tree))[NAME] is FaultKind.BAD_MANIFEST
+
+
 def test_a_pipe_does_not_stop_it(tree: Path) -> None:
     write_manifest(tree)
     (tree / "a.txt").unlink()
@@ -254,6 +266,21 @@ def test_the_command_writes_verifies_and_never_overwrites(tmp_path: Path, capsys
     document = json.loads(out)
     assert (code, document["manifest"], document["ok"]) == (2, "differs", False)
     assert document["faults"][0]["kind"] == "not_in_manifest"
+
+
+def test_a_broken_file_is_told_once_with_all_that_is_wrong(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    make_dataset("imagenet", root, REQUEST)
+    first, second = sorted((root / "train").rglob("*.JPEG"))[:2]
+    first.write_bytes(b"")
+    second.unlink()
+    report = check_dataset("imagenet", root, decode=True)
+    assert kinds(report.faults) == {
+        str(first.relative_to(root)): FaultKind.EMPTY_FILE,
+        str(second.relative_to(root)): FaultKind.LOST,
+    }
+    assert len(report.faults) == 2
+    assert report.faults[0].problem.startswith("zero bytes; changed")
 
 
 def test_quick_and_write_manifest_contradict(capsys: pytest.CaptureFixture[str]) -> None:

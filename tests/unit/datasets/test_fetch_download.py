@@ -389,6 +389,17 @@ def test_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "293.0 KiB are needed" in caught.value.why
 
 
+def test_a_server_may_claim_any_size() -> None:
+    from trainmark.datasets.fetch.partial import begin_part
+    from trainmark.datasets.fetch.server import Resource
+
+    claimed = Resource(num_bytes=10**17, etag=None, last_modified=None, has_ranges=True)
+    part = begin_part("http://host/x", claimed, num_connections=4)
+    assert len(part.done) <= 10_001
+    assert part.span(0)[0] == 0
+    assert part.span(len(part.done) - 1)[1] == 10**17
+
+
 def test_a_proxy_of_the_environment_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serve({"http://example.invalid/a": Served(data=DATA)}) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url(""))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from trainmark.datasets.fetch import archive_tar
 from trainmark.datasets.fetch.extraction import Limits
 from trainmark.datasets.fetch.unpack import unpack_archive
 from trainmark.errors import DataError
@@ -120,6 +121,15 @@ EVIL_TARS: dict[str, tuple[list[tuple[tarfile.TarInfo, bytes]], str]] = {
         ],
         "link",
     ),
+    "link that stands elsewhere": (
+        [
+            plain_file("z/c/file"),
+            plain_file("a/file"),
+            member("a/b", tarfile.SYMTYPE, "../z"),
+            member("a/b/c/evil", tarfile.SYMTYPE, "../../../secret"),
+        ],
+        "link",
+    ),
     "hard link": ([member("evil", tarfile.LNKTYPE, "../secret")], "outside"),
     "absolute hard link": ([member("evil", tarfile.LNKTYPE, "/etc/passwd")], "absolute"),
     "hard link to a symlink": (
@@ -149,6 +159,14 @@ def test_evil_tars_leave_nothing_anywhere(tmp_path: Path, case: str) -> None:
     assert str(inner / ".out") not in str(caught.value)
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == ["inner", "inner/t", "secret"]
     assert not Path("/tmp/evil-of-a-test").exists()
+
+
+@pytest.mark.parametrize("case", EVIL_TARS)
+def test_our_own_checks_do_not_lean_on_the_filter_of_python(
+    tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_tar, "_data_filter", None)
+    test_evil_tars_leave_nothing_anywhere(tmp_path, case)
 
 
 EVIL_ZIPS: dict[str, tuple[zipfile.ZipInfo, bytes, str]] = {

@@ -9,10 +9,11 @@ from typing import IO, cast
 from trainmark.datasets.fetch.extraction import Extraction
 
 _BLOCK_BYTES = 2**20
-_FILTER_WORDS: dict[type[tarfile.FilterError], str] = {
-    tarfile.AbsoluteLinkError: "a link to an absolute path",
-    tarfile.LinkOutsideDestinationError: "a link that leads outside the folder",
-    tarfile.OutsideDestinationError: "a path that leads outside the folder",
+_data_filter = getattr(tarfile, "data_filter", None)  # from 3.11.4 on; our own checks do not lean on it
+_FILTER_WORDS = {
+    "AbsoluteLinkError": "a link to an absolute path",
+    "LinkOutsideDestinationError": "a link that leads outside the folder",
+    "OutsideDestinationError": "a path that leads outside the folder",
 }
 
 
@@ -47,10 +48,12 @@ def _refuse_unsafe(member: tarfile.TarInfo, extraction: Extraction) -> None:
     extraction.check_name(member.name)
     if not (member.isdir() or member.issym() or member.islnk() or member.isfile()):
         raise extraction.refuse(member.name, "neither a file, a folder nor a link; devices and pipes are not made")
+    if _data_filter is None:
+        return
     try:
-        tarfile.data_filter(member, str(extraction.folder))
-    except tarfile.FilterError as error:
-        words = _FILTER_WORDS.get(type(error), "Python's filter for data refuses it")
+        _data_filter(member, str(extraction.folder))
+    except tarfile.TarError as error:
+        words = _FILTER_WORDS.get(type(error).__name__, "Python's filter for data refuses it")
         raise extraction.refuse(member.name, words) from error
 
 

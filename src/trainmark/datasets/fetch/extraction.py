@@ -73,14 +73,14 @@ class Extraction:
 
     def finish(self) -> None:
         for name, target in self._links.items():
+            self._refuse_leading_outside(name, target)
+        for name, target in self._links.items():
             path = self.folder / name
             self._make_folder(name, name.split("/")[:-1])
             if os.path.lexists(path):
                 raise self.refuse(name, "a link and something else under one name")
             path.symlink_to(target)
             self.num_files += 1
-        for name, target in self._links.items():
-            self._refuse_leading_outside(name, target)
 
     def spend(self, num_bytes: int) -> None:
         self._spent_bytes += num_bytes
@@ -142,17 +142,19 @@ class Extraction:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
 
     def _refuse_leading_outside(self, name: str, target: str) -> None:
-        """On its way a link may pass through no other link: then its words alone say where it ends."""
+        """Neither where it stands nor on its way may a link pass another: then its words alone say where it ends."""
         if target.startswith("/"):
             raise self.refuse(name, "a link to an absolute path")
         place = name.split("/")[:-1]
+        passed = {"/".join(place[: number + 1]) for number in range(len(place))}
         words = [word for word in target.split("/") if word not in ("", ".")]
         for number, word in enumerate(words):
-            if word == "..":
-                if not place:
-                    raise self.refuse(name, "a link that leads outside the folder")
+            if word != "..":
+                place.append(word)
+                passed |= {"/".join(place)} if number < len(words) - 1 else set()
+            elif place:
                 place.pop()
             else:
-                place.append(word)
-                if number < len(words) - 1 and "/".join(place) in self._links:
-                    raise self.refuse(name, "a link that leads through another link")
+                raise self.refuse(name, "a link that leads outside the folder")
+        if not passed.isdisjoint(self._links):
+            raise self.refuse(name, "a link that leads through another link")

@@ -11,6 +11,7 @@ from trainmark.datasets.fetch.server import Resource
 
 _SCHEMA = 1
 _MIN_CHUNK_BYTES, _MAX_CHUNK_BYTES = 2**20, 2**26
+_MAX_NUM_CHUNKS = 10_000  # a server may claim any size
 _CHUNKS_PER_CONNECTION = 4  # so that the connections end at about the same time
 
 
@@ -66,7 +67,7 @@ def begin_part(shown: str, resource: Resource, *, num_connections: int, chunk_by
         return Part(shown=shown, resource=resource, chunk_bytes=None)
     if chunk_bytes is None:
         even = -(-size // (num_connections * _CHUNKS_PER_CONNECTION))
-        chunk_bytes = min(max(even, _MIN_CHUNK_BYTES), _MAX_CHUNK_BYTES)
+        chunk_bytes = max(min(max(even, _MIN_CHUNK_BYTES), _MAX_CHUNK_BYTES), size // _MAX_NUM_CHUNKS)
     return Part(shown=shown, resource=resource, chunk_bytes=chunk_bytes, done=[0] * -(-size // chunk_bytes))
 
 
@@ -101,7 +102,7 @@ def load_state(path: Path, urls_shown: list[str]) -> State | None:
         parts = [_parse_part(item) for item in document["parts"]]
         state = State(parts=parts, num_joined=int(document["num_joined"]))
         is_ours = document["schema"] == _SCHEMA and [part.shown for part in parts] == urls_shown
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
         return None
     is_joining_all = state.num_joined == 1 or all(part.is_done for part in parts)
     return state if is_ours and 1 <= state.num_joined <= len(parts) and is_joining_all else None

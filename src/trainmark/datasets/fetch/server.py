@@ -23,6 +23,7 @@ _TRANSIENT_CODES = {408, 425, 429, 500, 502, 503, 504}
 _MAX_REDIRECTS = 5
 _MAX_RETRY_AFTER_S = 60.0
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
+_NUMBER = re.compile(r"[0-9]{1,18}")
 _HINTS = {
     401: "put user and password into the URL: https://user:password@host/...",
     403: "you may have to accept a licence or to ask for a fresh link",
@@ -167,17 +168,17 @@ def _describe(response: http.client.HTTPResponse | urllib.error.HTTPError) -> Re
     is_part = response.status == 206 and found is not None
     size = found[3] if found is not None else headers.get("Content-Length", "")
     return Resource(
-        num_bytes=int(size) if size.isascii() and size.isdigit() else None,
+        num_bytes=int(size) if _NUMBER.fullmatch(size) else None,
         etag=headers.get("ETag"),
         last_modified=headers.get("Last-Modified"),
-        has_ranges=is_part and size.isdigit(),
+        has_ranges=is_part and _NUMBER.fullmatch(size) is not None,
     )
 
 
 def _judge_status(address: Address, error: urllib.error.HTTPError) -> Exception:
     if error.code in _TRANSIENT_CODES:
         wait = error.headers.get("Retry-After", "")
-        retry_after_s = min(float(wait), _MAX_RETRY_AFTER_S) if wait.isascii() and wait.isdigit() else None
+        retry_after_s = min(float(wait), _MAX_RETRY_AFTER_S) if _NUMBER.fullmatch(wait) else None
         return TransientError(f"the server says {error.code} {error.reason}", retry_after_s=retry_after_s)
     if error.code == 416:
         return _EmptyError(_describe(error))
