@@ -62,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
     console.print(Text(plain(f"{report.output}{parts} ({size}); {checked}; sha256 {report.sha256}")))
     if report.unpacked is not None:
         console.print(Text(plain(f"{report.unpacked}: {report.num_files} files unpacked")))
-    folder = shlex.quote(str(report.unpacked or "DIR"))
-    next_command(f"trainmark data check FORMAT {folder} --write-manifest")
+    if report.unpacked is None:
+        next_command(f"the same with --sha256 {report.sha256} --unpack DIR, which downloads nothing again")
+    else:
+        next_command(f"trainmark data check FORMAT {shlex.quote(str(report.unpacked))} --write-manifest")
     return 0

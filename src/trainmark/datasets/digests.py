@@ -113,7 +113,7 @@ def _hash_one(open_file: Callable[[bytes], int], path: bytes) -> FileDigest:
     except NotInsideError as error:
         return _failed(path, FaultKind.OUTSIDE, str(error.strerror))
     except (FileNotFoundError, NotADirectoryError):
-        return _failed(path, FaultKind.LOST, "not there")
+        return _failed(path, FaultKind.LOST, "listed but not there")
     except (OSError, ValueError) as error:  # ValueError: a NUL in a name
         return _failed(path, FaultKind.UNREADABLE, getattr(error, "strerror", None) or str(error))
     return FileDigest(path=path, sha256=digest, num_bytes=status.st_size, fault=None)
