@@ -1,4 +1,4 @@
-"""`trainmark data`: make a data set to train on, or check one that is there."""
+"""`trainmark data`: make a data set to train on, fetch one, or check one that is there."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console
+from trainmark.cli import data_fetch
+from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console, talk
 from trainmark.units import format_bytes, format_seconds
 
 NAME = "data"
-SUMMARY = "make a labelled data set, or check one"
+SUMMARY = "make a labelled data set, fetch one, or check one"
 _MAX_FAULTS_SHOWN = 50
+_MANIFEST_WORDS = {
+    "absent": "no manifest.sha256 to compare with; --write-manifest writes one",
+    "unchecked": "--quick: no checksum of manifest.sha256 was compared",
+    "verified": "every file is as manifest.sha256 says",
+    "differs": "manifest.sha256 does not agree and was left as it is; "
+    "if the files are as they should be, remove it and run again with --write-manifest",
+    "written": "manifest.sha256 written, of the files as they are now",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     make.add_argument("--seed", type=int, metavar="N", help="the same seed gives the same bytes")
     make.add_argument("--source", type=Path, metavar="DIR", help="original files, for a format that converts")
     check = actions.add_parser("check", help="verify layout and every file; lists each fault")
-    check.add_argument("--quick", action="store_true", help="look at the ends of files only, decode none")
+    depth = check.add_mutually_exclusive_group()
+    depth.add_argument("--quick", action="store_true", help="look at the ends of files only; no decoding, no checksums")
+    depth.add_argument("--write-manifest", action="store_true", help="write manifest.sha256 where there is none")
+    fetch = actions.add_parser("fetch", help="download, join, check and unpack an archive")
+    data_fetch.add_arguments(fetch)
     for action in (make, check):
         action.add_argument("format", metavar="FORMAT", help="see `trainmark list formats`")
         action.add_argument("folder", type=Path, metavar="DIR")
@@ -34,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return _make(args) if args.action == "make" else _check(args)
+    actions = {"make": _make, "check": _check, "fetch": data_fetch.run}
+    return actions[args.action](args)
 
 
 def _make(args: argparse.Namespace) -> int:
@@ -64,9 +78,18 @@ def _check(args: argparse.Namespace) -> int:
     """Exit code 2 where something is wrong: the data set is input, and bad input is refused."""
     from rich.text import Text
 
+    from trainmark.cli.byte_progress import ByteProgress
     from trainmark.datasets.formats import check_dataset
 
-    report = check_dataset(args.format, args.folder, decode=not args.quick, num_workers=args.workers)
+    with ByteProgress() as progress:
+        report = check_dataset(
+            args.format,
+            args.folder,
+            decode=not args.quick,
+            num_workers=args.workers,
+            add_manifest=args.write_manifest,
+            on_hashed=lambda num_files, num_bytes: progress.show(f"SHA-256 of {num_files} files", num_bytes),
+        )
     if args.json:
         print_json(**_plain(asdict(report)), ok=not report.faults)
         return 2 if report.faults else 0
@@ -78,6 +101,7 @@ def _check(args: argparse.Namespace) -> int:
     counts = ", ".join(f"{split.name} {split.num_samples} {report.unit}" for split in report.splits)
     verdict = f"{len(report.faults)} faults" if report.faults else "no faults"
     console.print(Text(f"{args.folder}: {counts}; {verdict}"))
+    talk(_MANIFEST_WORDS[report.manifest])
     next_command("remove or replace the files named above" if report.faults else _run_command(args))
     return 2 if report.faults else 0
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from trainmark.datasets.report import CheckReport, MakeReport, Summary
+from trainmark.datasets.digests import OnHashed
+from trainmark.datasets.faults import DataFault
+from trainmark.datasets.manifest import NAME as MANIFEST
+from trainmark.datasets.manifest import has_manifest, verify_manifest, write_manifest
+from trainmark.datasets.report import CheckReport, MakeReport, ManifestState, Summary
+from trainmark.datasets.staging import staged_folder
 from trainmark.errors import DataError
 
 
@@ -51,7 +57,8 @@ def all_formats() -> Mapping[str, DatasetFormat]:
     """By name, in the order of names."""
     package = importlib.import_module(__package__)
     folders = (found.name for found in pkgutil.iter_modules(package.__path__) if found.ispkg)
-    formats = [importlib.import_module(f"{__package__}.{name}.format").FORMAT for name in folders]
+    modules = (f"{__package__}.{name}.format" for name in folders)
+    formats = [importlib.import_module(name).FORMAT for name in modules if importlib.util.find_spec(name) is not None]
     return MappingProxyType({format_.name: format_ for format_ in sorted(formats, key=lambda format_: format_.name)})
 
 
@@ -73,8 +80,52 @@ def make_dataset(name: str, root: Path, request: MakeRequest) -> MakeReport:
             why="the format has no such choice",
             hint=f"it takes {', '.join(sorted(format_.options))}",
         )
-    return format_.make(root, request)
+    # The generator fills a folder inside ours, so that the manifest is in it before anybody sees it.
+    with staged_folder(root) as folder:
+        try:
+            report = format_.make(folder, request)
+            write_manifest(folder, num_workers=request.num_workers)
+        except DataError as error:
+            raise _about(root, folder, error) from error
+    return replace(report, root=root)
 
 
-def check_dataset(name: str, root: Path, *, decode: bool, num_workers: int | None = None) -> CheckReport:
-    return find_format(name).check(root, decode, num_workers)
+def check_dataset(
+    name: str,
+    root: Path,
+    *,
+    decode: bool,
+    num_workers: int | None = None,
+    add_manifest: bool = False,
+    on_hashed: OnHashed | None = None,
+) -> CheckReport:
+    """Without `decode` no checksum is compared either. A manifest that is there is never replaced."""
+    report = find_format(name).check(root, decode, num_workers)
+    if has_manifest(root):
+        if not decode:
+            return replace(report, manifest=ManifestState.UNCHECKED)
+        found = verify_manifest(root, num_workers=num_workers, on_hashed=on_hashed)
+        state = ManifestState.DIFFERS if found else ManifestState.VERIFIED
+        return replace(report, faults=_one_for_each_file(report.faults, found), manifest=state)
+    if add_manifest:
+        write_manifest(root, num_workers=num_workers, on_hashed=on_hashed)
+        return replace(report, manifest=ManifestState.WRITTEN)
+    return report
+
+
+def _one_for_each_file(faults: Sequence[DataFault], found: Sequence[DataFault]) -> tuple[DataFault, ...]:
+    """What a format says of a file goes first; that the file also changed is added to it."""
+    changes = {fault.path: fault for fault in found if fault.path != MANIFEST}
+    told = []
+    for fault in faults:
+        change = changes.pop(fault.path, None)
+        told.append(fault if change is None else replace(fault, problem=f"{fault.problem}; {change.problem}"))
+    others = (fault for fault in found if fault.path == MANIFEST or fault.path in changes)
+    return tuple(sorted([*told, *others], key=lambda fault: fault.path))
+
+
+def _about(root: Path, folder: Path, error: DataError) -> DataError:
+    """The generator knows only the private folder; a person is told of theirs."""
+    told = (text.replace(str(folder), str(root)) for text in (error.what, error.why, error.hint))
+    what, why, hint = told
+    return type(error)(what, why=why, hint=hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from trainmark.datasets.faults import DataFault
@@ -26,6 +27,16 @@ class Summary:
     num_classes: int
 
 
+class ManifestState(StrEnum):
+    """The values are the words of `--json`."""
+
+    ABSENT = "absent"
+    UNCHECKED = "unchecked"
+    VERIFIED = "verified"
+    DIFFERS = "differs"
+    WRITTEN = "written"
+
+
 @dataclass(frozen=True, kw_only=True)
 class CheckReport:
     root: Path
@@ -42,6 +53,8 @@ class CheckReport:
     """Files of other types."""
 
     faults: tuple[DataFault, ...]
+    manifest: ManifestState = ManifestState.ABSENT
+    """Of the checksums; filled in for all formats alike."""
 
     @property
     def ok(self) -> bool:

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from trainmark.datasets import manifest
 from trainmark.errors import DataError
 
 _HINTS = {
-    errno.ENOSPC: "free some space, make fewer images, or write to another disk",
-    errno.EDQUOT: "free some of your quota, make fewer images, or write to another disk",
+    errno.ENOSPC: "free some space, ask for less, or write to another disk",
+    errno.EDQUOT: "free some of your quota, ask for less, or write to another disk",
     errno.EACCES: "choose a folder that you may write to",
     errno.EPERM: "choose a folder that you may write to",
     errno.EROFS: "choose a disk that is not mounted read-only",
@@ -25,7 +26,7 @@ def staged_folder(root: Path) -> Iterator[Path]:
     """Yields the folder to fill. On any failure, Ctrl-C too, it is removed, with the parents that were made for it."""
     try:
         target = root.resolve()
-        _refuse_occupied(root)
+        refuse_occupied(root)
         new_parents = [parent for parent in target.parents if not parent.exists()]
     except OSError as error:
         raise _as_data_error(root, error) from error
@@ -47,7 +48,8 @@ def staged_folder(root: Path) -> Iterator[Path]:
         raise
 
 
-def _refuse_occupied(root: Path) -> None:
+def refuse_occupied(root: Path) -> None:
+    """Also for whoever has hours of work to do before the folder is filled."""
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise DataError(
             f"{root} is not empty" if root.is_dir() else f"{root} is a file",
@@ -60,8 +62,9 @@ def _move_into_place(filled: Path, target: Path) -> None:
     if not target.exists():
         filled.replace(target)
         return
-    # `train` is what makes a folder a data set: sorted backwards it comes after `val`, so it appears last.
-    for child in sorted(filled.iterdir(), reverse=True):
+    # `train` is what makes a folder a data set: sorted backwards it comes after `val`, so it appears last. The manifest
+    # goes before all, so that whoever sees a data set sees what it should hold.
+    for child in sorted(filled.iterdir(), key=lambda child: (child.name == manifest.NAME, child.name), reverse=True):
         child.replace(target / child.name)
     filled.rmdir()
 

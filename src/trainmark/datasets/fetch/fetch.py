@@ -1,0 +1,184 @@
+"""`trainmark data fetch`: download, join, check, put into place, unpack; nothing half-written under a final name."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmark.datasets.fetch.address import Address, name_file, parse_address
+from trainmark.datasets.fetch.checksum import Algorithm, Checksum, hash_file
+from trainmark.datasets.fetch.download import Effort, download, state_file
+from trainmark.datasets.fetch.join import join_parts
+from trainmark.datasets.fetch.unpack import unpack_archive
+from trainmark.datasets.staging import refuse_occupied
+from trainmark.errors import DataError
+
+OnStage = Callable[[str, int, int | None], None]
+"""Called with the stage's name, the bytes done and, if known, of how many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchRequest:
+    urls: Sequence[str]
+    output: str
+    """A file, or a folder that is there or ends in a slash."""
+
+    effort: Effort
+    checksum: Checksum | None = None
+    unpack: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchReport:
+    output: Path
+    num_parts: int
+    num_bytes: int
+    sha256: str
+    checked: Algorithm | None
+    """The checksum that a person gave and the file has."""
+
+    was_there: bool
+    """An earlier fetch had left the whole file."""
+
+    unpacked: Path | None
+    num_files: int | None
+    """Unpacked."""
+
+    elapsed_s: float
+
+
+def fetch(request: FetchRequest, *, on_stage: OnStage, say: Callable[[str], None]) -> FetchReport:
+    started = time.monotonic()
+    addresses = [parse_address(url) for url in request.urls]
+    target = _choose_target(request.output, addresses)
+    if request.unpack is not None:
+        refuse_occupied(request.unpack)
+    was_there = os.path.lexists(target)
+    if was_there:
+        digests = _recognise(target, request.checksum, on_stage)
+    else:
+        try:
+            digests = _fetch_new(addresses, target, request, on_stage, say)
+        except OSError as error:
+            why = f"{error.strerror or error}; what came so far is kept beside it"
+            hint = "free some space or mend that, then run the same command again: it goes on where it was"
+            raise DataError(f"{target} cannot be written", why=why, hint=hint) from error
+    num_files = None
+    if request.unpack is not None:
+        num_files = unpack_archive(target, request.unpack, lambda done, total: on_stage("unpacking", done, total))
+    return FetchReport(
+        output=target,
+        num_parts=len(addresses),
+        num_bytes=target.stat().st_size,
+        sha256=digests["sha256"],
+        checked=None if request.checksum is None else request.checksum.algorithm,
+        was_there=was_there,
+        unpacked=request.unpack,
+        num_files=num_files,
+        elapsed_s=time.monotonic() - started,
+    )
+
+
+def _choose_target(output: str, addresses: Sequence[Address]) -> Path:
+    path = Path(output)
+    return path / name_file(addresses) if output.endswith("/") or path.is_dir() else path
+
+
+@contextmanager
+def _folder_for(target: Path) -> Iterator[None]:
+    """Made where it is not there, and gone again where nothing was put into it."""
+    new = [parent for parent in target.absolute().parents if not parent.exists()]
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    finally:
+        for parent in new:
+            with contextlib.suppress(OSError):
+                parent.rmdir()  # fails where something is in it, which is meant
+
+
+def _recognise(target: Path, checksum: Checksum | None, on_stage: OnStage) -> dict[Algorithm, str]:
+    """A file that has the checksum was fetched before: only the unpacking is left to do."""
+    if checksum is None or not target.is_file():
+        raise DataError(
+            f"{target} is there already",
+            why="nothing of yours is overwritten",
+            hint="give another --output or remove it; with --sha256 or --md5 it is recognised and used",
+        )
+    digests = _hash(target, checksum, on_stage)
+    if digests[checksum.algorithm] != checksum.digits:
+        raise DataError(
+            f"{target} is there already and is another file",
+            why=f"its {checksum.algorithm} is {digests[checksum.algorithm]}",
+            hint="give another --output, or remove it to fetch it again",
+        )
+    return digests
+
+
+def _fetch_new(
+    addresses: Sequence[Address], target: Path, request: FetchRequest, on_stage: OnStage, say: Callable[[str], None]
+) -> dict[Algorithm, str]:
+    partial = target.with_name(target.name + ".partial")
+    with _folder_for(target), _only_one(partial):
+        state = download(
+            addresses,
+            partial,
+            effort=request.effort,
+            has_checksum=request.checksum is not None,
+            on_bytes=lambda done, total: on_stage("downloading", done, total),
+            say=say,
+        )
+        join_parts(partial, state, lambda done, total: on_stage("joining", done, total))
+        digests = _hash(partial, request.checksum, on_stage)
+        if request.checksum is not None and digests[request.checksum.algorithm] != request.checksum.digits:
+            raise _reject(partial, target, request.checksum, digests)
+        partial.replace(target)
+        state_file(partial).unlink()
+    return digests
+
+
+def _hash(path: Path, checksum: Checksum | None, on_stage: OnStage) -> dict[Algorithm, str]:
+    """SHA-256 always, so that whoever was given none can write it down."""
+    asked: set[Algorithm] = {"sha256"} if checksum is None else {"sha256", checksum.algorithm}
+    return hash_file(path, asked, lambda done, total: on_stage("checksum", done, total))
+
+
+def _reject(partial: Path, target: Path, checksum: Checksum, digests: dict[Algorithm, str]) -> DataError:
+    """Kept to look at (often it is a page that asks to log in), but where no later fetch goes on with it."""
+    rejected = target.with_name(target.name + ".rejected")
+    partial.replace(rejected)
+    state_file(partial).unlink()
+    return DataError(
+        f"{target} has the wrong checksum and was not kept under that name",
+        why=f"{checksum.algorithm} should be {checksum.digits} and is {digests[checksum.algorithm]}",
+        hint=f"look at {rejected}: it holds what came; check the checksum and the order of the parts, then fetch anew",
+    )
+
+
+@contextmanager
+def _only_one(partial: Path) -> Iterator[None]:
+    """Two programs that fill one file would spoil it. The lock ends with the process, however that ends."""
+    lock = partial.with_name(partial.name + ".lock")
+    try:
+        file = lock.open("wb")
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise DataError(f"{partial} cannot be written", why=why, hint="give another --output") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if isinstance(error, BlockingIOError):  # else a file system without locks: go on
+                hint = "wait for it, or give another --output"
+                raise DataError(f"{partial} is being fetched by another process", hint=hint) from None
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                lock.unlink()

@@ -1,0 +1,120 @@
+"""What a partial file holds so far: kept beside it as JSON, so that an interrupted download goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainmark.datasets.fetch.server import Resource
+
+_SCHEMA = 1
+_MIN_CHUNK_BYTES, _MAX_CHUNK_BYTES = 2**20, 2**26
+_MAX_NUM_CHUNKS = 10_000  # a server may claim any size
+_CHUNKS_PER_CONNECTION = 4  # so that the connections end at about the same time
+
+
+@dataclass(kw_only=True)
+class Part:
+    """One URL's share. Threads fill chunks side by side, each one from its start."""
+
+    shown: str
+    resource: Resource
+    chunk_bytes: int | None
+    """None: the server has no ranges, or does not say how much there is; then there is one chunk."""
+
+    done: list[int] = field(default_factory=lambda: [0])
+    """Bytes of each chunk."""
+
+    is_ended: bool = False
+    """Of a part whose size nobody said: whether all of it came."""
+
+    def span(self, chunk: int) -> tuple[int, int | None]:
+        """First byte, and one past the last where it is known."""
+        if self.chunk_bytes is None:
+            return 0, self.resource.num_bytes
+        start = chunk * self.chunk_bytes
+        return start, min(start + self.chunk_bytes, self.resource.num_bytes or 0)
+
+    def is_chunk_done(self, chunk: int) -> bool:
+        start, end = self.span(chunk)
+        return self.is_ended if end is None else self.done[chunk] == end - start
+
+    @property
+    def is_done(self) -> bool:
+        return all(self.is_chunk_done(chunk) for chunk in range(len(self.done)))
+
+    @property
+    def num_done(self) -> int:
+        return sum(self.done)
+
+
+@dataclass(kw_only=True)
+class State:
+    parts: list[Part]
+    num_joined: int = 1
+    """How many parts the partial file holds; the first is downloaded into it."""
+
+    @property
+    def joined_bytes(self) -> int:
+        return sum(part.num_done for part in self.parts[: self.num_joined])
+
+
+def begin_part(shown: str, resource: Resource, *, num_connections: int, chunk_bytes: int | None = None) -> Part:
+    size = resource.num_bytes
+    if not resource.has_ranges or not size:
+        return Part(shown=shown, resource=resource, chunk_bytes=None)
+    if chunk_bytes is None:
+        even = -(-size // (num_connections * _CHUNKS_PER_CONNECTION))
+        chunk_bytes = max(min(max(even, _MIN_CHUNK_BYTES), _MAX_CHUNK_BYTES), size // _MAX_NUM_CHUNKS)
+    return Part(shown=shown, resource=resource, chunk_bytes=chunk_bytes, done=[0] * -(-size // chunk_bytes))
+
+
+def may_go_on(part: Part, now: Resource, file: Path, *, has_checksum: bool) -> bool:
+    """Whether the bytes on disk are a beginning of what the server has now."""
+    if not part.resource.is_same(now):
+        return False
+    # A server that states no version could have another file of the same size: then only a checksum can tell.
+    if not now.has_version and not has_checksum:
+        return False
+    return file.is_file() and file.stat().st_size >= _needed_bytes(part) and (part.is_done or now.has_ranges)
+
+
+def _needed_bytes(part: Part) -> int:
+    return max((part.span(chunk)[0] + done for chunk, done in enumerate(part.done) if done), default=0)
+
+
+def save_state(path: Path, state: State) -> None:
+    beside = path.with_name(path.name + ".new")
+    try:
+        beside.write_text(json.dumps({"schema": _SCHEMA, **asdict(state)}), encoding="utf-8")
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def load_state(path: Path, urls_shown: list[str]) -> State | None:
+    """None where there is none for these URLs, or it makes no sense: then the download starts anew."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        parts = [_parse_part(item) for item in document["parts"]]
+        state = State(parts=parts, num_joined=int(document["num_joined"]))
+        is_ours = document["schema"] == _SCHEMA and [part.shown for part in parts] == urls_shown
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
+        return None
+    is_joining_all = state.num_joined == 1 or all(part.is_done for part in parts)
+    return state if is_ours and 1 <= state.num_joined <= len(parts) and is_joining_all else None
+
+
+def _parse_part(item: dict[str, Any]) -> Part:
+    part = Part(**{**item, "resource": Resource(**item["resource"])})
+    expected = begin_part(part.shown, part.resource, num_connections=1, chunk_bytes=part.chunk_bytes)
+    spans = [part.span(chunk) for chunk in range(len(part.done))]
+    fits = [
+        done >= 0 and (end is None or done <= end - start) for done, (start, end) in zip(part.done, spans, strict=True)
+    ]
+    if len(part.done) != len(expected.done) or not all(fits):
+        raise ValueError("not a state that this program wrote")
+    return part

@@ -1,0 +1,314 @@
+"""Archives, good and malicious; all are made here. Nothing may land outside, and nothing half-done may stay."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trainmark.datasets.fetch import archive_tar
+from trainmark.datasets.fetch.extraction import Limits
+from trainmark.datasets.fetch.unpack import unpack_archive
+from trainmark.errors import DataError
+
+FILES = {"data/train/a.jpg": b"a" * 1000, "data/val/b.jpg": b"b" * 70_000, "data/empty": b""}
+
+
+def unpack(archive: Path, folder: Path, limits: Limits | None = None) -> int:
+    return unpack_archive(archive, folder, lambda done, total: None, limits=limits)
+
+
+def make_tar(path: Path, members: list[tuple[tarfile.TarInfo, bytes]], mode: str = "w:gz") -> Path:
+    with tarfile.open(path, mode) as tar:  # type: ignore[call-overload]
+        for member, data in members:
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return info, b""
+
+
+def plain_file(name: str, data: bytes = b"data") -> tuple[tarfile.TarInfo, bytes]:
+    return tarfile.TarInfo(name), data
+
+
+def make_zip(path: Path, members: list[tuple[zipfile.ZipInfo | str, bytes]]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for info, data in members:
+            archive.writestr(info, data)
+    return path
+
+
+def zip_member(name: str, mode: int = 0) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo("x")
+    info.filename = name  # as it is: the constructor would mend it
+    info.create_system = 3
+    info.external_attr = mode << 16
+    return info
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
+def test_tar(tmp_path: Path, mode: str, form: int) -> None:
+    archive = tmp_path / "without-a-suffix"
+    with tarfile.open(archive, mode, format=form) as tar:  # type: ignore[call-overload]
+        for name, data in FILES.items():
+            info = tarfile.TarInfo(f"./{name}")
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    assert unpack(archive, tmp_path / "out") == 3
+    assert contents(tmp_path / "out") == FILES
+
+
+def test_zip(tmp_path: Path) -> None:
+    archive = make_zip(tmp_path / "a", [("data/", b""), *FILES.items(), ("win\\dows\\x", b"x")])
+    assert unpack(archive, tmp_path / "out") == 4
+    assert contents(tmp_path / "out") == {**FILES, "win/dows/x": b"x"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "out"]
+
+
+def test_links_inside_are_made(tmp_path: Path) -> None:
+    members = [
+        member("a/link", tarfile.SYMTYPE, "../b/file"),
+        plain_file("b/file"),
+        member("b/hard", tarfile.LNKTYPE, "b/file"),
+        member("dangling", tarfile.SYMTYPE, "b/none"),
+    ]
+    assert unpack(make_tar(tmp_path / "t", members), tmp_path / "out") == 4
+    out = tmp_path / "out"
+    assert (out / "a" / "link").readlink() == Path("../b/file")
+    assert (out / "a" / "link").read_bytes() == (out / "b" / "hard").read_bytes() == b"data"
+    assert (out / "dangling").is_symlink()
+
+
+def test_the_later_of_two_files_counts(tmp_path: Path) -> None:
+    archive = make_tar(
+        tmp_path / "t", [plain_file("x", b"1"), member("y", tarfile.LNKTYPE, "x"), plain_file("x", b"2")]
+    )
+    assert unpack(archive, tmp_path / "out") == 2
+    assert contents(tmp_path / "out") == {"x": b"2", "y": b"1"}
+
+
+EVIL_TARS: dict[str, tuple[list[tuple[tarfile.TarInfo, bytes]], str]] = {
+    "dots": ([plain_file("../evil")], "outside"),
+    "dots inside": ([plain_file("a/../../evil")], "outside"),
+    "dots that come back": ([plain_file("a/../evil")], "outside"),
+    "absolute": ([plain_file("/tmp/evil-of-a-test")], "absolute path"),
+    "folder": ([member("../evil", tarfile.DIRTYPE)], "outside"),
+    "symlink": ([member("evil", tarfile.SYMTYPE, "../../secret")], "outside"),
+    "absolute symlink": ([member("evil", tarfile.SYMTYPE, "/etc/passwd")], "absolute"),
+    "through a symlink": ([member("way", tarfile.SYMTYPE, ".."), plain_file("way/evil")], "outside"),
+    "through an inner symlink": ([member("way", tarfile.SYMTYPE, "a"), plain_file("way/evil")], "under one name"),
+    "links that add up": (
+        [
+            plain_file("a/b/c"),
+            member("a/b/x", tarfile.SYMTYPE, "."),
+            member("evil", tarfile.SYMTYPE, "a/b/x/x/x/../../../../secret"),
+        ],
+        "link",
+    ),
+    "link that stands elsewhere": (
+        [
+            plain_file("z/c/file"),
+            plain_file("a/file"),
+            member("a/b", tarfile.SYMTYPE, "../z"),
+            member("a/b/c/evil", tarfile.SYMTYPE, "../../../secret"),
+        ],
+        "link",
+    ),
+    "hard link": ([member("evil", tarfile.LNKTYPE, "../secret")], "outside"),
+    "absolute hard link": ([member("evil", tarfile.LNKTYPE, "/etc/passwd")], "absolute"),
+    "hard link to a symlink": (
+        [member("s", tarfile.SYMTYPE, "x"), member("evil", tarfile.LNKTYPE, "s")],
+        "no file before it",
+    ),
+    "device": ([member("evil", tarfile.CHRTYPE)], "devices"),
+    "disk": ([member("evil", tarfile.BLKTYPE)], "devices"),
+    "pipe": ([member("evil", tarfile.FIFOTYPE)], "devices"),
+    "file under a file": ([plain_file("x"), plain_file("x/y")], "under one name"),
+    "file over a folder": ([plain_file("x/y"), plain_file("x")], "under one name"),
+    "link over a file": ([plain_file("x"), member("x", tarfile.SYMTYPE, "y")], "under one name"),
+    "no name": ([plain_file("./")], "without a name"),
+}
+
+
+@pytest.mark.parametrize("case", EVIL_TARS)
+def test_evil_tars_leave_nothing_anywhere(tmp_path: Path, case: str) -> None:
+    members, says = EVIL_TARS[case]
+    (tmp_path / "secret").write_text("secret")
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    archive = make_tar(inner / "t", [plain_file("good"), *members])
+    with pytest.raises(DataError, match="was not unpacked") as caught:
+        unpack(archive, inner / "out")
+    assert says in caught.value.why
+    assert str(inner / ".out") not in str(caught.value)
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == ["inner", "inner/t", "secret"]
+    assert not Path("/tmp/evil-of-a-test").exists()
+
+
+@pytest.mark.parametrize("case", EVIL_TARS)
+def test_our_own_checks_do_not_lean_on_the_filter_of_python(
+    tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_tar, "_data_filter", None)
+    test_evil_tars_leave_nothing_anywhere(tmp_path, case)
+
+
+EVIL_ZIPS: dict[str, tuple[zipfile.ZipInfo, bytes, str]] = {
+    "dots": (zip_member("../evil"), b"x", "outside"),
+    "windows dots": (zip_member("..\\evil"), b"x", "outside"),
+    "windows dots inside": (zip_member("a\\..\\..\\evil"), b"x", "outside"),
+    "absolute": (zip_member("/tmp/evil-of-a-test"), b"x", "absolute"),
+    "drive": (zip_member("C:\\evil"), b"x", "absolute"),
+    "share": (zip_member("\\\\host\\evil"), b"x", "absolute"),
+    "symlink": (zip_member("evil", stat.S_IFLNK | 0o777), b"../secret", "outside"),
+    "absolute symlink": (zip_member("evil", stat.S_IFLNK | 0o777), b"/etc/passwd", "absolute"),
+    "symlink with a zero": (zip_member("evil", stat.S_IFLNK | 0o777), b"a\0b", "nothing"),
+    "long symlink": (zip_member("evil", stat.S_IFLNK | 0o777), b"a/" * 5000, "too long"),
+    "device": (zip_member("evil", stat.S_IFCHR | 0o666), b"", "devices"),
+}
+
+
+@pytest.mark.parametrize("case", EVIL_ZIPS)
+def test_evil_zips_leave_nothing_anywhere(tmp_path: Path, case: str) -> None:
+    info, data, says = EVIL_ZIPS[case]
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    archive = make_zip(inner / "z", [("good", b"good"), (info, data)])
+    with pytest.raises(DataError, match="was not unpacked") as caught:
+        unpack(archive, inner / "out")
+    assert says in caught.value.why
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == ["inner", "inner/z"]
+
+
+def bomb_tar(path: Path) -> Path:
+    return make_tar(path, [plain_file("zeros", bytes(2_000_000))])
+
+
+def bomb_zip(path: Path) -> Path:
+    return make_zip(path, [("zeros", bytes(2_000_000))])
+
+
+def bomb_of_entries(path: Path) -> Path:
+    return make_tar(path, [plain_file(f"{number}", b"") for number in range(3000)], "w:xz")
+
+
+def bomb_in_a_header(path: Path) -> Path:
+    info = tarfile.TarInfo("x")
+    info.pax_headers = {"comment": "0" * 2_000_000}
+    return make_tar(path, [(info, b"")])
+
+
+def bomb_after_the_end(path: Path) -> Path:
+    import gzip
+
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w"):
+        pass
+    path.write_bytes(gzip.compress(tar.getvalue() + bytes(2_000_000)))
+    return path
+
+
+@pytest.mark.parametrize("make", [bomb_tar, bomb_zip, bomb_of_entries, bomb_in_a_header, bomb_after_the_end])
+def test_bombs(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    archive = make(tmp_path / "bomb")
+    with pytest.raises(DataError, match="200 times") as caught:
+        unpack(archive, tmp_path / "out", Limits(min_bytes=1_000_000))
+    assert "unpack it with tar or unzip" in caught.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["bomb"]
+
+
+def test_a_bomb_at_the_usual_limits(tmp_path: Path) -> None:
+    archive = tmp_path / "bomb"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file, file.open("zeros", "w") as member_:
+        for _ in range(160):
+            member_.write(bytes(2**20))
+    with pytest.raises(DataError, match="200 times"):
+        unpack(archive, tmp_path / "out")
+
+
+def test_a_zip_that_lies_about_its_size(tmp_path: Path) -> None:
+    archive = bomb_zip(tmp_path / "z")
+    data = archive.read_bytes()
+    archive.write_bytes(data.replace((2_000_000).to_bytes(4, "little"), (10).to_bytes(4, "little")))
+    with pytest.raises(DataError, match="damaged"):
+        unpack(archive, tmp_path / "out")
+
+
+@pytest.mark.parametrize("make", [bomb_tar, bomb_zip])
+def test_no_space(tmp_path: Path, make: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainmark.datasets.fetch import extraction
+
+    monkeypatch.setattr(extraction.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1_000_000}))
+    with pytest.raises(DataError) as caught:
+        unpack(make(tmp_path / "t"), tmp_path / "out")
+    assert "1.9 MiB are needed and 976.6 KiB are free" in caught.value.why
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz", "zip"])
+def test_archives_that_are_cut_or_damaged(tmp_path: Path, mode: str) -> None:
+    data = os.urandom(100_000)
+    path = tmp_path / "t"
+    make_zip(path, [("x", data)]) if mode == "zip" else make_tar(path, [plain_file("x", data)], mode)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:60_000])
+    with pytest.raises(DataError, match=r"damaged|no archive"):
+        unpack(path, tmp_path / "out")
+    if mode != "w":  # a plain tar has no checksum of its content
+        path.write_bytes(whole[:50_000] + bytes([whole[50_000] ^ 1]) + whole[50_001:])
+        with pytest.raises(DataError, match="damaged"):
+            unpack(path, tmp_path / "out")
+    assert [found.name for found in tmp_path.iterdir()] == ["t"]
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"<html>log in</html>" * 50, b"\x1f\x8bnonsense", b"BZhnonsense", b"PK\x03\x04no"]
+)
+def test_what_is_no_archive(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "page.tar.gz").write_bytes(data)
+    with pytest.raises(DataError, match=r"no archive|damaged") as caught:
+        unpack(tmp_path / "page.tar.gz", tmp_path / "out")
+    assert caught.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["page.tar.gz"]
+
+
+def test_a_compressed_file_that_is_no_tar(tmp_path: Path) -> None:
+    import gzip
+
+    (tmp_path / "labels.json.gz").write_bytes(gzip.compress(b'{"a": 1}' * 1000))
+    with pytest.raises(DataError, match="no archive"):
+        unpack(tmp_path / "labels.json.gz", tmp_path / "out")
+
+
+def test_a_zip_with_a_password(tmp_path: Path) -> None:
+    archive = make_zip(tmp_path / "z", [("x", b"data")])
+    data = bytearray(archive.read_bytes())
+    data[6] |= 1
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    archive.write_bytes(data)
+    with pytest.raises(DataError, match="encrypted"):
+        unpack(archive, tmp_path / "out")
+
+
+def test_a_folder_that_is_not_empty(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("mine")
+    with pytest.raises(DataError, match="not empty"):
+        unpack(make_zip(tmp_path / "z", [("mine", b"theirs")]), tmp_path / "out")
+    assert (tmp_path / "out" / "mine").read_text() == "mine"
