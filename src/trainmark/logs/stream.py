@@ -62,6 +62,7 @@ class LogStream:
         self._sink = sink
         self._columns: ColumnReader | None = None
         self._step_before: int | None = None
+        self._recent_rows: list[Rows] = []
         self._carry = b""
         self._tail = (b"", 0, 0)
         self._claims: dict[str, list[Claim]] = {}
@@ -136,10 +137,7 @@ class LogStream:
         if steps is None or not self._goes_on(steps.rows):
             return None
         self._sink.add_rows(steps.rows)
-        for _, step, epoch, time_s, *_ in steps.rows[-_RECENT_STEPS:].tolist():
-            self._recent[(absent(epoch), int(step))] = (None, absent(time_s))
-        while len(self._recent) > _RECENT_STEPS:
-            del self._recent[next(iter(self._recent))]
+        self._recent_rows = [*self._recent_rows[-1:], steps.rows]
         self._num_hits += len(steps.rows)
         self._step_before = self.last_step
         last_row = steps.rows[-1].tolist()
@@ -237,6 +235,8 @@ class LogStream:
             return True
         if self._num_hits == 0:
             self._rank = record.rank
+        if self._recent_rows:
+            self._remember_rows()
         key = (record.epoch, record.step)
         known = self._recent.get(key)
         if record.step is None:
@@ -251,6 +251,14 @@ class LogStream:
         else:
             self.num_other_ranks += 1
         return is_new
+
+    def _remember_rows(self) -> None:
+        """Steps that were taken as columns are looked at only now that a line must be compared with them."""
+        for _, step, epoch, time_s, *_ in np.concatenate(self._recent_rows)[-_RECENT_STEPS:].tolist():
+            self._recent[(absent(epoch), int(step))] = (None, absent(time_s))
+        self._recent_rows = []
+        while len(self._recent) > _RECENT_STEPS:
+            del self._recent[next(iter(self._recent))]
 
     def _is_twin(self, record: LogRecord, rank: int | None, time_s: float | None) -> bool:
         """The same iteration of the same epoch was told before."""
