@@ -65,7 +65,8 @@ def test_two_processes_equal_one_with_the_double_batch(tmp_path: Path) -> None:
     script = Path(__file__).with_name("fixed_norm_worker.py")
     cell = {
         "workload": "resnet50", "framework": "torch", "recipe": "reference", "precision": "fp32", "size": "small",
-        "device": "cpu", "nodes": 1, "data": str(root), "epochs": None, "seed": 0, "repeat": 1,
+        "device": "cpu", "nodes": 1, "data": str(root), "epochs": None, "lr": None, "until_target": {}, "seed": 0,
+        "repeat": 1,
     }  # fmt: skip
     losses = {}
     for processes, batch in ((1, 8), (2, 4)):
