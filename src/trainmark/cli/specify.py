@@ -24,7 +24,7 @@ _LIST_FLAGS = {
     "framework": "torch",
     "recipe": "reference, fast",
     "precision": "fp32, tf32, amp, bf16",
-    "size": "full, small",
+    "size": "full, small (some have medium too)",
     "nodes": "number of machines",
     "devices": "devices per machine",
     "batch-size": "samples per device and step",

@@ -1,4 +1,4 @@
-"""HRNet-W18 with the FCN head of the recipe, by hand: timm's HRNet has no segmentation head and counts differently.
+"""HRNet-W18 with the FCN head of the recipe, by hand: timm's HRNet classifies and has no segmentation head.
 
 Every image is kept at four resolutions at once, a quarter of the input and three halvings of it; after each module each
 resolution receives the sum of all of them.
