@@ -205,6 +205,9 @@ class MeasuredLoop:
             if done.loss is not None:
                 record["loss"] = self._check_loss(self.engine.read_loss(done.loss), done.step)
             self.recorder.write(record)
+        self._write_warnings()
+
+    def _write_warnings(self) -> None:
         for code, message in self.engine.warnings():
             self.recorder.write({"kind": Kind.WARNING, "code": code, "message": message})
 
@@ -233,6 +236,7 @@ class MeasuredLoop:
         if step == 0 or step == self._at.evaluated_step or not is_due:
             return None
         metrics = self._pause("eval", self.engine.evaluate) or {}
+        self._write_warnings()  # now: after the last evaluation there is no other edge
         self._at.evaluated_step = step
         # Since the first step, earlier pauses and this one included: that is what a person waits for a result.
         where = {"step": step, "epoch": step / per_epoch, "time_s": self.clock() - self._begin_s}

@@ -253,3 +253,24 @@ def test_checkpoints_are_pauses_and_a_training_goes_on_from_one(tmp_path: Path) 
     assert [r["epoch"] for r in before + after if r["kind"] == "eval"] == [1, 2, 3, 4]
     assert steps(after)[-1]["time_s"] == pytest.approx(4.0)
     assert {r["phase"] for r in before if r["kind"] == "phase"} == {"eval", "checkpoint"}
+
+
+def test_a_warning_of_the_last_evaluation_is_kept(tmp_path: Path) -> None:
+    class Complaining(FakeEngine):
+        def evaluate(self) -> Any:
+            self.complaints = [("bad-sample", f"val/{self.num_evaluations}.jpg: cut short")]
+            return super().evaluate()
+
+        def warnings(self) -> list[tuple[str, str]]:
+            new, self.complaints = getattr(self, "complaints", []), []
+            return new
+
+    clock = FakeClock()
+    recorder = Recorder(tmp_path / "r")
+    fake = Complaining([0.1], clock=clock, steps_per_epoch=10, metrics=RISING)
+    MeasuredLoop(
+        engine=fake, recorder=recorder, limits=Limits(max_seconds=1, epochs=2), should_stop=lambda: None, clock=clock
+    ).run()
+    recorder.close()
+    found = [r["message"] for r in records.read_records(tmp_path / "r") if r["kind"] == "warning"]
+    assert found == ["val/0.jpg: cut short", "val/1.jpg: cut short"]
