@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +65,8 @@ def make_images(
                 pixels = random.integers(0, 255, (height, width, 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(folder / f"{number}.jpg", quality=90)
     return root
+
+
+def heed_interrupts() -> None:
+    """For a child's start: a shell runs its background jobs with SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

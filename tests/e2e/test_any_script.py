@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from making import heed_interrupts
 from trainmark.cli.main import main
 from trainmark.launch import command_source
 from trainmark.launch.processes import find
@@ -154,7 +155,9 @@ def test_a_time_out_ends_children_too(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_ctrl_c_keeps_what_was_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = write_script(tmp_path, MARKED.replace("range(12)", "range(10000)"))
     argv = [sys.executable, "-m", "trainmark.cli.main", "run", "--store", str(tmp_path / "s"), "--", *script, "4"]
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         files = list((tmp_path / "s").glob("*/rank0.jsonl"))

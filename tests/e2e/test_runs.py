@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from making import make_images
+from making import heed_interrupts, make_images
 from trainmark.launch.processes import find
 from trainmark.records import read_records
 
@@ -160,7 +160,9 @@ def test_kill_9_at_random_moments_leaves_a_folder_that_show_can_read(tmp_path: P
 
 def test_ctrl_c_keeps_what_was_measured_and_says_so(tmp_path: Path) -> None:
     argv = command("run", "resnet50", *SMALL, "--max-seconds", "120", "--target-ci", "1e-9", "--store", str(tmp_path))
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         files = list(tmp_path.glob("*/rank0.jsonl"))
