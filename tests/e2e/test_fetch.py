@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from making import heed_interrupts
 from serving import Served, serve
 from trainmark.datasets.formats import MakeRequest, make_dataset
 
@@ -36,6 +37,7 @@ def start(*argv: str, cwd: Path) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
     )
 
 
