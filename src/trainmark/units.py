@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from typing import Literal
+from typing import Any, Literal
 
 SampleUnit = Literal["images", "clips"]
 
@@ -18,6 +19,16 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udff
 def plain(text: object) -> str:
     """Text from a stranger's path, log or suite, with nothing that drives a terminal or turns the reading direction."""
     return _UNSAFE.sub("\ufffd", str(text))
+
+
+_UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def to_json(value: Any, *, indent: int | None = None, is_ascii: bool = False) -> str:
+    """JSON for stdout or an export: what drives a terminal or turns the reading direction is escaped, not lost."""
+    text = json.dumps(value, indent=indent, ensure_ascii=is_ascii, allow_nan=False)
+    # JSON itself escapes the controls below U+0020; these can stand only inside its strings.
+    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def format_number(value: float | None, *, digits: int = 4) -> str:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from trainmark import units
@@ -41,3 +43,13 @@ def test_plus_minus_and_bytes() -> None:
     assert units.format_plus_minus(0.5) == "±50%"
     assert units.format_bytes(1536) == "1.5 KiB"
     assert units.format_interval((6900.4, 7010.6)) == "6,900 … 7,011"
+
+
+def test_json_escapes_what_drives_a_terminal() -> None:
+    unsafe = [0x7F, 0x80, 0x9F, 0x200E, 0x200F, 0x202A, 0x202E, 0x2066, 0x2069, 0xD800]
+    value = {"图像": "".join(map(chr, unsafe)) + "\\é"}
+    for is_ascii in (False, True):
+        text = units.to_json(value, is_ascii=is_ascii)
+        assert not set(text) & set(map(chr, unsafe))
+        assert json.loads(text) == value
+    assert units.to_json({"图像": "\x9b"}) == '{"图像": "\\u009b"}'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import shlex
 import shutil
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark.errors import InputError
-from trainmark.units import plain
+from trainmark.units import plain, to_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,8 +28,7 @@ def add_store_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def print_json(**document: Any) -> None:
-    json.dump({"schema": 1, **document}, sys.stdout, indent=1, ensure_ascii=False, allow_nan=False)
-    sys.stdout.write("\n")
+    sys.stdout.write(to_json({"schema": 1, **document}, indent=1) + "\n")
 
 
 def talk(text: str) -> None:

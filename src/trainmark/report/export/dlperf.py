@@ -6,7 +6,6 @@ DLPerf's own script divided by whatever run of `1n1g` it had read last.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from trainmark.analyse.result import estimate_run
 from trainmark.report.exporting import Exported, shorten
 from trainmark.store.rows import RunRow
-from trainmark.units import plain
+from trainmark.units import plain, to_json
 
 SUMMARY = "speeds and speed-ups of each <N>n<G>g case, the JSON of DLPerf's extraction scripts"
 
@@ -29,7 +28,7 @@ def export(rows: Sequence[RunRow]) -> Exported:
         names = _name_kinds(model, kinds)
         for kind, speeds in sorted(kinds.items()):
             document.setdefault(names[kind], {}).update(_describe(kind, speeds))
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = to_json(document, indent=1) + "\n"
     return Exported(files={"result.json": text}, stream=text)
 
 

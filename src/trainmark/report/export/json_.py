@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from trainmark.analyse.results import describe_runs
 from trainmark.report.exporting import Exported
 from trainmark.store.rows import RunRow
+from trainmark.units import to_json
 
 SUMMARY = "every number of every run, one document"
 
 
 def export(rows: Sequence[RunRow]) -> Exported:
     document = {"schema": 1, "results": describe_runs(rows)}
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = to_json(document, indent=1) + "\n"
     return Exported(files={"results.json": text}, stream=text)

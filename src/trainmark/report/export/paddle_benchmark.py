@@ -6,7 +6,6 @@ is no failure: 0.7 samples a second is a result.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from trainmark.analyse.result import estimate_run
 from trainmark.report.exporting import Exported, shorten
 from trainmark.store.rows import RunRow
-from trainmark.units import plain
+from trainmark.units import plain, to_json
 
 SUMMARY = "one JSON line for each run, as PaddlePaddle's run_benchmark.sh ends its _speed file"
 
@@ -108,4 +107,4 @@ def file_word(text: str) -> str:
 
 
 def _encode(document: dict[str, Any]) -> str:
-    return json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n"
+    return to_json(document) + "\n"
