@@ -104,6 +104,9 @@ def parse_command(template: Sequence[str], values: Mapping[str, Any], *, device:
     timeout_s = check.positive("timeout_s")
     if not template:
         faults.append(Fault(where="--", problem="no command", hint="trainmark run -- python train.py"))
+    elif template[0].startswith("-"):
+        hint = "trainmark's own flags go before --, as in: trainmark run --store DIR -- python train.py"
+        faults.append(Fault(where=template[0], problem="is no program, and the command begins after --", hint=hint))
     if not faults:
         axes = _match_placeholders(template, axes, faults)
     if faults:

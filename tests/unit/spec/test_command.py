@@ -62,6 +62,7 @@ def test_the_run_is_named_by_the_script(words: str, label: str) -> None:
         ("t", {"precision": "fp33"}, "did you mean fp32"),
         ("t", {"timeout_s": -1}, "no positive number"),
         ("", {}, "no command"),
+        ("--store X", {}, "trainmark's own flags go before --"),
     ],
 )
 def test_faults_are_found_before_anything_starts(words: str, values: dict[str, Any], says: str) -> None:
