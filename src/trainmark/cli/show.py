@@ -21,6 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.protocol is not None:
+        from trainmark.analyse.protocols import parse_protocol
+
+        parse_protocol(args.protocol)  # before anything is read or printed
     rows = read_rows(Path(args.store), args.runs, reindex=args.reindex)
     if args.json:
         from trainmark.analyse.results import describe_runs

@@ -39,6 +39,7 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("run resnet50 -- echo", "'resnet50' stands before --"),
         ("run --", "no command"),
         ("run -- no-such-program", "there is no program"),
+        ("run -- --store X", "trainmark's own flags go before --"),
         ("run --pattern x.toml resnet50", "--pattern goes with a command"),
         ("run --batch-size 1,2 -- echo", "they would be the same run"),
         ("run --devices 2 --launcher local -- echo", "use --launcher torchrun"),
@@ -161,6 +162,28 @@ def test_show_and_report_read_a_store(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "# 训练速度" in report.read_text()
     code, _, err = run("report", "-o", str(tmp_path / "no" / "out.md"), "--store", str(tmp_path), capsys=capsys)
     assert (code, "cannot write the report" in err) == (2, True)
+
+
+@pytest.mark.parametrize("verb", ["show", "import"])
+def test_an_unknown_protocol_is_refused_before_anything_is_printed(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path, "run-a")
+    words = [str(tmp_path)] if verb == "import" else []
+    code, out, err = run(verb, *words, "--protocol", "foo", "--store", str(tmp_path), capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "the protocol 'foo' is not known" in err
+
+
+def test_json_drives_no_terminal_and_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reason = "速度 \x9b31m \x7f \u202e \u2066 \u200f"
+    make_run(tmp_path, "run-a", outcome="failed", reason=reason)
+    for words in (["show", "--json"], ["export", "--format", "json"]):
+        code, out, _ = run(*words, "--store", str(tmp_path), capsys=capsys)
+        assert code == 0
+        assert not set(out) & set("\x9b\x7f\u202e\u2066\u200f")
+        assert "速度 \\u009b31m" in out
+        assert json.loads(out)["results"][0]["reason"] == reason
 
 
 def test_data_make_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
