@@ -26,6 +26,8 @@ class Line:
     speedup: Ratio | None
     """Against the fewest devices with everything else equal; None for that one itself and where nothing compares."""
     efficiency: Ratio | None
+    base_devices: int | None
+    """How many devices the line has that `speedup` divides by."""
     variant: str
     """What tells this line from another of the same cell (software, host); empty where it is the only one."""
 
@@ -79,8 +81,9 @@ def _environment(row: RunRow) -> tuple[object, ...]:
 def _variant(row: RunRow) -> str:
     facts = row.environment
     git = facts.get("git")
-    commit = f" {str(git.get('commit'))[:8]}" if isinstance(git, dict) else ""
-    return f"{facts.get('framework', row.framework)}{commit} {facts.get('hostname', '')}".rstrip()
+    commit = git.get("commit") if isinstance(git, dict) else None
+    parts = (facts.get("framework") or row.framework, str(commit)[:8] if commit else None, facts.get("hostname"))
+    return " ".join(str(part) for part in parts if part)
 
 
 Kind = tuple[object, ...]
@@ -100,14 +103,17 @@ def _pool_runs(runs: Sequence[RunRow]) -> Estimate | None:
 
 
 def _find_bases(pooled: Sequence[tuple[list[RunRow], Estimate | None]]) -> dict[Kind, Base]:
+    """Of several lines with the fewest devices the one whose run is first by name, in whatever order they come."""
     bases: dict[Kind, Base] = {}
+    order: dict[Kind, tuple[int, str]] = {}
     for runs, estimate in pooled:
         devices = runs[0].devices
         if estimate is None or devices is None:
             continue
-        known = bases.get(_kind(runs[0]))
-        if known is None or devices < known[0]:
-            bases[_kind(runs[0])] = (devices, estimate)
+        kind = _kind(runs[0])
+        place = (devices, min(run.id for run in runs if run.outcome == "ok"))
+        if kind not in order or place < order[kind]:
+            order[kind], bases[kind] = place, (devices, estimate)
     return bases
 
 
@@ -115,13 +121,17 @@ def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, bases: dict[K
     first = runs[0]
     base = bases.get(_kind(first))
     if estimate is None or base is None or first.devices is None or first.devices == base[0]:
-        return Line(first=first, runs=tuple(runs), estimate=estimate, speedup=None, efficiency=None, variant=variant)
+        return Line(
+            first=first, runs=tuple(runs), estimate=estimate, speedup=None, efficiency=None, base_devices=None,
+            variant=variant,
+        )  # fmt: skip
     return Line(
         first=first,
         runs=tuple(runs),
         estimate=estimate,
         speedup=speedup(estimate, base[1]),
         efficiency=efficiency(estimate, base[1], first.devices / base[0]),
+        base_devices=base[0],
         variant=variant,
     )
 

@@ -36,7 +36,7 @@ def _environment(lines: Sequence[Line], words: dict[str, str]) -> str:
     seen: set[tuple[str, ...]] = set()
     for line in lines:
         environment = line.first.environment
-        row = (_machine(line.first), str(environment.get("system", ABSENT)), _software(environment))
+        row = (_machine(line.first), str(environment.get("system") or ABSENT), _software(environment))
         if row not in seen:
             seen.add(row)
             rows.append([_escape(cell) for cell in row])
@@ -47,13 +47,14 @@ def _environment(lines: Sequence[Line], words: dict[str, str]) -> str:
 def _machine(row: RunRow) -> str:
     cores = row.environment.get("num_cores")
     memory = row.environment.get("memory_bytes")
-    host = f"{cores} cores, {format_bytes(memory)}" if cores else ABSENT
-    cpu = row.environment.get("cpu")
-    return f"{row.machine or ABSENT}; {host}" if row.device == "cpu" else f"{row.machine or ABSENT}; {cpu}, {host}"
+    cpu = row.environment.get("cpu") if row.device != "cpu" else None
+    host = [cpu, f"{cores} cores" if cores else None, format_bytes(memory) if memory else None]
+    known = ", ".join(str(part) for part in host if part)
+    return f"{row.machine or ABSENT}; {known}" if known else row.machine or ABSENT
 
 
 def _software(environment: dict[str, Any]) -> str:
-    parts = [f"trainmark {environment.get('trainmark', ABSENT)}", str(environment.get("framework", ABSENT))]
+    parts = [f"trainmark {environment.get('trainmark') or ABSENT}", str(environment.get("framework") or ABSENT)]
     parts += [f"{name} {environment[name]}" for name in ("cuda", "cudnn", "nccl") if environment.get(name)]
     return ", ".join([*parts, f"Python {environment.get('python') or ABSENT}"])
 
@@ -63,9 +64,13 @@ def _setup(lines: Sequence[Line], words: dict[str, str]) -> str:
     rows = []
     for line in lines:
         flags = line.first.environment.get("flags")
-        switched = ", ".join(f"{key}={value}" for key, value in flags.items()) if isinstance(flags, dict) else ""
+        switched = _switched(flags) if isinstance(flags, dict) else ""
         rows.append([*(_escape(describe_line(line, "en")[name]) for name in names), _escape(switched or ABSENT)])
     return f"## {words['setup']}\n\n" + _table([words[name] for name in (*names, "flags")], rows)
+
+
+def _switched(flags: dict[str, Any]) -> str:
+    return ", ".join(f"{key}={ABSENT if value is None else value}" for key, value in flags.items())
 
 
 def _steps(lines: Sequence[Line], words: dict[str, str]) -> str:
@@ -83,13 +88,12 @@ def _command(row: RunRow) -> str:
     if row.dialect is not None:
         # A stranger's file name may be HTML, and not every renderer leaves that alone in a listing.
         return shlex.join(("trainmark", "import", plain(row.source).translate({ord("<"): "?", ord(">"): "?"})))
-    words: list[object] = ["trainmark", "run", row.workload, "--framework", row.framework, "--recipe", row.recipe]
-    words += ["--precision", row.precision, "--size", row.size, "--device", row.device, "--nodes", row.nodes]
-    words += ["--devices", (row.devices or 1) // (row.nodes or 1), "--batch-size", row.batch_size_per_device]
-    words += ["--data", row.data, "--seed", row.seed]
-    if row.epochs:
-        words += ["--epochs", row.epochs]
-    return shlex.join(plain(word) for word in words)
+    given: dict[str, object] = {"--framework": row.framework, "--recipe": row.recipe, "--precision": row.precision,
+        "--size": row.size, "--device": row.device, "--nodes": row.nodes,
+        "--devices": (row.devices or 1) // (row.nodes or 1), "--batch-size": row.batch_size_per_device,
+        "--data": row.data, "--seed": row.seed, "--epochs": row.epochs or None}  # fmt: skip
+    words = [word for flag, value in given.items() if value is not None for word in (flag, value)]
+    return shlex.join(plain(word) for word in ("trainmark", "run", row.workload or row.model or ABSENT, *words))
 
 
 def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -133,3 +134,31 @@ def test_absent_is_a_dash(tmp_path: Path) -> None:
     cells = describe_line(line, "en")
     assert cells["interval"] == "–"
     assert cells["speedup"] == "–"
+
+
+@pytest.mark.parametrize("environment", [{}, {"cpu": None, "system": None, "framework": None, "flags": {"tf32": None}}])
+def test_no_report_says_none(tmp_path: Path, environment: dict[str, object]) -> None:
+    """An imported log knows nothing of its machine."""
+    row = read_run(make_run(tmp_path, "a"))
+    assert row is not None
+    imported = dataclasses.replace(row, dialect="dlperf", source="x.log", device=None, machine=None, seed=None)
+    other = dataclasses.replace(imported, id="b", machine="H100", environment={"git": {"commit": None}})
+    lines = build_lines([dataclasses.replace(imported, environment=environment), other])
+    assert len(lines) == 2
+    text = render_markdown(lines, lang="en")
+    assert "None" not in text
+    assert "| – | – | trainmark –, –, Python – |" in text
+
+
+def test_the_base_is_stated_and_does_not_depend_on_the_order(tmp_path: Path) -> None:
+    """Two lines with one device, of two versions: the same one is the base whichever comes first."""
+    folders = []
+    shapes = [("a", "torch 2.10", 1, 0.1), ("b", "torch 2.11", 1, 0.2), ("c", "torch 2.11", 4, 0.1)]
+    for name, version, devices, seconds in shapes:
+        folders.append(make_run(tmp_path, name, cell=make_cell(devices_per_node=devices), seconds=[seconds] * 50))
+        (folders[-1] / "env.json").write_text(json.dumps({"framework": version}))
+    for order in (folders, folders[::-1], [folders[1], folders[0], folders[2]]):
+        (four,) = (line for line in lines_of(*order) if line.first.devices == 4)
+        assert four.speedup is not None
+        assert four.speedup.value == pytest.approx(4)
+        assert four.base_devices == 1
