@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from trainmark.report import export
+
+if TYPE_CHECKING:
+    from trainmark.store.rows import RunRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,3 +42,19 @@ def _modules() -> dict[str, str]:
 def shorten(value: float) -> float:
     """Six significant digits, more than any run repeats; the store keeps the rest."""
     return float(f"{value:.6g}")
+
+
+def main_metric(row: RunRow) -> str | None:
+    """The one that a format with room for a single accuracy gets: the target's, else the first that was evaluated."""
+    metrics = [evaluation.get("metric") for evaluation in row.evals]
+    target = row.log.get("target")
+    stated = target.get("metric") if isinstance(target, dict) else None
+    return stated if stated in metrics else next(iter(metrics), None)
+
+
+def timed_evaluations(row: RunRow) -> Iterator[tuple[float, dict[str, Any]]]:
+    """Seconds since the start, and the evaluation; one without a time has no place in a log by time."""
+    for evaluation in row.evals:
+        time_s = evaluation.get("time_s")
+        if time_s is not None:
+            yield time_s, evaluation

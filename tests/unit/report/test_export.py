@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -235,6 +237,74 @@ def test_ai_rank_keeps_every_run(tmp_path: Path) -> None:
     assert sorted(export("ai-rank", rows).files)[:3] == [
         "resnet50/log/CPUx1-bs4-bf16.log", "resnet50/log/CPUx1-bs4-fp32.log", "resnet50/log/CPUx1-bs4-fp32_2.log",
     ]  # fmt: skip
+
+
+def trained(tmp_path: Path, run_id: str, time_s: float | None, **changes: Any) -> RunRow:
+    """A run that reached its target after `time_s`, or never."""
+    evals = ({"metric": "top1", "value": 0.76, "time_s": time_s},) if time_s else ()
+    found = row(tmp_path, run_id, precision="amp", device="cuda", **changes)
+    return dataclasses.replace(found, evals=evals, until_target={"top1": 0.759})
+
+
+def test_ai_rank_training_speedups_have_the_right_base_in_any_order(tmp_path: Path) -> None:
+    rows = [
+        trained(tmp_path, "one", 126697.0),
+        trained(tmp_path, "eight", 17460.8, devices_per_node=8),
+        trained(tmp_path, "no-target", None, batch_size_per_device=8),
+        trained(tmp_path, "other-batch", 15000.0, batch_size_per_device=8, devices_per_node=8),
+        trained(tmp_path, "other-framework", 100000.0, framework="paddle", devices_per_node=2),
+        trained(tmp_path, "paddle-eight", 25000.0, framework="paddle", devices_per_node=8),
+    ]
+    wanted = {
+        ("torch", 4, 1): (None, None),
+        ("torch", 4, 8): (7.26, 1),
+        ("torch", 8, 1): (None, None),
+        ("torch", 8, 8): (None, None),
+        ("paddle", 4, 2): (None, None),
+        ("paddle", 4, 8): (4.0, 2),
+    }
+    for order in itertools.islice(itertools.permutations(rows), 0, 720, 97):
+        found = {}
+        for line in json.loads(export("ai-rank", list(order)).files["summary_metrics.json"]):
+            speedup = line["Time2Train_speed-up"]
+            key = (line["framework"], line["batch_size_per_device"], line["devices"])
+            found[key] = (speedup and round(speedup, 2), line["Time2Train_speed-up_base_devices"])
+        assert found == wanted
+
+
+def test_ai_rank_states_the_base_of_the_throughput(tmp_path: Path) -> None:
+    rows = [row(tmp_path, f"r{n}", devices_per_node=n) for n in (8, 2)]
+    eight, two = json.loads(export("ai-rank", rows).files["summary_metrics.json"])
+    assert (eight["speed-up"], eight["speed-up_base_devices"]) == (4.0, 2)
+    assert (two["speed-up"], two["speed-up_base_devices"]) == (None, None)
+
+
+BOX_AND_MASK = [
+    {"kind": "eval", "step": 10, "epoch": 1, "time_s": 4.0, "metric": "box_ap", "value": 0.377},
+    {"kind": "eval", "step": 10, "epoch": 1, "time_s": 4.0, "metric": "mask_ap", "value": 0.339},
+    {"kind": "eval", "step": 20, "epoch": 2, "metric": "box_ap", "value": 0.38},
+]
+
+
+def test_eval_accuracy_is_the_main_metric_and_has_a_time(tmp_path: Path) -> None:
+    found = row(tmp_path, workload="mask_rcnn", extra=BOX_AND_MASK)
+    files = export("ai-rank", [found]).files
+    lines = [line for line in files["mask_rcnn/log/CPUx1.log"].splitlines() if "eval_accuracy" in line]
+    assert lines == ["- AI-Rank-log 5.000 eval_accuracy:0.377, total_epoch_cnt:1"]
+    (summary,) = json.loads(files["summary_metrics.json"])
+    assert (summary["metric"], summary["accuracy"]) == ("box_ap", 0.38)
+    evaluations = [line for line in parse_mllog(stream("mllog", [found])) if "metric" in line["metadata"]]
+    assert [(line["key"], line["value"], line["metadata"]["metric"], line["time_ms"]) for line in evaluations] == [
+        ("eval_accuracy", 0.377, "box_ap", 5000),
+        ("tracked_stats", {"mask_ap": 0.339}, "mask_ap", 5000),
+    ]
+
+
+def test_the_stated_target_names_the_main_metric(tmp_path: Path) -> None:
+    found = row(tmp_path, workload="mask_rcnn", extra=BOX_AND_MASK)
+    found = dataclasses.replace(found, log={"target": {"metric": "mask_ap", "value": 0.33}})
+    log = export("ai-rank", [found]).files["mask_rcnn/log/CPUx1.log"]
+    assert (log.count("eval_accuracy"), log.count("eval_accuracy:0.339,")) == (1, 1)
 
 
 # -- MLPerf ------------------------------------------------------------------------------------------------------------

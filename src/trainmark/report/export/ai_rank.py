@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainmark.analyse.result import describe_run, estimate_run
 from trainmark.analyse.table import Line, build_lines
 from trainmark.report.export.paddle_benchmark import file_word
-from trainmark.report.exporting import Exported, shorten
+from trainmark.report.exporting import Exported, main_metric, shorten, timed_evaluations
 from trainmark.store.rows import RunRow
-from trainmark.units import format_bytes, plain
+from trainmark.units import format_bytes, plain, to_json
 
 SUMMARY = "AI-Rank logs, summary_metrics.json and system_information.json, in a folder"
 
 
 def export(rows: Sequence[RunRow]) -> Exported:
     files = {path: "".join(_log(row)) for path, row in _paths(rows).items()}
-    summary = [_summarise(line) for line in build_lines(rows)]
-    files["summary_metrics.json"] = _document(_with_training_speedups(summary))
+    files["summary_metrics.json"] = _document(_summary(build_lines(rows)))
     files["system_information.json"] = _document(_system(rows))
     return Exported(files=files, stream=None)
 
@@ -49,11 +47,13 @@ def _log(row: RunRow) -> Iterator[str]:
     end = begin + (row.wall_s if row.wall_s is not None else float(row.seconds.sum()))
     yield _line(begin, "load_data, checksum:unknown")
     yield _line(begin, "test_begin")
-    for evaluation in row.evals:
+    main = main_metric(row)
+    for time_s, evaluation in timed_evaluations(row):
+        if evaluation.get("metric") != main:
+            continue  # a line there has no name of the metric, so a second one would read as the first
         epoch = evaluation.get("epoch")
         count = "unknown" if epoch is None else f"{epoch:g}"
-        at = begin + (evaluation.get("time_s") or 0.0)
-        yield _line(at, f"eval_accuracy:{evaluation.get('value')}, total_epoch_cnt:{count}")
+        yield _line(begin + time_s, f"eval_accuracy:{evaluation.get('value')}, total_epoch_cnt:{count}")
     if row.outcome != "ok":
         return  # without test_finish and without a speed, as a run that broke off leaves its log there
     yield _line(end, "test_finish")
@@ -70,34 +70,80 @@ def _line(unix_s: float, text: str) -> str:
     return f"- AI-Rank-log {unix_s:.3f} {text}\n"
 
 
+def _summary(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """AI-Rank's own speed-up is that of the time to train; `speed-up` is that of the throughput."""
+    times = [_time_to_train(line) for line in lines]
+    bases = _find_bases(lines, times)
+    return [
+        _summarise(line) | _training_speedup(line, time_s, bases.get(_kind(line)))
+        for line, time_s in zip(lines, times, strict=True)
+    ]
+
+
 def _summarise(line: Line) -> dict[str, Any]:
-    results = [describe_run(run) for run in line.runs if run.outcome == "ok"]
-    times = [result["time_to_train_s"] for result in results if result["time_to_train_s"] is not None]
-    metrics = [run.evals[-1] for run in line.runs if run.outcome == "ok" and run.evals]
+    metric, accuracy = _accuracy(line)
     return {
         "model": line.first.workload or line.first.model,
+        "framework": line.first.framework,
         "devices": line.first.devices,
         "batch_size_per_device": line.first.batch_size_per_device,
         "precision": line.first.precision,
-        "Time2Train": shorten(sum(times) / len(times)) if times else None,
         "throughput": shorten(line.estimate.value) if line.estimate else None,
         "unit": f"{line.first.unit}/s",
-        "metric": metrics[-1]["metric"] if metrics else None,
-        "accuracy": metrics[-1]["value"] if metrics else None,
+        "metric": metric,
+        "accuracy": accuracy,
         "speed-up": shorten(line.speedup.value) if line.speedup else None,
+        "speed-up_base_devices": line.base_devices,
         "runs": line.num_ok,
         "failed_runs": len(line.problems),
     }
 
 
-def _with_training_speedups(summary: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """AI-Rank's own speed-up is that of the time to train against one device; `speed-up` is that of the throughput."""
-    single = {(row["model"], row["precision"]): row["Time2Train"] for row in summary if row["devices"] == 1}
-    for row in summary:
-        base = single.get((row["model"], row["precision"]))
-        known = base is not None and row["Time2Train"] is not None and row["devices"] != 1
-        row["Time2Train_speed-up"] = shorten(base / row["Time2Train"]) if known and base else None
-    return summary
+def _accuracy(line: Line) -> tuple[str | None, float | None]:
+    """The main metric's last value in the last run that has one."""
+    for run in reversed(line.runs):
+        if run.outcome == "ok" and run.evals:
+            metric = main_metric(run)
+            return metric, [found.get("value") for found in run.evals if found.get("metric") == metric][-1]
+    return None, None
+
+
+def _time_to_train(line: Line) -> float | None:
+    """The mean over the runs that reached the target."""
+    found = [describe_run(run)["time_to_train_s"] for run in line.runs if run.outcome == "ok"]
+    times = [time_s for time_s in found if time_s is not None]
+    return sum(times) / len(times) if times else None
+
+
+Kind = tuple[object, ...]
+Base = tuple[int, float]
+"""Devices, and the seconds to train on them."""
+
+
+def _kind(line: Line) -> Kind:
+    """What must be equal for a speed-up of the time to train."""
+    row = line.first
+    return (row.workload or row.model, row.framework, row.precision, row.batch_size_per_device,
+            row.recipe, row.size, row.device, row.machine, row.data)  # fmt: skip
+
+
+def _find_bases(lines: Sequence[Line], times: Sequence[float | None]) -> dict[Kind, Base]:
+    """The fewest devices with a time to train; of several lines with as many the shortest time, in whatever order."""
+    bases: dict[Kind, Base] = {}
+    for line, time_s in zip(lines, times, strict=True):
+        if line.first.devices and time_s:
+            own = (line.first.devices, time_s)
+            bases[_kind(line)] = min(own, bases.get(_kind(line), own))
+    return bases
+
+
+def _training_speedup(line: Line, time_s: float | None, base: Base | None) -> dict[str, Any]:
+    is_known = base is not None and time_s and line.first.devices and line.first.devices > base[0]
+    return {
+        "Time2Train": None if time_s is None else shorten(time_s),
+        "Time2Train_speed-up": shorten(base[1] / time_s) if is_known and base and time_s else None,
+        "Time2Train_speed-up_base_devices": base[0] if is_known and base else None,
+    }
 
 
 def _system(rows: Sequence[RunRow]) -> dict[str, Any]:
@@ -136,4 +182,4 @@ def _per_node(row: RunRow) -> int | None:
 
 
 def _document(value: Any) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return to_json(value, indent=1) + "\n"

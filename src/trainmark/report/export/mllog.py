@@ -5,13 +5,13 @@ The keys are MLPerf's; a log of ours is no submission, since the rules of one al
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trainmark.analyse.result import estimate_run
-from trainmark.report.exporting import Exported
+from trainmark.report.exporting import Exported, main_metric, timed_evaluations
 from trainmark.store.rows import RunRow
+from trainmark.units import to_json
 
 SUMMARY = ":::MLLOG lines of MLPerf training"
 
@@ -36,17 +36,25 @@ def _lines(row: RunRow) -> Iterator[str]:
     yield _line(begin, "global_batch_size", _global_batch(row))
     yield _line(begin, "seed", row.seed)
     yield _line(begin, "run_start", None, event="INTERVAL_START")
-    for evaluation in row.evals:
-        metadata = {"epoch_num": evaluation.get("epoch"), "step_num": evaluation.get("step")}
-        metadata["metric"] = evaluation.get("metric")
-        at = begin + (evaluation.get("time_s") or 0.0)
-        yield _line(at, "eval_accuracy", evaluation.get("value"), metadata=metadata)
+    yield from _evaluations(row, begin)
     end = begin + (row.wall_s if row.wall_s is not None else float(row.seconds.sum()))
     if estimate is not None:
         metadata = {"unit": f"{row.unit}/s", "step_num": len(row.seconds)}
         yield _line(end, "tracked_stats", {"throughput": estimate.value}, metadata=metadata)
     status = {"status": "success" if row.outcome == "ok" else "aborted", "reason": row.reason}
     yield _line(end, "run_stop", None, event="INTERVAL_END", metadata=status)
+
+
+def _evaluations(row: RunRow, begin: float) -> Iterator[str]:
+    """`eval_accuracy` is one metric in MLPerf; the others are statistics with their name."""
+    main = main_metric(row)
+    for time_s, evaluation in timed_evaluations(row):
+        metric, value = evaluation.get("metric"), evaluation.get("value")
+        metadata = {"epoch_num": evaluation.get("epoch"), "step_num": evaluation.get("step"), "metric": metric}
+        if metric == main:
+            yield _line(begin + time_s, "eval_accuracy", value, metadata=metadata)
+        else:
+            yield _line(begin + time_s, "tracked_stats", {str(metric): value}, metadata=metadata)
 
 
 def _global_batch(row: RunRow) -> int | None:
@@ -67,4 +75,4 @@ def _line(
         "metadata": {"file": _FILE, "lineno": 0, **(metadata or {})},
     }
     # ASCII, since that package reads its files as Latin-1.
-    return f":::MLLOG {json.dumps(document, allow_nan=False)}\n"
+    return f":::MLLOG {to_json(document, is_ascii=True)}\n"
