@@ -121,6 +121,8 @@ def _import_all(files: Sequence[FoundFile], args: argparse.Namespace) -> list[Im
         done[result.path] = result
         if result.run_id is not None:
             store.index(store.root / result.run_id)
+            if older := known.drop_older(result):
+                store.forget(older)
     return [done[str(file.path)] for file in files]
 
 

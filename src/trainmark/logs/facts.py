@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainmark.logs.dialect import Dialect
@@ -25,6 +25,8 @@ class Resolved:
 
 def resolve(claims: Mapping[str, Sequence[Claim]], path: Facts, given: Facts, dialect: Dialect | None) -> Resolved:
     log = _of_log(claims, dialect)
+    if "workload" not in log and facts_of_name(str(log.get("model", ""))):
+        path = replace(path, workload=None)  # the log names a model that is not ours, whatever its folder is called
     found: dict[str, Any] = {**path.known(), **log, **given.known()}
     if "precision" not in given.known():
         found["precision"] = _precision(log.get("precision"), path.precision, dialect)
@@ -47,7 +49,7 @@ def _of_log(claims: Mapping[str, Sequence[Claim]], dialect: Dialect | None) -> d
     if dialect is not None and dialect.framework is not None:
         log["framework"] = dialect.framework
     if "model" in log and "workload" not in log:
-        log |= {name: value for name, value in facts_of_name(str(log["model"])).items() if name == "workload"}
+        log["workload"] = facts_of_name(str(log["model"])).get("workload")
     if "devices" not in log and "nodes" in log and "devices_per_node" in log:
         log["devices"] = log["nodes"] * log["devices_per_node"]
     devices = log.get("devices")

@@ -150,7 +150,8 @@ _STEP_LINE = (
 def _steps(log: ReadLog) -> Iterator[bytes]:
     """The printed values stay beside the global ones, so that any other reading of them remains possible."""
     origin = log.gathered.first_time_s
-    intervals = Intervals(covers_interval=log.dialect.covers == "interval" and not log.dialect.is_cumulative)
+    covers_interval = log.dialect.covers == "interval" and not log.dialect.is_cumulative
+    intervals = Intervals(covers_interval=covers_interval, first=_first_interval(log) if covers_interval else None)
     for is_trace, step, epoch, time_s, seconds, rate, samples, loss in log.gathered.spool.rows():
         where = (_whole(step), _text(epoch), _text(time_s - (origin or 0.0)))
         printed = (_text(seconds), _text(rate))
@@ -166,6 +167,16 @@ def _steps(log: ReadLog) -> Iterator[bytes]:
         yield (_STEP_LINE % (Kind.STEP, *where, *both, _text(num_steps), _text(loss), *printed)).encode()
 
 
+def _first_interval(log: ReadLog) -> float | None:
+    """From the first record to the next one of its epoch: a resumed run begins late, but prints as often as before."""
+    steps = ((row[1], absent(row[2])) for row in log.gathered.spool.rows() if not row[0] and absent(row[1]) is not None)
+    first = next(steps, None)
+    following = next((place for place in steps if place != first), None)
+    if first is None or following is None or following[1] != first[1] or following[0] <= first[0]:
+        return None
+    return following[0] - first[0]
+
+
 def _whole(value: float) -> str:
     return "null" if value != value else str(int(value))
 
@@ -174,11 +185,16 @@ def _text(value: float) -> str:
     return "null" if value != value else repr(float(value))
 
 
+_MAX_FIRST = 1000.0
+
+
 class Intervals:
     """How many iterations a record covers: those since the record before, in the same epoch."""
 
-    def __init__(self, *, covers_interval: bool) -> None:
+    def __init__(self, *, covers_interval: bool, first: float | None = None) -> None:
+        """`first` is the most that the first record covers, where what follows it is known."""
         self._covers_interval = covers_interval
+        self._first = first if first is not None else _MAX_FIRST
         self._step: float | None = None
         self._epoch: float | None = None
         self._usual = 1.0
@@ -190,7 +206,7 @@ class Intervals:
         is_same = epoch == self._epoch
         self._epoch = epoch
         if before is None:
-            self._usual = min(max(step, 1.0), 1000.0)  # a resumed run begins late: its first print covers no more
+            self._usual = min(max(step, 1.0), self._first)  # a resumed run begins late: its first print covers no more
         elif step > before:
             self._usual = step - before
         elif not is_same or step < before:

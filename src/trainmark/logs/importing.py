@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from trainmark.logs.reading import read_log
 from trainmark.logs.record import Facts
 from trainmark.logs.registry import load_dialects
 
-READER = 1
+READER = 2
 """Raised when the same file would now be read otherwise, so that a second import reads it again."""
 
 
@@ -38,6 +39,8 @@ class Imported:
     reason: str | None = None
     is_failure: bool = False
     """It could not be read, as opposed to: it is no log."""
+    sha256: str | None = None
+    """Of what was imported now; None where the run was there already."""
 
 
 def import_file(task: Task) -> Imported:
@@ -58,7 +61,7 @@ def import_file(task: Task) -> Imported:
         return Imported(path=name, run_id=None, reason=str(error), is_failure=True)
     finally:
         log.gathered.spool.close()
-    return Imported(path=name, run_id=folder.name)
+    return Imported(path=name, run_id=folder.name, sha256=log.sha256)
 
 
 def _provenance(task: Task) -> dict[str, Any]:
@@ -70,20 +73,30 @@ class KnownLogs:
     """What earlier imports left in a store, by content."""
 
     def __init__(self, store: Path) -> None:
-        self._by_digest: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._store = store
+        self._by_digest: dict[str, dict[str, dict[str, Any]]] = {}
         self._sizes: set[int] = set()
         for folder in sorted(store.glob("log-*")) if store.is_dir() else ():
             run = records.read_json(folder / records.RUN_FILE)
             if run is not None and isinstance(run.get("sha256"), str) and isinstance(run.get("num_bytes"), int):
-                self._by_digest[run["sha256"]] = (folder.name, run)
+                self._by_digest.setdefault(run["sha256"], {})[folder.name] = run
                 self._sizes.add(run["num_bytes"])
 
     def find(self, task: Task, num_bytes: int) -> str | None:
         """The run that this very content became with the same flags; the file is read only if the size is known."""
         if num_bytes not in self._sizes:
             return None
-        found = self._by_digest.get(digest_of(task.path))
-        if found is None:
-            return None
-        run_id, run = found
-        return run_id if {key: run.get(key) for key in ("reader", "given", "pattern")} == _provenance(task) else None
+        wanted = _provenance(task)
+        for run_id, run in self._by_digest.get(digest_of(task.path), {}).items():
+            if {key: run.get(key) for key in wanted} == wanted:
+                return run_id
+        return None
+
+    def drop_older(self, imported: Imported) -> list[str]:
+        """Remove what the same content became under another name, now that the new run is complete; their ids."""
+        if imported.run_id is None or imported.sha256 is None:
+            return []
+        older = [run_id for run_id in self._by_digest.get(imported.sha256, {}) if run_id != imported.run_id]
+        for run_id in older:
+            shutil.rmtree(self._store / run_id, ignore_errors=True)
+        return [run_id for run_id in older if not (self._store / run_id).exists()]

@@ -25,12 +25,15 @@ _PATTERNS = tuple(
         _EDGE + r"GPUx(?P<devices>\d{1,6})" + _END,
         _EDGE + r"(?P<devices>\d{1,6})gpus?" + _END,
         _EDGE + r"gpus?(?P<devices>\d{1,6})" + _END,
-        _EDGE + r"c(?P<devices>\d{1,6})" + _END,
         _EDGE + r"\d{1,4}Thread_(?P<nodes>\d{1,6})Node" + _END,
         _EDGE + r"bs?(?P<batch_size_per_device>\d{1,7})" + _END,
         _EDGE + r"b\d{1,7}_(?:fp\d\d|amp|tf32|bf16)_(?P<repeat>\d{1,4})" + _END,
     )
 )
+_FILE_PATTERN = re.compile(
+    _EDGE + r"(?:N(?P<nodes>\d{1,5})[_-]C(?P<devices_per_node>\d{1,4})|c(?P<devices>\d{1,6}))" + _END, re.IGNORECASE
+)
+"""Too short to be believed of a folder: `/home/c3` is no count of devices."""
 _CPU_NODES = re.compile(_EDGE + r"\d{1,4}Thread_\d{1,6}Node" + _END, re.IGNORECASE)
 _MACHINE = re.compile(_EDGE + r"(?P<machine>[AVHBPT]100|A800|H800|H200|H20|A40|A30|A10|L40S?|L4|T4)" + _END)
 _PRECISION = re.compile(_EDGE + r"(?P<precision>pure_fp16|fp32|tf32|fp16|bf16|amp)" + _END, re.IGNORECASE)
@@ -47,6 +50,10 @@ _FRAMEWORK = tuple(
 )
 
 _MODELS = (
+    (None, "Cascade Mask R-CNN", r"cascade[ _-]?mask[ _-]?r-?cnn"),
+    (None, "Cascade R-CNN", r"cascade[ _-]?r-?cnn"),
+    (None, "Faster R-CNN", r"faster[ _-]?r-?cnn"),
+    (None, "RetinaNet", r"retinanet"),
     ("mask_rcnn", "Mask R-CNN", r"mask[ _-]?r-?cnn"),
     ("hrnet_w18", "HRNet-W18", r"hrnet|hr18"),
     ("psenet", "PSENet", r"psenet"),
@@ -54,6 +61,7 @@ _MODELS = (
     (None, "DeepLabV3+", r"deeplab"),
     (None, "BERT-base", r"bert[ _-]?base|(?<![a-z])base_bs|bert.{0,40}_base"),
     (None, "BERT", r"bert"),
+    (None, "Swin Transformer", r"(?<![a-z])swin[ _-]?transformer"),
     (None, "Transformer-big", r"transformer[ _-]?big"),
     (None, "Transformer-base", r"transformer[ _-]?base"),
     (None, "Transformer", r"transformer"),
@@ -62,28 +70,52 @@ _MODELS = (
     (None, "CTR-DNN", r"ctr[ _-]?dnn"),
     (None, "Wide&Deep", r"wide[ _-]?(?:and[ _-]?)?deep"),
     # Last: the others may have a ResNet-50 inside and say so in their name.
-    ("resnet50", "ResNet-50", r"resnet[ _-]?50|resnetv15|(?<![a-z0-9])(?:r50|rn50)(?![a-z0-9-])"),
+    ("resnet50", "ResNet-50", r"resnet[ _-]?50(?!\d)|resnetv15|(?<![a-z0-9])(?:r50|rn50)(?![a-z0-9-])"),
+    (None, None, r"resnet\d|resnet[ _-]\d{2,4}(?![a-z0-9])|(?<![a-z])hr\d\d(?!\d)|r-?cnn|(?<![a-z])swin(?![a-z])"),
 )
+"""Our workload, the usual name, how it is written. One without a name is known only not to be ours."""
 _MODEL = tuple((workload, title, re.compile(text, re.IGNORECASE)) for workload, title, text in _MODELS)
+
+_BACKBONE = (
+    r"(?:resnet|resnext)[ _-]?(?!50(?!\d))\d{2,4}(?![a-z0-9])"
+    r"|(?<![a-z0-9])(?:r|rn|x)(?:18|34|101|152|200)(?![0-9])|(?<![a-z])(?:swin|cascade)|mobilenet"
+)
+_OTHER_HEAD = r"fpn|r-?cnn|retinanet|(?<![a-z])(?:fcn|pspnet|unet|upernet|fcos|detr)(?![a-z])"
+_VARIANTS = {
+    "mask_rcnn": rf"{_BACKBONE}|hrnet",
+    "hrnet_w18": (
+        r"(?:(?<![a-z0-9])|hrnet(?:v2p?)?)w(?!18(?!\d))\d\d|hrnet[ _-]?(?!18)\d\d(?![a-z0-9])"
+        r"|(?<![a-z])hr(?!18(?!\d))\d\d|hr18s|small|(?<![a-z])ocr(?:net)?(?![a-z])|fpn|r-?cnn|retinanet|cascade"
+    ),
+    "psenet": _BACKBONE,
+    "tsm": _BACKBONE,
+    "resnet50": (
+        rf"{_BACKBONE}|{_OTHER_HEAD}|(?<![a-z])(?:wide|se)[ _-]?resnet|resnet[ _-]?50[ _-]?(?:v2|vd|d(?![a-z]))"
+    ),
+}
+"""What beside the name of a workload says that it is another model: a width, a depth, a head."""
+_VARIANT = {workload: re.compile(text, re.IGNORECASE) for workload, text in _VARIANTS.items()}
 
 
 def facts_of_path(path: PurePath) -> Facts:
     found: dict[str, Any] = {}
+    patterns = (*_PATTERNS, _FILE_PATTERN)
     for part in (path.name, *reversed(path.parts[:-1][-_MAX_FOLDERS:])):
-        for name, value in _facts_of_part(part).items():
+        for name, value in _facts_of_part(part, patterns).items():
             found.setdefault(name, value)
+        patterns = _PATTERNS
     nodes, per_node = found.get("nodes"), found.get("devices_per_node")
     if nodes and per_node:
         found.setdefault("devices", nodes * per_node)
     return Facts(**found)
 
 
-def _facts_of_part(part: str) -> dict[str, Any]:
+def _facts_of_part(part: str, patterns: tuple[re.Pattern[str], ...]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for pattern in _PATTERNS:
+    for pattern in patterns:
         match = pattern.search(part)
         for name, text in (match.groupdict() if match else {}).items():
-            if int(text) > 0:
+            if text is not None and int(text) > 0:
                 found.setdefault(name, int(text))
     if _CPU_NODES.search(part) and "nodes" in found:
         found.setdefault("devices", found["nodes"])  # a node of a parameter-server job is one device: its CPUs
@@ -100,8 +132,12 @@ def _facts_of_part(part: str) -> dict[str, Any]:
 
 
 def facts_of_name(text: str) -> dict[str, Any]:
-    """Our workload, and a usual name of the model, for a name such as `fcn_hr18_512x1024_80k_cityscapes`."""
+    """Our workload, and a usual name of the model, for a name such as `fcn_hr18_512x1024_80k_cityscapes`.
+
+    Both or nothing, so that they speak of one model: a name that is known, but not ours, has the workload None.
+    """
     for workload, title, pattern in _MODEL:
         if pattern.search(text):
-            return {"model": title, **({"workload": workload} if workload else {})}
+            is_other = workload is not None and _VARIANT[workload].search(text) is not None
+            return {"model": None, "workload": None} if is_other else {"model": title, "workload": workload}
     return {}

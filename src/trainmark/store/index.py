@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,15 @@ class Store:
         if row is not None:
             self._write([row])
         return row
+
+    def forget(self, run_ids: Sequence[str]) -> None:
+        """Runs whose folders are gone for good."""
+        table = schema.RUNS
+        try:
+            with self._open().execution_options(**_WRITES).begin() as connection:
+                connection.execute(delete(table).where(table.c.id.in_(run_ids)))
+        except sqlalchemy.exc.DBAPIError as error:
+            raise StoreError(f"cannot write the index of {self.root}", why=str(error.orig), hint=_NEXT) from error
 
     def reindex(self) -> int:
         """Read every folder again. Our own index is thrown away first; a shared one keeps what others put there."""

@@ -86,6 +86,35 @@ def test_other_flags_read_again(root: Path, capsys: pytest.CaptureFixture[str]) 
     assert document["results"][1]["last"] == 32.0
 
 
+def test_the_same_content_under_another_name_and_flag_is_one_run(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = import_json(root, capsys=capsys)["results"][0]["id"]
+    (root / "logs" / "two.txt").rename(root / "logs" / "renamed.txt")
+    new = import_json(root, "--devices", "2", capsys=capsys)["results"][0]["id"]
+    assert old != new
+    assert sorted(path.name.split("-")[1] for path in (root / "store").glob("log-*")) == ["one", "renamed"]
+    code, out, _ = run("show", "--json", "--store", str(root / "store"), capsys=capsys)
+    assert (code, old in out, new in out) == (0, False, True)
+
+
+def test_an_import_that_fails_leaves_the_older_run(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = import_json(root, capsys=capsys)["results"][0]["id"]
+    (root / "logs" / "two.txt").rename(root / "logs" / "renamed.txt")
+
+    def fail(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("trainmark.records.write_json", fail)
+    run("import", str(root / "logs"), "--devices", "2", "--store", str(root / "store"), capsys=capsys)
+    monkeypatch.undo()
+    assert (root / "store" / old / "exit.json").is_file()
+    code, out, _ = run("show", "--json", "--store", str(root / "store"), capsys=capsys)
+    assert (code, old in out) == (0, True)
+
+
 def test_processes_give_the_same(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here = import_json(root, "--workers", "1", capsys=capsys)
     for path in (root / "store").glob("log-*"):
