@@ -12,6 +12,7 @@ from trainmark.launch import command_source
 from trainmark.launch.command_source import CommandSource
 from trainmark.records import Json
 from trainmark.store.folder import read_run
+from trainmark.store.rows import RunRow
 
 
 class Words:
@@ -67,6 +68,41 @@ def test_marks_win_and_processes_add_up(tmp_path: Path) -> None:
     assert row is not None
     assert list(row.samples) == [10.0, 10.0], "only steps that both have done"
     assert len(row.seconds) == len(row.steps) == 2
+
+
+def read_marks(folder: Path, *ranks: list[Json]) -> RunRow:
+    source = CommandSource(folder, Words())
+    for number, steps in enumerate(ranks):
+        write(folder, f"rank{number}.jsonl", *steps)
+    finish(folder, source)
+    row = read_run(folder)
+    assert row is not None
+    return row
+
+
+def test_a_process_with_few_marks_is_a_warning(tmp_path: Path) -> None:
+    row = read_marks(tmp_path, [step(n) for n in range(100)], [step(n) for n in range(3)])
+    assert list(row.samples) == [8.0] * 3
+    assert [warning["code"] for warning in row.warnings] == ["uneven-marks"]
+    assert "between 3 and 100 steps" in row.warnings[0]["message"]
+
+
+def test_one_mark_more_is_no_warning(tmp_path: Path) -> None:
+    assert read_marks(tmp_path, [step(n) for n in range(4)], [step(n) for n in range(3)]).warnings == ()
+
+
+def test_the_time_of_steps_without_samples_counts(tmp_path: Path) -> None:
+    """Accumulated gradients: a script may give the samples of four batches with the last of them."""
+    row = read_marks(tmp_path, [step(n, 16.0 if n % 4 == 0 else 0.0) for n in range(1, 11)])
+    assert (list(row.samples), list(row.steps)) == ([16.0, 16.0], [4.0, 8.0])
+    assert list(row.seconds) == [2.0, 2.0], "what follows the last samples has none yet"
+
+
+def test_a_step_without_samples_of_one_process_keeps_its_place(tmp_path: Path) -> None:
+    one = [step(1, 4.0), step(2, 0.0), step(3, 4.0), {**step(4), "samples": None}, step(5, 1.0)]
+    row = read_marks(tmp_path, one, [step(n, 2.0 * n) for n in range(1, 6)])
+    assert list(row.samples) == [6.0, 4.0, 10.0, 11.0], "the fourth is unknown"
+    assert list(row.seconds) == [0.5] * 4
 
 
 def test_no_records_is_a_warning_with_the_next_action(tmp_path: Path) -> None:
