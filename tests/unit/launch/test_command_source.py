@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,9 @@ class Words:
 
     def close(self) -> list[Json]:
         return []
+
+    def reread(self, output: Path, looks: Iterable[tuple[int, float | None]]) -> Iterator[Json] | None:
+        return None
 
 
 def write(folder: Path, name: str, *lines: Json | str) -> None:
@@ -162,3 +166,41 @@ def test_only_what_has_a_usual_gap_can_hang(tmp_path: Path, monkeypatch: pytest.
     write(tmp_path, records.OUTPUT_FILE, "evaluating\n")
     source.read_new()
     assert source.quiet_s()[0] == 0.0, "any word is a sign of life"
+
+
+class Doubling(Words):
+    """At the end every step is known to have had twice the samples."""
+
+    def reread(self, output: Path, looks: Iterable[tuple[int, float | None]]) -> Iterator[Json]:
+        with output.open("rb") as file:
+            for num_bytes, written_s in looks:
+                for record in self.feed(file.read(num_bytes), written_s):
+                    yield {**record, "samples": 2 * record["samples"]}
+
+
+def test_what_is_known_at_the_end_replaces_all_records(tmp_path: Path) -> None:
+    source = CommandSource(tmp_path, Doubling())
+    for number in (5, 6):
+        write(tmp_path, records.OUTPUT_FILE, f"step {number}\n")
+        assert [record["samples"] for record in source.read_new()] == [number]
+    write(tmp_path, records.OUTPUT_FILE, "step 7\n")
+    assert finish(tmp_path, source) == "ok"
+    row = read_run(tmp_path)
+    assert row is not None
+    assert (list(row.samples), row.warnings) == ([10.0, 12.0, 14.0], ())
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_second_reading_that_fails_leaves_the_first(tmp_path: Path) -> None:
+    class Failing(Doubling):
+        def reread(self, output: Path, looks: Iterable[tuple[int, float | None]]) -> Iterator[Json]:
+            yield {**step(1), "loss": None}
+            raise InputError("the pattern takes too long on a line")
+
+    source = CommandSource(tmp_path, Failing())
+    write(tmp_path, records.OUTPUT_FILE, "step 5\nstep 6\n")
+    assert finish(tmp_path, source) == "ok"
+    row = read_run(tmp_path)
+    assert row is not None
+    assert list(row.samples) == [5.0, 6.0]
+    assert not list(tmp_path.glob(".*"))
