@@ -6,7 +6,8 @@ clock, so that set-up is no step. `evaluation` records a metric and starts the c
 belongs to no step.
 
 Standard library only and safe from several threads. A record is one write of one line, so that a crash loses none that
-was made. Whatever goes wrong here ends the recording and never the script.
+was made. Whatever goes wrong here never ends the script: a value that is no number is left out, and a folder that
+cannot be written ends the recording.
 """
 
 from __future__ import annotations
@@ -56,15 +57,18 @@ class _Marker:
             self._steps += 1
             self._trained_s += now - last
             record = {"kind": "step", "step": self._steps, "seconds": now - last, "time_s": self._trained_s}
-            record["samples"] = samples
-            if loss is not None:
-                record["loss"] = float(loss) if math.isfinite(loss) else None
+            record["samples"] = _finite(_number(samples))
+            number = _number(loss)
+            if number is not None:
+                record["loss"] = _finite(number)
             self._write(record)
 
     def evaluation(self, metric: str, value: float, epoch: float | None) -> None:
         with self._lock:
-            where = {"step": self._steps, "epoch": epoch, "time_s": self._trained_s}
-            self._write({"kind": "eval", **where, "metric": str(metric), "value": float(value)})
+            name, number = _name(metric), _finite(_number(value))
+            if name is not None and number is not None:
+                where = {"step": self._steps, "epoch": _finite(_number(epoch)), "time_s": self._trained_s}
+                self._write({"kind": "eval", **where, "metric": name, "value": number})
             if self._last is not None:
                 self._last = time.perf_counter()
 
@@ -78,6 +82,25 @@ class _Marker:
             os.write(self._file, json.dumps(record, separators=(",", ":")).encode() + b"\n")
         except (OSError, TypeError, ValueError):
             self._has_failed = True
+
+
+def _number(value: object) -> float | None:
+    """None for what has no number: a stranger's object may raise anything when it is asked for one."""
+    try:
+        return None if value is None else float(value)  # type: ignore[arg-type]
+    except Exception:
+        return None
+
+
+def _finite(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _name(value: object) -> str | None:
+    try:
+        return str(value)
+    except Exception:
+        return None
 
 
 def _open_own_file(folder: str) -> int:

@@ -61,9 +61,44 @@ def test_a_folder_that_cannot_be_written_never_hurts_the_script(folder: str) -> 
     assert python("mark.step(samples=1); mark.step(samples=1); print('fine')", TRAINMARK_MARK=folder) == "fine\n"
 
 
-def test_odd_values_never_hurt_the_script(tmp_path: Path) -> None:
-    code = "mark.step(samples=1)\nmark.step(samples=object(), loss=float('nan'))\nprint('fine')"
+@pytest.mark.parametrize(
+    "call",
+    [
+        "mark.step(samples=object(), loss=float('nan'))",
+        "mark.step(samples=2, loss='high')",
+        "mark.step(samples=2, loss=numpy.zeros(3))",
+        "mark.step(samples=None)",
+        "mark.evaluation('top1', None)",
+        "mark.evaluation('top1', numpy.zeros(3), epoch='last')",
+        "mark.evaluation(Odd(), 1.0)",
+    ],
+)
+def test_odd_values_hurt_neither_the_script_nor_the_records_after_them(tmp_path: Path, call: str) -> None:
+    odd = "class Odd:\n    def __str__(self): raise RuntimeError('no name')\n"
+    code = f"import numpy\n{odd}mark.step(samples=1)\n{call}\nmark.step(samples=3, loss=0.5)\nprint('fine')"
     assert python(code, TRAINMARK_MARK=str(tmp_path)) == "fine\n"
+    last = records(tmp_path)[-1]
+    assert (last["kind"], last["samples"], last["loss"]) == ("step", 3, 0.5)
+
+
+def test_a_loss_that_is_not_finite_is_null_and_one_that_cannot_be_read_is_absent(tmp_path: Path) -> None:
+    code = "mark.step(samples=1)\nmark.step(samples=1, loss=float('inf'))\nmark.step(samples=1, loss=[1, 2])"
+    python(code, TRAINMARK_MARK=str(tmp_path))
+    _, infinite, unread = records(tmp_path)
+    assert infinite["loss"] is None
+    assert "loss" not in unread
+
+
+def test_numbers_of_other_libraries_are_numbers(tmp_path: Path) -> None:
+    code = (
+        "import numpy\nmark.step(samples=1)\n"
+        "mark.step(samples=numpy.int64(32), loss=numpy.float32(0.5))\n"
+        "mark.step(samples=numpy.array(16))\nmark.evaluation('top1', numpy.float32(0.5), epoch=numpy.int64(2))"
+    )
+    python(code, TRAINMARK_MARK=str(tmp_path))
+    _, first, second, evaluation = records(tmp_path)
+    assert (first["samples"], first["loss"], second["samples"]) == (32, 0.5, 16)
+    assert (evaluation["value"], evaluation["epoch"]) == (0.5, 2)
 
 
 def test_threads_write_whole_lines(tmp_path: Path) -> None:

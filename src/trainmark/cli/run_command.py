@@ -150,7 +150,8 @@ def _finish(folder: Path, log: LiveLog) -> None:
     if run is None:
         return
     files = sorted(folder.glob("rank*.jsonl"))
-    is_marked = any(record["kind"] == Kind.STEP for path in files for record in records.read_records(path))
+    marks = (record for path in files for record in records.read_records(path))
+    is_marked = any(record["kind"] == Kind.STEP and record.get("samples") for record in marks)
     known = log.facts.known()
     for name in ("framework", "precision", "batch_size_per_device"):
         if run["cell"].get(name) is None:

@@ -12,7 +12,9 @@ import math
 import os
 import statistics
 import time
+from array import array
 from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -38,12 +40,17 @@ class OutputReader(Protocol):
     def close(self) -> list[Json]:
         """What an unfinished last line holds."""
 
+    def reread(self, output: Path, looks: Iterable[tuple[int, float | None]]) -> Iterator[Json] | None:
+        """All records anew, by what is known at the end; None where they stay. `looks` is what `feed` was given."""
+
 
 class CommandSource:
     def __init__(self, folder: Path, reader: OutputReader) -> None:
         self._folder, self._reader = folder, reader
         self._marks: dict[Path, RecordTail] = {}
         self._offset = 0
+        self._looks = array("d")
+        """Bytes and time of each chunk, two numbers for each: a run of days has millions."""
         self._last_output = b""
         self._last_sign = time.monotonic()
         self._last_step: float | None = None
@@ -75,6 +82,7 @@ class CommandSource:
             self._read_marks()
             self._read_output(None)
             self._keep(self._reader.close())
+            self._keep_final()
         end = judge_command(returncode=returncode, last_output=self._last_output, bad_loss=self._bad_loss)
         if returncode == 0 and not self._num_marked and not self._num_read:
             with contextlib.suppress(OSError):
@@ -109,7 +117,9 @@ class CommandSource:
                     self._last_output = (self._last_output + chunk)[-_LAST_BYTES:]
                     self._last_sign = time.monotonic()
                     facts = os.fstat(file.fileno())
-                    found += self._reader.feed(chunk, facts.st_mtime if facts.st_size == self._offset else None)
+                    written_s = facts.st_mtime if facts.st_size == self._offset else None
+                    self._looks.extend((len(chunk), math.nan if written_s is None else written_s))
+                    found += self._reader.feed(chunk, written_s)
         except FileNotFoundError:
             return []
         self._keep(found)
@@ -121,9 +131,35 @@ class CommandSource:
         with (self._folder / records.LOG_FILE).open("ab") as file:
             file.write(b"".join(records.encode_record(record) for record in found))
         for record in found:
-            if record["kind"] == Kind.STEP:
-                self._num_read += 1
-                self._note_loss(record)
+            self._note_read(record)
+
+    def _keep_final(self) -> None:
+        """Whole or not at all: a file that was written as the lines came is better than half of a new one."""
+        pairs = zip(self._looks[::2], self._looks[1::2], strict=True)
+        looks = ((int(num_bytes), None if math.isnan(came_s) else came_s) for num_bytes, came_s in pairs)
+        anew = self._reader.reread(self._folder / records.OUTPUT_FILE, looks)
+        if anew is None:
+            return
+        path = self._folder / records.LOG_FILE
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        before = self._num_read, self._bad_loss
+        self._num_read, self._bad_loss = 0, self._bad_loss if self._num_marked else None
+        try:
+            with beside.open("wb") as file:
+                for record in anew:
+                    file.write(records.encode_record(record))
+                    self._note_read(record)
+            beside.replace(path)
+        except BaseException:
+            self._num_read, self._bad_loss = before
+            with contextlib.suppress(OSError):
+                beside.unlink()
+            raise
+
+    def _note_read(self, record: Json) -> None:
+        if record["kind"] == Kind.STEP:
+            self._num_read += 1
+            self._note_loss(record)
 
     def _note_loss(self, record: Json) -> None:
         """The last one counts: a scaler may start with an infinite loss and go on well."""

@@ -2,16 +2,22 @@
 
 A running log has a clock that a finished one lacks: when its lines came. Many scripts print the time of one iteration
 in ten, or three digits of it; the time between two such lines covers all ten, to the clock's own precision.
+
+A finished one knows what a running one cannot: which dialect most lines are of, and the facts that came late. `reread`
+goes through it once more with both, so that all records of a run are of one dialect and count the same thing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from trainmark.logs.columns import Rows
 from trainmark.logs.dialect import Dialect
 from trainmark.logs.facts import resolve
 from trainmark.logs.folder import Intervals
+from trainmark.logs.opening import LogFile
 from trainmark.logs.record import Facts, LogRecord
 from trainmark.logs.scale import Scale, find_scale
 from trainmark.logs.stream import LogStream
@@ -29,6 +35,16 @@ class _Line:
     """By the file's clock."""
 
 
+class _Nowhere:
+    """Where records go while only the dialect and the facts are asked for."""
+
+    def add(self, record: LogRecord) -> None:
+        pass
+
+    def add_rows(self, rows: Rows) -> None:
+        pass
+
+
 class LiveLog:
     """`given` is what the user said beside the command; it counts before what the log says."""
 
@@ -37,8 +53,13 @@ class LiveLog:
         """What the records count so far."""
         self.stated: dict[str, Json] = {}
         """Speeds that the log claims for the whole run, by name."""
+        self._dialects = tuple(dialects)
         self._stream = LogStream(dialects)
         self._given = given
+        self._final: Facts | None = None
+        """Those of a finished log."""
+        self._used: set[tuple[object, ...]] = set()
+        """The facts that scaled records so far."""
         self._last: _Line | None = None
         self._intervals: Intervals | None = None
         self._warnings: dict[str, Warn] = {}
@@ -49,6 +70,8 @@ class LiveLog:
 
     @property
     def facts(self) -> Facts:
+        if self._final is not None:
+            return self._final
         return resolve(self._stream.claims, Facts(), self._given, self._stream.dialect).facts
 
     def feed(self, chunk: bytes, written_s: float | None) -> list[Json]:
@@ -60,6 +83,36 @@ class LiveLog:
         rest = self._convert(self._stream.close(), None)
         return [*rest, *({"kind": Kind.WARNING, **warning.to_json()} for warning in self._warnings.values())]
 
+    def reread(self, output: Path, looks: Iterable[tuple[int, float | None]]) -> Iterator[Json] | None:
+        """All records anew, from the finished output; None where they would be the same.
+
+        `looks` are the bytes and the time of each chunk that was fed: the clock of its lines stays what it was. What
+        this log tells of itself changes when the last record was taken.
+        """
+        if self._stream.dialect is None:
+            return None
+        stream = LogStream(self._dialects, sink=_Nowhere())
+        for block in LogFile(output).blocks():
+            stream.feed(block)
+        stream.close()
+        if stream.dialect is None:
+            return None
+        facts = resolve(stream.claims, Facts(), self._given, stream.dialect).facts
+        if stream.dialect.name == self.dialect and self._used <= {_scaling(facts)}:
+            return None
+        return self._read_again(output, looks, stream.dialect, facts)
+
+    def _read_again(
+        self, output: Path, looks: Iterable[tuple[int, float | None]], dialect: Dialect, facts: Facts
+    ) -> Iterator[Json]:
+        again = LiveLog((dialect,), self._given)
+        again._final = facts
+        with output.open("rb") as file:
+            for num_bytes, written_s in looks:
+                yield from again.feed(file.read(num_bytes), written_s)
+        yield from again.close()
+        self.__dict__.update(again.__dict__)
+
     def _convert(self, found: Sequence[LogRecord], written_s: float | None) -> list[Json]:
         """Of several lines that came at once, the clock is that of the last."""
         facts, made = self.facts if found else Facts(), list[Json]()
@@ -67,7 +120,10 @@ class LiveLog:
         for place, record in enumerate(found):
             if record.kind == "step":
                 made += self._step(record, facts, written_s if place == last_step else None)
-            elif record.kind == "eval" and record.metric is not None and record.value is not None:
+            elif record.kind == "eval":
+                self._last = None  # the time of an evaluation is no training
+                if record.metric is None or record.value is None:
+                    continue
                 step = record.step if record.step is not None else self._stream.last_step
                 where: Json = {"step": step, "epoch": record.epoch, "time_s": None}
                 made.append({"kind": Kind.EVAL, **where, "metric": record.metric, "value": record.value})
@@ -84,6 +140,7 @@ class LiveLog:
         scope = record.scope or dialect.scope
         has_rate, has_seconds = record.rate is not None, record.seconds is not None
         scale = find_scale(dialect, facts, scope, has_rates=has_rate, has_seconds=has_seconds)
+        self._used.add(_scaling(facts))
         self._warnings |= {warning.code: warning for warning in scale.warnings}
         self._note_unit(record, facts, dialect, scale)
         clocked = self._by_clock(record, scale, came_s)
@@ -116,3 +173,8 @@ class LiveLog:
         else:
             stated = facts.unit or record.unit
             self.unit = stated if stated not in (None, "samples") else dialect.unit
+
+
+def _scaling(facts: Facts) -> tuple[object, ...]:
+    """What of the facts can change a record."""
+    return facts.devices, facts.nodes, facts.batch_size_per_device, facts.global_batch_size, facts.unit

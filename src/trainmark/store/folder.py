@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import math
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from trainmark import records
 from trainmark.records import Json, Kind, Outcome
+from trainmark.store.marks import add_up
 from trainmark.store.rows import RunRow
 
 _KILLED = "the controller ended before the run did; the steps so far are kept"
@@ -87,8 +89,8 @@ def _read_log_facts(run: Json) -> Json:
     return {**log, "sha256": _text(run.get("sha256"))} if isinstance(log, dict) else {}
 
 
-def _read_records(path: Path) -> dict[str, Any]:
-    steps = _Steps()
+def _read_records(path: Path, *, is_marked: bool = False) -> dict[str, Any]:
+    steps = _Steps(read=_read_mark if is_marked else _read_step)
     evals: list[Json] = []
     warnings: list[dict[str, str]] = []
     pauses: dict[str, float] = {}
@@ -118,15 +120,16 @@ def _read_records(path: Path) -> dict[str, Any]:
 class _Steps:
     """Columns of doubles, eight bytes a number: a log may have millions of records."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, read: Callable[[Json], tuple[float, float] | None]) -> None:
         self._num = 0
+        self._read = read
         self._columns = {name: array("d") for name in ("seconds", "samples", "steps", "times", "loss_steps", "losses")}
 
     def add(self, record: Json) -> None:
         self._num += 1
         columns = self._columns
         number, loss = _number(record.get("step")), _number(record.get("loss"))
-        step = _read_step(record)
+        step = self._read(record)
         if step is not None:
             columns["seconds"].append(step[0])
             columns["samples"].append(step[1])
@@ -146,15 +149,12 @@ class _Steps:
 def _read_command(folder: Path) -> dict[str, Any]:
     """A command's marks where it made some, each process its own; otherwise what was read from its output."""
     printed = _read_records(folder / records.LOG_FILE)
-    marked = [_read_records(path) for path in sorted(folder.glob("rank*.jsonl"))]
-    marked = [found for found in marked if len(found["seconds"])]
+    marked = [_read_records(path, is_marked=True) for path in sorted(folder.glob("rank*.jsonl"))]
+    marked = [found for found in marked if (found["samples"] > 0).any()]
     if not marked:
         return printed
-    num_steps = min(len(found["seconds"]) for found in marked)
-    samples = sum(found["samples"][:num_steps] for found in marked)
     evals = next((found["evals"] for found in marked if found["evals"]), printed["evals"])
-    first = {name: marked[0][name][:num_steps] for name in ("seconds", "steps", "times")}
-    return {**marked[0], **first, "samples": samples, "num_records": num_steps, "evals": evals}
+    return {**add_up(marked), "evals": evals}
 
 
 def _read_eval(record: Json) -> Json:
@@ -166,6 +166,15 @@ def _read_step(record: Json) -> tuple[float, float] | None:
     """Seconds and samples; None for a record that is not as the worker writes it."""
     seconds, samples = _number(record.get("seconds")), _number(record.get("samples"))
     return (seconds, samples) if seconds and samples and min(seconds, samples) > 0 else None
+
+
+def _read_mark(record: Json) -> tuple[float, float]:
+    """Every mark keeps its place among those of other processes, with nan for what is no number."""
+    seconds, samples = _number(record.get("seconds")), _number(record.get("samples"))
+    return (
+        seconds if seconds is not None and seconds > 0 else math.nan,
+        samples if samples is not None and samples >= 0 else math.nan,
+    )
 
 
 def _read_ending(folder: Path) -> Json:

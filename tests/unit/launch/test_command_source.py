@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from trainmark.launch import command_source
 from trainmark.launch.command_source import CommandSource
 from trainmark.records import Json
 from trainmark.store.folder import read_run
+from trainmark.store.rows import RunRow
 
 
 class Words:
@@ -23,6 +25,9 @@ class Words:
 
     def close(self) -> list[Json]:
         return []
+
+    def reread(self, output: Path, looks: Iterable[tuple[int, float | None]]) -> Iterator[Json] | None:
+        return None
 
 
 def write(folder: Path, name: str, *lines: Json | str) -> None:
@@ -67,6 +72,41 @@ def test_marks_win_and_processes_add_up(tmp_path: Path) -> None:
     assert row is not None
     assert list(row.samples) == [10.0, 10.0], "only steps that both have done"
     assert len(row.seconds) == len(row.steps) == 2
+
+
+def read_marks(folder: Path, *ranks: list[Json]) -> RunRow:
+    source = CommandSource(folder, Words())
+    for number, steps in enumerate(ranks):
+        write(folder, f"rank{number}.jsonl", *steps)
+    finish(folder, source)
+    row = read_run(folder)
+    assert row is not None
+    return row
+
+
+def test_a_process_with_few_marks_is_a_warning(tmp_path: Path) -> None:
+    row = read_marks(tmp_path, [step(n) for n in range(100)], [step(n) for n in range(3)])
+    assert list(row.samples) == [8.0] * 3
+    assert [warning["code"] for warning in row.warnings] == ["uneven-marks"]
+    assert "between 3 and 100 steps" in row.warnings[0]["message"]
+
+
+def test_one_mark_more_is_no_warning(tmp_path: Path) -> None:
+    assert read_marks(tmp_path, [step(n) for n in range(4)], [step(n) for n in range(3)]).warnings == ()
+
+
+def test_the_time_of_steps_without_samples_counts(tmp_path: Path) -> None:
+    """Accumulated gradients: a script may give the samples of four batches with the last of them."""
+    row = read_marks(tmp_path, [step(n, 16.0 if n % 4 == 0 else 0.0) for n in range(1, 11)])
+    assert (list(row.samples), list(row.steps)) == ([16.0, 16.0], [4.0, 8.0])
+    assert list(row.seconds) == [2.0, 2.0], "what follows the last samples has none yet"
+
+
+def test_a_step_without_samples_of_one_process_keeps_its_place(tmp_path: Path) -> None:
+    one = [step(1, 4.0), step(2, 0.0), step(3, 4.0), {**step(4), "samples": None}, step(5, 1.0)]
+    row = read_marks(tmp_path, one, [step(n, 2.0 * n) for n in range(1, 6)])
+    assert list(row.samples) == [6.0, 4.0, 10.0, 11.0], "the fourth is unknown"
+    assert list(row.seconds) == [0.5] * 4
 
 
 def test_no_records_is_a_warning_with_the_next_action(tmp_path: Path) -> None:
@@ -126,3 +166,41 @@ def test_only_what_has_a_usual_gap_can_hang(tmp_path: Path, monkeypatch: pytest.
     write(tmp_path, records.OUTPUT_FILE, "evaluating\n")
     source.read_new()
     assert source.quiet_s()[0] == 0.0, "any word is a sign of life"
+
+
+class Doubling(Words):
+    """At the end every step is known to have had twice the samples."""
+
+    def reread(self, output: Path, looks: Iterable[tuple[int, float | None]]) -> Iterator[Json]:
+        with output.open("rb") as file:
+            for num_bytes, written_s in looks:
+                for record in self.feed(file.read(num_bytes), written_s):
+                    yield {**record, "samples": 2 * record["samples"]}
+
+
+def test_what_is_known_at_the_end_replaces_all_records(tmp_path: Path) -> None:
+    source = CommandSource(tmp_path, Doubling())
+    for number in (5, 6):
+        write(tmp_path, records.OUTPUT_FILE, f"step {number}\n")
+        assert [record["samples"] for record in source.read_new()] == [number]
+    write(tmp_path, records.OUTPUT_FILE, "step 7\n")
+    assert finish(tmp_path, source) == "ok"
+    row = read_run(tmp_path)
+    assert row is not None
+    assert (list(row.samples), row.warnings) == ([10.0, 12.0, 14.0], ())
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_second_reading_that_fails_leaves_the_first(tmp_path: Path) -> None:
+    class Failing(Doubling):
+        def reread(self, output: Path, looks: Iterable[tuple[int, float | None]]) -> Iterator[Json]:
+            yield {**step(1), "loss": None}
+            raise InputError("the pattern takes too long on a line")
+
+    source = CommandSource(tmp_path, Failing())
+    write(tmp_path, records.OUTPUT_FILE, "step 5\nstep 6\n")
+    assert finish(tmp_path, source) == "ok"
+    row = read_run(tmp_path)
+    assert row is not None
+    assert list(row.samples) == [5.0, 6.0]
+    assert not list(tmp_path.glob(".*"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from trainmark.logs.live import LiveLog
+from trainmark.logs.reading import read_log
 from trainmark.logs.record import Facts
 from trainmark.logs.registry import load_dialects
 
@@ -66,6 +68,54 @@ def test_without_a_batch_the_speed_is_in_iterations_and_a_warning_says_so() -> N
     assert feed(live, *lines)[1] == (10, 0.1, 10)
     assert live.unit == "iterations"
     assert [record["code"] for record in live.close() if record["kind"] == "warning"] == ["batch-unknown"]
+
+
+def reread(live: LiveLog, path: Path, *lines: tuple[str, float | None]) -> list[tuple[int, float, float]] | None:
+    """After the end of a command that printed `lines`."""
+    feed(live, *lines)
+    live.close()
+    path.write_text("".join(text for text, _ in lines))
+    anew = live.reread(path, [(len(text.encode()), came_s) for text, came_s in lines])
+    if anew is None:
+        return None
+    return [(r["step"], round(r["seconds"], 6), r["samples"]) for r in anew if r["kind"] == "step"]
+
+
+def test_a_batch_that_is_told_late_counts_for_all_records(tmp_path: Path) -> None:
+    live = log(devices=1)
+    lines = [(EXAMPLE.format(epoch=0, step=step), 100 + step * 0.01) for step in (0, 10, 20, 30)]
+    found = reread(live, tmp_path / "log", *lines[:2], ("Batch size = 32\n", 100.15), *lines[2:])
+    assert found == [(0, 0.012, 32), (10, 0.1, 320), (20, 0.1, 320), (30, 0.1, 320)], "by the clock, as before"
+    assert (live.unit, live.facts.batch_size_per_device) == ("images", 32)
+    assert live.reread(tmp_path / "log", []) is None, "nothing new is known"
+
+
+def test_a_decoy_does_not_choose_the_dialect(tmp_path: Path) -> None:
+    """The choice is that of `import`, which sees most lines of the other kind."""
+    live = log(devices=1, batch_size_per_device=32)
+    decoy = PADDLE.format(step=1)
+    lines = [(EXAMPLE.format(epoch=0, step=step), 100 + step * 0.01) for step in range(0, 400, 10)]
+    found = reread(live, tmp_path / "log", (decoy, 99.0), *lines)
+    assert found is not None
+    assert found[:2] == [(0, 0.012, 32), (10, 0.1, 320)]
+    assert len(found) == 40
+    imported = read_log(tmp_path / "log", load_dialects(), given=Facts())
+    assert imported is not None
+    imported.gathered.spool.close()
+    assert live.dialect == imported.dialect.name == "torch-example"
+
+
+def test_what_was_known_from_the_beginning_is_not_read_again(tmp_path: Path) -> None:
+    lines = [(EXAMPLE.format(epoch=0, step=step), 100 + step * 0.01) for step in (0, 10)]
+    assert reread(log(devices=1, batch_size_per_device=32), tmp_path / "log", *lines) is None
+
+
+def test_an_evaluation_inside_an_epoch_is_no_training() -> None:
+    live = log(devices=1, batch_size_per_device=32)
+    lines = [(EXAMPLE.format(epoch=0, step=step), 100 + step * 0.0125) for step in (0, 10)]
+    after = [(EXAMPLE.format(epoch=0, step=20), 160.0), (EXAMPLE.format(epoch=0, step=30), 160.2)]
+    found = feed(live, *lines, (" * Acc@1 70.1 Acc@5 90.2\n", 159.0), *after)
+    assert found[2:] == [(20, 0.012, 32), (30, 0.2, 320)]
 
 
 def test_the_word_of_the_user_counts_before_the_log_s() -> None:
