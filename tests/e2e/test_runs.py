@@ -138,7 +138,7 @@ def test_cached_data(tmp_path: Path) -> None:
 
 def test_kill_9_at_random_moments_leaves_a_folder_that_show_can_read(tmp_path: Path) -> None:
     random.seed(0)
-    for _ in range(6):
+    for _ in range(4):
         process = subprocess.Popen(
             command("run", "resnet50", *SMALL, "--store", str(tmp_path)),
             stdout=subprocess.DEVNULL,
