@@ -91,7 +91,8 @@ def _command(row: RunRow) -> str:
     given: dict[str, object] = {"--framework": row.framework, "--recipe": row.recipe, "--precision": row.precision,
         "--size": row.size, "--device": row.device, "--nodes": row.nodes,
         "--devices": (row.devices or 1) // (row.nodes or 1), "--batch-size": row.batch_size_per_device,
-        "--data": row.data, "--seed": row.seed, "--epochs": row.epochs or None}  # fmt: skip
+        "--data": row.data, "--seed": row.seed, "--epochs": row.epochs or None,
+        "--lr": row.lr, "--until-target": next(iter(row.until_target.values()), None)}  # fmt: skip
     words = [word for flag, value in given.items() if value is not None for word in (flag, value)]
     return shlex.join(plain(word) for word in ("trainmark", "run", row.workload or row.model or ABSENT, *words))
 

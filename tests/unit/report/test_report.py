@@ -162,3 +162,9 @@ def test_the_base_is_stated_and_does_not_depend_on_the_order(tmp_path: Path) -> 
         assert four.speedup is not None
         assert four.speedup.value == pytest.approx(4)
         assert four.base_devices == 1
+
+
+def test_the_command_of_a_training_is_the_whole_command(tmp_path: Path) -> None:
+    cell = make_cell(epochs=5, lr=0.02, until_target=(("top1", 0.7),))
+    text = render_markdown(lines_of(make_run(tmp_path, "a", cell=cell)), lang="en")
+    assert "--epochs 5 --lr 0.02 --until-target 0.7" in text
