@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Protocol
 
 from trainmark.datasets.digests import OnHashed
 from trainmark.datasets.faults import DataFault
@@ -33,6 +34,11 @@ class MakeRequest:
     """Where the original files are, for a format that converts rather than invents."""
 
 
+class Check(Protocol):
+    def __call__(self, root: Path, *, decode: bool, num_workers: int | None) -> CheckReport:
+        """`decode`: every sample, not only its ends; `num_workers`: threads."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DatasetFormat:
     name: str
@@ -45,8 +51,7 @@ class DatasetFormat:
     """The fields of MakeRequest that `make` heeds; the others are refused rather than ignored."""
 
     make: Callable[[Path, MakeRequest], MakeReport]
-    check: Callable[[Path, bool, int | None], CheckReport]
-    """(folder, decode every sample, threads)."""
+    check: Check
 
     summarise: Callable[[Path], Summary]
     """Lists, opens no image; a layout that cannot be used is one DataError that names all of it."""
@@ -100,7 +105,7 @@ def check_dataset(
     on_hashed: OnHashed | None = None,
 ) -> CheckReport:
     """Without `decode` no checksum is compared either. A manifest that is there is never replaced."""
-    report = find_format(name).check(root, decode, num_workers)
+    report = find_format(name).check(root, decode=decode, num_workers=num_workers)
     if has_manifest(root):
         if not decode:
             return replace(report, manifest=ManifestState.UNCHECKED)

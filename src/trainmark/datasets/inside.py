@@ -4,12 +4,35 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
+
+from trainmark.errors import DataError
 
 _MAX_FILE_BYTES = 2**26  # no image is larger, and a damaged disk may claim anything
 
 
 class OutsideError(OSError):
     """A link that leads out of the folder."""
+
+
+def resolve_folder(root: Path, *, holding: str) -> Path:
+    """The data set's own folder, with no link left in its path; `holding` is what a person should look for in it."""
+    try:
+        resolved = root.resolve(strict=True)
+        with os.scandir(resolved):
+            return resolved
+    except FileNotFoundError:
+        raise DataError(f"{root} does not exist", hint="check the spelling, and that the disk is mounted") from None
+    except NotADirectoryError:
+        raise DataError(f"{root} is not a folder", hint=f"give the folder that contains {holding}") from None
+    except OSError as error:
+        raise DataError(
+            f"{root} cannot be read",
+            why=error.strerror or str(error),
+            hint="ask its owner for read and search permission: chmod -R a+rX",
+        ) from error
+    except RuntimeError as error:  # a link that leads to itself
+        raise DataError(f"{root} cannot be read", why=str(error), hint="give the real folder") from error
 
 
 def is_safe_name(path: str) -> bool:

@@ -9,7 +9,7 @@ from trainmark.datasets.cityscapes.labels import CLASSES
 from trainmark.datasets.cityscapes.make import make_cityscapes
 from trainmark.datasets.cityscapes.read import read_cityscapes
 from trainmark.datasets.formats import DatasetFormat, MakeRequest
-from trainmark.datasets.report import CheckReport, MakeReport, Summary
+from trainmark.datasets.report import MakeReport, Summary
 
 _DEFAULT_NUM_IMAGES = 500  # 400 to train on and 100 to validate with; 440 MB
 
@@ -29,15 +29,11 @@ def _make(root: Path, request: MakeRequest) -> MakeReport:
     )
 
 
-def _check(root: Path, decode: bool, num_workers: int | None) -> CheckReport:
-    return check_folder(root, decode=decode, num_workers=num_workers)
-
-
 FORMAT = DatasetFormat(
     name="cityscapes",
     summary="street scenes with a class for every pixel, leftImg8bit and gtFine; makes drawn streets of 1024 x 512",
     options=frozenset({"num_samples", "val_fraction", "seed", "num_workers"}),
     make=_make,
-    check=_check,
+    check=check_folder,
     summarise=summarise_folder,
 )

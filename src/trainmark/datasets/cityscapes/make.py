@@ -14,11 +14,10 @@ from pathlib import Path
 from trainmark.datasets.cityscapes.labels import CLASSES
 from trainmark.datasets.cityscapes.scan import IMAGE_ENDING, IMAGES, LABEL_ENDING, LABELS
 from trainmark.datasets.cityscapes.street import draw_street
-from trainmark.datasets.drawing import draw_all
+from trainmark.datasets.drawing import Chunk, chunks_of, draw_all
 from trainmark.datasets.png import encode_png
 from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
-from trainmark.datasets.workers import choose_num_workers
 from trainmark.errors import DataError
 
 # The position of a split is its number in every image's seed. The cities are invented.
@@ -37,12 +36,6 @@ class _Recipe:
     size: tuple[int, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Chunk:
-    split: str
-    indices: range
-
-
 def make_cityscapes(
     root: Path,
     *,
@@ -57,18 +50,18 @@ def make_cityscapes(
     recipe = _Recipe(seed=seed, size=size)
     _refuse_impossible(recipe)
     counts = _split_counts(num_images, val_fraction)
-    chunks = [
-        _Chunk(split=split, indices=range(count)[start : start + _IMAGES_PER_CHUNK])
-        for split, count in counts.items()
-        for start in range(0, count, _IMAGES_PER_CHUNK)
-    ]
-    workers = min(choose_num_workers(num_workers), len(chunks))
     with staged_folder(root) as folder:
         for split, count in counts.items():
             for city in _CITIES[split][:count]:
                 for half in (IMAGES, LABELS):
                     (folder / half / split / city).mkdir(parents=True)
-        num_bytes = sum(draw_all(partial(_write_chunk, folder, recipe), chunks, num_workers=workers))
+        num_bytes = sum(
+            draw_all(
+                partial(_write_chunk, folder, recipe),
+                chunks_of(tuple(counts.values()), _IMAGES_PER_CHUNK),
+                num_workers=num_workers,
+            )
+        )
     return MakeReport(
         root=root,
         unit="images",
@@ -80,14 +73,13 @@ def make_cityscapes(
     )
 
 
-def _write_chunk(folder: Path, recipe: _Recipe, chunk: _Chunk) -> int:
-    num_bytes, cities = 0, _CITIES[chunk.split]
+def _write_chunk(folder: Path, recipe: _Recipe, chunk: Chunk) -> int:
+    num_bytes, split = 0, tuple(_CITIES)[chunk.split]
+    cities = _CITIES[split]
     for index in chunk.indices:
-        picture, ids = draw_street(
-            seed=recipe.seed, split=list(_CITIES).index(chunk.split), index=index, size=recipe.size
-        )
+        picture, ids = draw_street(seed=recipe.seed, split=chunk.split, index=index, size=recipe.size)
         city = cities[index % len(cities)]
-        stem = f"{chunk.split}/{city}/{city}_{index // len(cities):06d}_000019"
+        stem = f"{split}/{city}/{city}_{index // len(cities):06d}_000019"
         for path, pixels in ((f"{IMAGES}/{stem}{IMAGE_ENDING}", picture), (f"{LABELS}/{stem}{LABEL_ENDING}", ids)):
             num_bytes += (folder / path).write_bytes(encode_png(pixels, level=_LEVEL))
     return num_bytes

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.inside import resolve_folder
 from trainmark.errors import DataError
 
 IMAGES, LABELS = "leftImg8bit", "gtFine"
@@ -48,7 +49,7 @@ class FolderScan:
 
 def scan_folder(root: Path) -> FolderScan:
     """Faults inside the folder are collected; what is no Cityscapes folder at all is a DataError."""
-    resolved = _resolve(root)
+    resolved = resolve_folder(root, holding=f"{IMAGES} and {LABELS}")
     missing = [f"{half}/train" for half in (IMAGES, LABELS) if not os.path.lexists(resolved / half / "train")]
     if missing:
         raise DataError(
@@ -60,25 +61,6 @@ def scan_folder(root: Path) -> FolderScan:
     has_val = any(os.path.lexists(resolved / half / "val") for half in (IMAGES, LABELS))
     splits = tuple(_scan_split(resolved, split) for split in (("train", "val") if has_val else ("train",)))
     return FolderScan(root=resolved, splits=splits)
-
-
-def _resolve(root: Path) -> Path:
-    try:
-        resolved = root.resolve(strict=True)
-        with os.scandir(resolved):
-            return resolved
-    except FileNotFoundError:
-        raise DataError(f"{root} does not exist", hint="check the spelling, and that the disk is mounted") from None
-    except NotADirectoryError:
-        raise DataError(
-            f"{root} is not a folder", hint=f"give the folder that contains {IMAGES} and {LABELS}"
-        ) from None
-    except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
-        raise DataError(
-            f"{root} cannot be read",
-            why=getattr(error, "strerror", None) or str(error),
-            hint="ask its owner for read and search permission: chmod -R a+rX",
-        ) from error
 
 
 def _scan_split(root: Path, split: str) -> SplitScan:

@@ -8,7 +8,7 @@ from trainmark.datasets.coco.check import check_coco
 from trainmark.datasets.coco.make import make_coco
 from trainmark.datasets.coco.read import read_coco
 from trainmark.datasets.formats import DatasetFormat, MakeRequest
-from trainmark.datasets.report import CheckReport, MakeReport, Summary
+from trainmark.datasets.report import MakeReport, Summary
 
 _DEFAULT_NUM_IMAGES = 1250  # a thousand to train on and 250 to validate with; 140 MB
 
@@ -30,15 +30,11 @@ def _make(root: Path, request: MakeRequest) -> MakeReport:
     )
 
 
-def _check(root: Path, decode: bool, num_workers: int | None) -> CheckReport:
-    return check_coco(root, decode=decode, num_workers=num_workers)
-
-
 FORMAT = DatasetFormat(
     name="coco",
     summary="train2017, val2017 and annotations/instances_*.json; makes textured objects with exact masks",
     options=frozenset({"num_samples", "num_classes", "val_fraction", "seed", "num_workers"}),
     make=_make,
-    check=_check,
+    check=check_coco,
     summarise=_summarise,
 )

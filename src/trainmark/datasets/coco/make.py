@@ -18,12 +18,11 @@ import numpy as np
 from trainmark.datasets.coco.layout import ANNOTATION_FOLDER, SPLITS, annotation_file
 from trainmark.datasets.coco.scene import SceneObject, draw_scene
 from trainmark.datasets.coco.trace import Mask, trace
-from trainmark.datasets.drawing import draw_all
+from trainmark.datasets.drawing import Chunk, chunks_of, draw_all
 from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.patterns import MAX_CLASSES, class_name
 from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
-from trainmark.datasets.workers import choose_num_workers
 from trainmark.errors import DataError
 
 _QUALITY = 90
@@ -36,12 +35,6 @@ class _Recipe:
     num_classes: int
     seed: int
     mean_size: tuple[int, int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Chunk:
-    split: int
-    indices: range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,18 +63,14 @@ def make_coco(
     recipe = _Recipe(num_classes=num_classes, seed=seed, mean_size=mean_size)
     sizes = _split_sizes(num_images, val_fraction)
     _refuse_impossible(recipe)
-    chunks = [
-        _Chunk(split=split, indices=range(size)[start : start + _IMAGES_PER_CHUNK])
-        for split, size in enumerate(sizes)
-        for start in range(0, size, _IMAGES_PER_CHUNK)
-    ]
-    workers = min(choose_num_workers(num_workers), len(chunks))
     with staged_folder(root) as folder:
         parts = [(number, split) for number, split in enumerate(SPLITS) if sizes[number]]
         for _, split in parts:
             (folder / split).mkdir()
         (folder / ANNOTATION_FOLDER).mkdir()
-        drawn = draw_all(partial(_write_chunk, folder, recipe), chunks, num_workers=workers)
+        drawn = draw_all(
+            partial(_write_chunk, folder, recipe), chunks_of(sizes, _IMAGES_PER_CHUNK), num_workers=num_workers
+        )
         num_bytes = sum(chunk.num_bytes for chunk in drawn)
         for number, split in parts:
             num_bytes += _write_annotations(folder / annotation_file(split), recipe, number, drawn)
@@ -101,7 +90,7 @@ def category_id(label: int) -> int:
     return 1 + label * 3 // 2
 
 
-def _write_chunk(folder: Path, recipe: _Recipe, chunk: _Chunk) -> _Drawn:
+def _write_chunk(folder: Path, recipe: _Recipe, chunk: Chunk) -> _Drawn:
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     num_bytes = 0

@@ -8,15 +8,11 @@ from trainmark.datasets.fashion_mnist.make import DEBIAN_SOURCE, make_fashion_mn
 from trainmark.datasets.formats import DatasetFormat, MakeRequest
 from trainmark.datasets.imagenet.check import check_folder
 from trainmark.datasets.imagenet.format import summarise_folder
-from trainmark.datasets.report import CheckReport, MakeReport
+from trainmark.datasets.report import MakeReport
 
 
 def _make(root: Path, request: MakeRequest) -> MakeReport:
     return make_fashion_mnist(root, source=request.source or DEBIAN_SOURCE, limit=request.num_samples)
-
-
-def _check(root: Path, decode: bool, num_workers: int | None) -> CheckReport:
-    return check_folder(root, decode=decode, num_workers=num_workers)
 
 
 FORMAT = DatasetFormat(
@@ -24,6 +20,6 @@ FORMAT = DatasetFormat(
     summary="28x28 photographs of clothes in ten classes, converted from Debian's dataset-fashion-mnist",
     options=frozenset({"num_samples", "source"}),
     make=_make,
-    check=_check,
+    check=check_folder,
     summarise=summarise_folder,
 )

@@ -8,7 +8,7 @@ from trainmark.datasets.formats import DatasetFormat, MakeRequest
 from trainmark.datasets.icdar2015.check import check_folder
 from trainmark.datasets.icdar2015.make import make_icdar2015
 from trainmark.datasets.icdar2015.read import read_folder
-from trainmark.datasets.report import CheckReport, MakeReport, Summary
+from trainmark.datasets.report import MakeReport, Summary
 
 _DEFAULT_NUM_IMAGES = 500
 
@@ -29,15 +29,11 @@ def _make(root: Path, request: MakeRequest) -> MakeReport:
     )
 
 
-def _check(root: Path, decode: bool, num_workers: int | None) -> CheckReport:
-    return check_folder(root, decode=decode, num_workers=num_workers)
-
-
 FORMAT = DatasetFormat(
     name="icdar2015",
     summary="street photographs with words as quadrilaterals (challenge 4); makes rendered words on textures",
     options=frozenset({"num_samples", "val_fraction", "seed", "num_workers"}),
     make=_make,
-    check=_check,
+    check=check_folder,
     summarise=_summarise,
 )

@@ -8,29 +8,21 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from trainmark.datasets.drawing import draw_all
+from trainmark.datasets.drawing import Chunk, chunks_of, draw_all
 from trainmark.datasets.icdar2015.page import Page
 from trainmark.datasets.icdar2015.scan import LAYOUTS
 from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
-from trainmark.datasets.workers import choose_num_workers
 from trainmark.errors import DataError
 
 _BOM = b"\xef\xbb\xbf"
 _QUALITY = 85
 _IMAGES_PER_CHUNK = 8
 _MIN_SIDE, _MAX_SIDE = 96, 4096
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Chunk:
-    split: int
-    indices: range
 
 
 def make_icdar2015(
@@ -48,18 +40,12 @@ def make_icdar2015(
     sizes = _split_sizes(num_images, val_fraction)
     page = page or Page()
     _refuse_impossible(page, seed=seed)
-    chunks = [
-        _Chunk(split=split, indices=range(num)[start : start + _IMAGES_PER_CHUNK])
-        for split, num in enumerate(sizes)
-        for start in range(0, num, _IMAGES_PER_CHUNK)
-    ]
-    workers = min(choose_num_workers(num_workers), len(chunks))
     with staged_folder(root) as folder:
         for (image_folder, label_folder), num in zip(LAYOUTS[0], sizes, strict=True):
             for name in (image_folder, label_folder) if num else ():
                 (folder / name).mkdir()
         draw = partial(_write_chunk, folder, seed, page)
-        num_bytes = sum(draw_all(draw, chunks, num_workers=workers))
+        num_bytes = sum(draw_all(draw, chunks_of(sizes, _IMAGES_PER_CHUNK), num_workers=num_workers))
     return MakeReport(
         root=root,
         unit="images",
@@ -71,7 +57,7 @@ def make_icdar2015(
     )
 
 
-def _write_chunk(folder: Path, seed: int, page: Page, chunk: _Chunk) -> int:
+def _write_chunk(folder: Path, seed: int, page: Page, chunk: Chunk) -> int:
     from trainmark.datasets.icdar2015.scene import draw_scene
 
     image_folder, label_folder = LAYOUTS[0][chunk.split]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.inside import resolve_folder
 from trainmark.errors import DataError
 
 SUFFIXES = (".jpg", ".jpeg")
@@ -60,7 +61,7 @@ class FolderScan:
 
 def scan_folder(root: Path) -> FolderScan:
     """Faults inside the folders are collected; what is no such data set at all is a DataError."""
-    resolved = _resolve(root)
+    resolved = resolve_folder(root, holding=LAYOUTS[0][0][0])
     layout = next((layout for layout in LAYOUTS if (resolved / layout[0][0]).is_dir()), None)
     if layout is None:
         raise DataError(
@@ -140,19 +141,3 @@ def _judge_link(root: Path, path: str) -> DataFault | None:
 
 def _fault(path: str, kind: FaultKind, problem: str, *, usable: bool = False) -> DataFault:
     return DataFault(path=printable(path), kind=kind, problem=printable(problem), usable=usable)
-
-
-def _resolve(root: Path) -> Path:
-    try:
-        resolved = root.resolve(strict=True)
-        with os.scandir(resolved):
-            return resolved
-    except FileNotFoundError:
-        raise DataError(f"{root} does not exist", hint="check the spelling, and that the disk is mounted") from None
-    except NotADirectoryError:
-        raise DataError(f"{root} is not a folder", hint="give the folder that contains ch4_training_images") from None
-    except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
-        why = getattr(error, "strerror", None) or str(error)
-        raise DataError(
-            f"{root} cannot be read", why=why, hint="ask its owner for read and search permission: chmod -R a+rX"
-        ) from error

@@ -8,7 +8,7 @@ from trainmark.datasets.formats import DatasetFormat, MakeRequest
 from trainmark.datasets.imagenet.check import check_folder
 from trainmark.datasets.imagenet.make import make_imagenet
 from trainmark.datasets.imagenet.read import read_folder
-from trainmark.datasets.report import CheckReport, MakeReport, Summary
+from trainmark.datasets.report import MakeReport, Summary
 
 _DEFAULT_NUM_IMAGES = 1250  # a thousand to train on and 250 to validate with; 125 MB
 
@@ -30,15 +30,11 @@ def _make(root: Path, request: MakeRequest) -> MakeReport:
     )
 
 
-def _check(root: Path, decode: bool, num_workers: int | None) -> CheckReport:
-    return check_folder(root, decode=decode, num_workers=num_workers)
-
-
 FORMAT = DatasetFormat(
     name="imagenet",
     summary="class folders of JPEG files, train/<class> and val/<class>; makes textured shapes in any number",
     options=frozenset({"num_samples", "num_classes", "val_fraction", "seed", "num_workers"}),
     make=_make,
-    check=_check,
+    check=check_folder,
     summarise=summarise_folder,
 )

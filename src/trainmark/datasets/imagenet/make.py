@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from trainmark.datasets.drawing import draw_all
+from trainmark.datasets.drawing import Chunk, chunks_of, draw_all
 from trainmark.datasets.imagenet.scene import draw_scene
 from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.patterns import MAX_CLASSES, class_name
 from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
-from trainmark.datasets.workers import choose_num_workers
 from trainmark.errors import DataError
 
 _SPLITS = ("train", "val")  # the position is the split's number in every image's seed
@@ -32,12 +31,6 @@ class _Recipe:
     num_classes: int
     seed: int
     mean_size: tuple[int, int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Chunk:
-    split: int
-    indices: range
 
 
 def make_imagenet(
@@ -57,17 +50,15 @@ def make_imagenet(
     _refuse_impossible(recipe)
     sizes = _split_sizes(num_images, val_fraction, num_classes)
     classes = tuple(class_name(label) for label in range(num_classes))
-    chunks = [
-        _Chunk(split=split, indices=range(size)[start : start + _IMAGES_PER_CHUNK])
-        for split, size in enumerate(sizes)
-        for start in range(0, size, _IMAGES_PER_CHUNK)
-    ]
-    workers = min(choose_num_workers(num_workers), len(chunks))
     with staged_folder(root) as folder:
         for split, size in zip(_SPLITS, sizes, strict=True):
             for class_ in classes if size else ():
                 (folder / split / class_).mkdir(parents=True)
-        num_bytes = sum(draw_all(partial(_write_chunk, folder, recipe), chunks, num_workers=workers))
+        num_bytes = sum(
+            draw_all(
+                partial(_write_chunk, folder, recipe), chunks_of(sizes, _IMAGES_PER_CHUNK), num_workers=num_workers
+            )
+        )
     return MakeReport(
         root=root,
         unit="images",
@@ -79,7 +70,7 @@ def make_imagenet(
     )
 
 
-def _write_chunk(folder: Path, recipe: _Recipe, chunk: _Chunk) -> int:
+def _write_chunk(folder: Path, recipe: _Recipe, chunk: Chunk) -> int:
     num_bytes = 0
     for index in chunk.indices:
         label = index % recipe.num_classes

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.inside import resolve_folder
 from trainmark.errors import DataError
 
 SUFFIXES = (".jpg", ".jpeg")  # in any case: ImageNet's own files end in .JPEG
@@ -113,7 +114,7 @@ def _scan_split(root: Path, name: str, suffixes: tuple[str, ...]) -> SplitScan:
 
 def scan_folder(root: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> FolderScan:
     """Faults inside the folder are collected; what is no class folder at all is a DataError."""
-    resolved = resolve_folder(root)
+    resolved = resolve_folder(root, holding="train and val")
     if not os.path.lexists(resolved / "train"):
         raise DataError(
             f"{root} has no train folder",
@@ -125,25 +126,6 @@ def scan_folder(root: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> FolderSc
     val = _scan_split(resolved, "val", suffixes) if os.path.lexists(resolved / "val") else None
     faults = train.faults if val is None else train.faults + val.faults + _unknown_classes(train, val)
     return FolderScan(root=resolved, train=train, val=val, faults=faults)
-
-
-def resolve_folder(root: Path) -> Path:
-    try:
-        resolved = root.resolve(strict=True)
-        with os.scandir(resolved):
-            return resolved
-    except FileNotFoundError:
-        raise DataError(f"{root} does not exist", hint="check the spelling, and that the disk is mounted") from None
-    except NotADirectoryError:
-        raise DataError(f"{root} is not a folder", hint="give the folder that contains train and val") from None
-    except OSError as error:
-        raise DataError(
-            f"{root} cannot be read",
-            why=error.strerror or str(error),
-            hint="ask its owner for read and search permission: chmod -R a+rX",
-        ) from error
-    except RuntimeError as error:  # a link that leads to itself
-        raise DataError(f"{root} cannot be read", why=str(error), hint="give the real folder") from error
 
 
 def _unknown_classes(train: SplitScan, val: SplitScan) -> tuple[DataFault, ...]:

@@ -8,7 +8,7 @@ from trainmark.datasets.formats import DatasetFormat, MakeRequest
 from trainmark.datasets.kinetics.check import check_clips
 from trainmark.datasets.kinetics.make import make_kinetics
 from trainmark.datasets.kinetics.read import read_clips
-from trainmark.datasets.report import CheckReport, MakeReport, Summary
+from trainmark.datasets.report import MakeReport, Summary
 
 _DEFAULT_NUM_CLIPS = 1500
 _DEFAULT_NUM_CLASSES = 6
@@ -30,15 +30,11 @@ def _make(root: Path, request: MakeRequest) -> MakeReport:
     )
 
 
-def _check(root: Path, decode: bool, num_workers: int | None) -> CheckReport:
-    return check_clips(root, decode=decode, num_workers=num_workers)
-
-
 FORMAT = DatasetFormat(
     name="kinetics",
     summary="clips as folders of frames with a list, or as video files; makes clips whose class is an order of events",
     options=frozenset({"num_samples", "num_classes", "val_fraction", "seed", "num_workers"}),
     make=_make,
-    check=_check,
+    check=check_clips,
     summarise=summarise_clips,
 )

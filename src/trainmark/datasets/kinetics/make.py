@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from trainmark.datasets.drawing import draw_all
+from trainmark.datasets.drawing import Chunk, chunks_of, draw_all
 from trainmark.datasets.jpeg import Pixels, encode_jpeg, require_encoder
 from trainmark.datasets.kinetics.clip import frame_name
 from trainmark.datasets.kinetics.encode import encode_video, require_video_encoder
 from trainmark.datasets.kinetics.scene import EVENTS, MAX_CLASSES, class_name, draw_clip, order_of
 from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
-from trainmark.datasets.workers import choose_num_workers
 from trainmark.errors import DataError
 
 _SPLITS = ("train", "val")  # the position is the split's number in every clip's seed
@@ -39,12 +38,6 @@ class _Recipe:
     num_frames: int
     size: tuple[int, int]
     as_videos: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Chunk:
-    split: int
-    indices: range
 
 
 def make_kinetics(
@@ -66,17 +59,13 @@ def make_kinetics(
     _refuse_impossible(recipe)
     sizes = _split_sizes(num_clips, val_fraction, num_classes)
     classes = tuple(class_name(label) for label in range(num_classes))
-    chunks = [
-        _Chunk(split=split, indices=range(number)[start : start + _CLIPS_PER_CHUNK])
-        for split, number in enumerate(sizes)
-        for start in range(0, number, _CLIPS_PER_CHUNK)
-    ]
-    workers = min(choose_num_workers(num_workers), len(chunks))
     with staged_folder(root) as folder:
         for split, number in zip(_SPLITS, sizes, strict=True):
             for class_ in classes if number else ():
                 (folder / split / class_).mkdir(parents=True)
-        num_bytes = sum(draw_all(partial(_write_chunk, folder, recipe), chunks, num_workers=workers))
+        num_bytes = sum(
+            draw_all(partial(_write_chunk, folder, recipe), chunks_of(sizes, _CLIPS_PER_CHUNK), num_workers=num_workers)
+        )
         if not as_videos:
             _write_lists(folder, recipe, sizes)
     return MakeReport(
@@ -94,7 +83,7 @@ def _clip_path(split: int, label: int, index: int) -> str:
     return f"{_SPLITS[split]}/{class_name(label)}/clip_{index:06d}"
 
 
-def _write_chunk(folder: Path, recipe: _Recipe, chunk: _Chunk) -> int:
+def _write_chunk(folder: Path, recipe: _Recipe, chunk: Chunk) -> int:
     num_bytes = 0
     for index in chunk.indices:
         label = index % recipe.num_classes

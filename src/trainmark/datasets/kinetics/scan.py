@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.datasets.faults import DataFault
-from trainmark.datasets.imagenet.scan import FolderScan, resolve_folder, scan_folder
+from trainmark.datasets.imagenet.scan import FolderScan, scan_folder
+from trainmark.datasets.inside import resolve_folder
 from trainmark.datasets.kinetics.lists import (
     LISTS,
     VIDEO_SUFFIXES,
@@ -43,7 +44,7 @@ class ClipScan:
 
 def scan_clips(root: Path) -> ClipScan:
     """Faults are collected; a folder that has neither layout is a DataError."""
-    resolved = resolve_folder(root)
+    resolved = resolve_folder(root, holding="train and val")
     train_list = find_list(resolved, "train")
     if train_list is not None:
         return _scan_lists(resolved, train_list, find_list(resolved, "val"))
