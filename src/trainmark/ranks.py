@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -58,7 +59,10 @@ def first_host(nodes: str) -> str:
 def main(argv: list[str]) -> int:
     command = argv[1:]
     die_with(os.getppid())
-    environment = {**os.environ, **translate(os.environ)}
+    found = translate(os.environ)
+    if "SLURM_PROCID" in os.environ and "MASTER_ADDR" in found:
+        found["MASTER_ADDR"] = _resolve(found["MASTER_ADDR"])
+    environment = {**os.environ, **found}
     lease = environment.pop(LEASE, None)
     try:
         if lease is None:
@@ -67,6 +71,21 @@ def main(argv: list[str]) -> int:
     except OSError as error:
         print(f"{command[0]}: {error.strerror}", file=sys.stderr)
         return 127
+
+
+def _resolve(node: str) -> str:
+    """Slurm may know a node by a name that no name server knows; it has its address then."""
+    try:
+        socket.getaddrinfo(node, None)
+    except OSError:
+        argv = ["scontrol", "show", "node", node, "--oneliner"]
+        try:
+            told = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False).stdout
+        except (OSError, subprocess.SubprocessError):
+            return node
+        address = re.search(r"\bNodeAddr=(\S+)", told)
+        return address[1] if address else node
+    return node
 
 
 def _run_under(lease: Path, command: list[str], environment: dict[str, str]) -> int:

@@ -67,8 +67,13 @@ class Command:
     """To be written into the run folder before the start: name and text."""
     cancel: tuple[str, ...] = ()
     """Ends what a signal to our own process does not reach."""
-    is_queued: bool = False
-    """It may wait for machines for hours: clocks start with its first sign of life."""
+    exit_file: Path | None = None
+    """Holds the exit code once a queued job has ended; None: what we start waits for a queue at most."""
+
+    @property
+    def is_queued(self) -> bool:
+        """It may wait for machines for hours: clocks start with its first sign of life."""
+        return self.exit_file is not None
 
 
 def inherited_variables(environment: Mapping[str, str]) -> dict[str, str]:

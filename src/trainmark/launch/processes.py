@@ -25,6 +25,16 @@ class Root:
     command: Command
     process: subprocess.Popen[bytes]
 
+    def poll(self) -> int | None:
+        """The exit code; a queued job's as soon as it is there, since its waiting process is slow to learn of it."""
+        code = self.process.poll()
+        if code is not None or self.command.exit_file is None:
+            return code
+        try:
+            return int(self.command.exit_file.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None
+
 
 def start(command: Command, *, output: IO[bytes]) -> Root:
     environment = {**os.environ, **command.environment}
@@ -42,7 +52,7 @@ def start(command: Command, *, output: IO[bytes]) -> Root:
 
 def returncode(roots: Sequence[Root]) -> int | None:
     """Of the first that did not end well, else 0; None while one runs and all that ended did so well."""
-    codes = [root.process.poll() for root in roots]
+    codes = [root.poll() for root in roots]
     bad = next((code for code in codes if code), None)
     return bad if bad is not None else None if None in codes else 0
 

@@ -8,6 +8,7 @@ from trainmark.launch.job import Command, Job, ranked_argv, ranked_environment
 from trainmark.ranks import LEASE
 from trainmark.records import LEASE_FILE, OUTPUT_FILE
 
+_EXIT_FILE = "slurm_exit"
 SUMMARY = "srun inside an allocation, sbatch outside of one"
 
 
@@ -32,10 +33,16 @@ def _sbatch(job: Job, environment: dict[str, str]) -> Command:
         "--open-mode=append",
         "--export=ALL",
         *job.cluster.slurm_arguments,
-        f"--wrap=exec {shlex.join((*_step(job), *ranked_argv(job)))}",
+        f"--wrap={_script(job)}",
     )
     cancel = ("scancel", f"--name={job.run_id}")
-    return Command(argv=argv, environment=environment, cancel=cancel, is_queued=True)
+    return Command(argv=argv, environment=environment, cancel=cancel, exit_file=job.folder / _EXIT_FILE)
+
+
+def _script(job: Job) -> str:
+    """It leaves its exit code in a file: `sbatch --wait` looks at the queue only every half minute."""
+    step, code = shlex.join((*_step(job), *ranked_argv(job))), shlex.quote(str(job.folder / _EXIT_FILE))
+    return f"{step}; code=$?; echo $code > {code}.part; mv {code}.part {code}; exit $code"
 
 
 def _step(job: Job) -> tuple[str, ...]:

@@ -181,6 +181,8 @@ class _Watch:
     def _wait_in_queue(self) -> None:
         """Until the first word of the run itself: the line that the queue's own program prints is none."""
         while any(root.command.is_queued for root in self._roots) and processes.returncode(self._roots) is None:
+            if any(self._folder.glob("rank*.jsonl")):
+                return
             with (self._folder / records.OUTPUT_FILE).open("rb") as output:
                 output.readline()
                 if output.read(1):

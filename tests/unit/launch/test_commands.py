@@ -107,9 +107,11 @@ def test_sbatch_waits_and_can_be_cancelled() -> None:
     assert command.argv == (
         "sbatch", "--wait", "--parsable", "--job-name=r1", "--nodes=2", "--ntasks-per-node=4",
         "--output=/runs/r1/output.log", "--open-mode=append", "--export=ALL",
-        f"--wrap=exec {step} {' '.join(RANKED)}",
+        f"--wrap={step} {' '.join(RANKED)}; code=$?; echo $code > /runs/r1/slurm_exit.part; "
+        "mv /runs/r1/slurm_exit.part /runs/r1/slurm_exit; exit $code",
     )  # fmt: skip
-    assert (command.cancel, command.is_queued) == (("scancel", "--name=r1"), True)
+    assert command.cancel == ("scancel", "--name=r1")
+    assert command.exit_file == Path("/runs/r1/slurm_exit")
 
 
 def test_paddle_on_two_machines() -> None:
