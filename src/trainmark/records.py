@@ -31,6 +31,8 @@ LOG_FILE = "log.jsonl"
 CHECKPOINT_FILE = "checkpoint.pt"
 STOP_FILE = "stop"
 LEASE_FILE = "lease"
+PREFLIGHT_SIGN = "TRAINMARK_PREFLIGHT "
+"""Before the answer of a machine in its output, which a launcher may put its own tag in front of."""
 
 Json = dict[str, Any]
 

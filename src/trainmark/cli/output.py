@@ -47,6 +47,12 @@ def stdout_console() -> Console:
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
+def stderr_console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, stderr=True, soft_wrap=not sys.stderr.isatty())
+
+
 def write_whole(files: Mapping[Path, str | Path], *, what: str, make_folders: bool = False) -> None:
     """All of them or none: texts, and copies of other files, are written beside and renamed when all are there."""
     beside = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in files}

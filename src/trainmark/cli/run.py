@@ -11,10 +11,12 @@ from trainmark import records
 from trainmark.cli.execute import Task, execute
 from trainmark.cli.launching import choose_launcher, make_job
 from trainmark.cli.output import talk
+from trainmark.cli.preflight import check_machines
 from trainmark.cli.run_command import add_command_arguments, command_tasks
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
 from trainmark.errors import DataError, InputError
 from trainmark.launch.job import Job
+from trainmark.launch.registry import RENDERERS
 from trainmark.plan.identity import cell_id
 from trainmark.spec.cell import Cell
 from trainmark.workloads.registry import load_card
@@ -32,12 +34,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_spec_arguments(parser, is_optional=True)
     add_command_arguments(parser)
     parser.add_argument(
+        "--no-preflight", action="store_true", help="do not ask the machines of --hosts or an allocation first"
+    )
+    parser.add_argument(
         "--resume", action="store_true", help="go on from the checkpoint of the same training that was cut short"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     tasks = _workload_tasks(args) if args.command is None else command_tasks(args)
+    if not args.no_preflight and args.launcher not in RENDERERS:
+        check_machines(tasks, Path(args.store))
     return execute(tasks, args)
 
 

@@ -26,11 +26,12 @@ def _rendezvous(job: Job, number: int) -> tuple[str, ...]:
     nodes = f"--nnodes={job.num_nodes}"
     if job.cluster.rendezvous == "static":
         return (nodes, f"--node-rank={number}", f"--master-addr={job.master_address}", f"--master-port={job.port}")
-    # The address is given, since a machine may know itself by another name than the one that the others reach.
+    # Address and role are given: a machine may know itself by another name than the one that the others reach.
     return (
         nodes,
         "--rdzv-backend=c10d",
         f"--rdzv-endpoint={job.master_address}:{job.port}",
         f"--rdzv-id={job.run_id}",
+        f"--rdzv-conf=is_host={int(number == 0)}",
         f"--local-addr={job.hosts[number].address}",
     )

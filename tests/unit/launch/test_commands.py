@@ -68,7 +68,7 @@ def test_torchrun_elastic_by_another_remote_shell() -> None:
     begin = command.argv.index("/py")
     assert command.argv[begin:] == (
         "/py", "-m", "torch.distributed.run", "--nnodes=2", "--rdzv-backend=c10d",
-        f"--rdzv-endpoint=10.0.0.1:{JOB.port}", "--rdzv-id=r1", "--local-addr=10.0.0.2", "--nproc-per-node=4",
+        f"--rdzv-endpoint=10.0.0.1:{JOB.port}", "--rdzv-id=r1", "--rdzv-conf=is_host=0", "--local-addr=10.0.0.2", "--nproc-per-node=4",
         "--max-restarts=0", "--no-python", *WORKER,
     )  # fmt: skip
 
@@ -107,8 +107,8 @@ def test_sbatch_waits_and_can_be_cancelled() -> None:
     assert command.argv == (
         "sbatch", "--wait", "--parsable", "--job-name=r1", "--nodes=2", "--ntasks-per-node=4",
         "--output=/runs/r1/output.log", "--open-mode=append", "--export=ALL",
-        f"--wrap={step} {' '.join(RANKED)}; code=$?; echo $code > /runs/r1/slurm_exit.part; "
-        "mv /runs/r1/slurm_exit.part /runs/r1/slurm_exit; exit $code",
+        (f"--wrap={step} {' '.join(RANKED)}; code=$?; echo $code > /runs/r1/slurm_exit.part; "
+        "mv /runs/r1/slurm_exit.part /runs/r1/slurm_exit; exit $code"),
     )  # fmt: skip
     assert command.cancel == ("scancel", "--name=r1")
     assert command.exit_file == Path("/runs/r1/slurm_exit")

@@ -1,0 +1,205 @@
+"""Two processes by every launcher, for real: the same losses and the same table whoever started them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from clusters import Namespaces, need, network_namespaces, slurm
+
+from trainmark import records
+from trainmark.launch.processes import find
+
+WORKLOAD = ["resnet50", "--size", "small", "--batch-size", "2", "--device", "cpu", "--max-steps", "6"]
+MARKED = """
+import os, time
+from trainmark import mark
+for _ in range(int(os.environ.get("STEPS", "20"))):
+    time.sleep(0.02)
+    mark.step(samples=4)
+print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"])
+"""
+
+
+@pytest.fixture(scope="module")
+def namespaces() -> Iterator[Namespaces]:
+    with network_namespaces() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def slurm_variables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with slurm(tmp_path_factory.mktemp("slurm")) as variables:
+        yield variables
+
+
+@pytest.fixture(scope="module")
+def threads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cluster") / "cluster.toml"
+    path.write_text('environment = { OMP_NUM_THREADS = "1", OMP_WAIT_POLICY = "passive" }\n')
+    return path
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> list[str]:
+    path = tmp_path / "script.py"
+    path.write_text(MARKED)
+    return ["--", sys.executable, str(path)]
+
+
+def trainmark(*argv: str, variables: dict[str, str] | None = None, before: tuple[str, ...] = ()) -> Any:
+    command = [*before, sys.executable, "-m", "trainmark.cli.main", *argv]
+    environment = {**os.environ, **(variables or {}), "NO_COLOR": "1"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+
+
+def run(store: Path, *argv: str, variables: dict[str, str] | None = None, before: tuple[str, ...] = ()) -> Any:
+    done = trainmark("run", "--store", str(store), "--json", *argv, variables=variables, before=before)
+    assert done.returncode == 0, done.stderr + "".join(path.read_text() for path in store.glob("*/output.log"))
+    (result,) = json.loads(done.stdout)["results"]
+    assert find(result["id"]) == []
+    return result
+
+
+def losses(store: Path, run_id: str) -> list[float]:
+    found = records.read_records(store / run_id / "rank0.jsonl")
+    return [record["loss"] for record in found if record.get("loss") is not None]
+
+
+@pytest.fixture(scope="module")
+def by_torchrun(tmp_path_factory: pytest.TempPathFactory, threads: Path) -> tuple[dict[str, Any], list[float]]:
+    """What the others are compared with: two processes on this machine, by torchrun."""
+    store = tmp_path_factory.mktemp("torchrun")
+    result = run(store, *WORKLOAD, "--devices", "2", "--cluster", str(threads))
+    return result, losses(store, result["id"])
+
+
+def check(store: Path, result: dict[str, Any], expected: tuple[dict[str, Any], list[float]]) -> None:
+    assert (result["outcome"], result["devices"], result["records"]) == ("ok", 2, 6)
+    assert result["throughput"]["value"] > 0
+    assert result.keys() == expected[0].keys()
+    assert losses(store, result["id"]) == pytest.approx(expected[1], rel=1e-5)
+
+
+def test_torchrun_in_two_network_namespaces(
+    tmp_path: Path, namespaces: Namespaces, by_torchrun: tuple[dict[str, Any], list[float]]
+) -> None:
+    result = run(tmp_path / "s", *WORKLOAD, "--nodes", "2", "--cluster", str(namespaces.cluster(tmp_path)))
+    assert result["nodes"] == 2
+    check(tmp_path / "s", result, by_torchrun)
+
+
+def test_mpirun(tmp_path: Path, threads: Path, by_torchrun: tuple[dict[str, Any], list[float]]) -> None:
+    need("mpirun")
+    how = ("--devices", "2", "--launcher", "mpi", "--cluster", str(threads))
+    check(tmp_path / "s", run(tmp_path / "s", *WORKLOAD, *how), by_torchrun)
+
+
+def test_srun_inside_an_allocation(
+    tmp_path: Path, threads: Path, slurm_variables: dict[str, str], by_torchrun: tuple[dict[str, Any], list[float]]
+) -> None:
+    how = ("--nodes", "2", "--cluster", str(threads))
+    before = ("salloc", "--quiet", "--nodes=2", "--ntasks-per-node=1")
+    result = run(tmp_path / "s", *WORKLOAD, *how, variables=slurm_variables, before=before)
+    command = records.read_json(tmp_path / "s" / result["id"] / "command.json")
+    assert command is not None
+    assert (command["launcher"], command["argv"][0]) == ("slurm", "srun")
+    check(tmp_path / "s", result, by_torchrun)
+
+
+def test_sbatch_outside_of_one(
+    tmp_path: Path, threads: Path, slurm_variables: dict[str, str], by_torchrun: tuple[dict[str, Any], list[float]]
+) -> None:
+    how = ("--nodes", "2", "--launcher", "slurm", "--cluster", str(threads))
+    result = run(tmp_path / "s", *WORKLOAD, *how, variables=slurm_variables)
+    check(tmp_path / "s", result, by_torchrun)
+    table = trainmark("show", "--store", str(tmp_path / "s"))
+    assert "2 × 1 CPU" in table.stdout
+
+
+def test_a_script_in_two_namespaces_by_elastic_rendezvous(
+    tmp_path: Path, namespaces: Namespaces, script: list[str]
+) -> None:
+    cluster = namespaces.cluster(tmp_path, rendezvous="elastic")
+    result = run(tmp_path / "s", "--nodes", "2", "--cluster", str(cluster), *script)
+    assert (result["outcome"], result["devices"], result["records"]) == ("ok", 2, 19)
+    output = (tmp_path / "s" / result["id"] / "output.log").read_text()
+    assert {"rank 0 of 2", "rank 1 of 2"} <= set(output.splitlines())
+
+
+def test_ctrl_c_cancels_a_batch_job(tmp_path: Path, slurm_variables: dict[str, str], script: list[str]) -> None:
+    variables = {**os.environ, **slurm_variables, "STEPS": "5000"}
+    argv = ["run", "--store", str(tmp_path / "s"), "--nodes", "2", "--launcher", "slurm", *script]
+    controller = subprocess.Popen([sys.executable, "-m", "trainmark.cli.main", *argv], env=variables)
+    folder = wait_for_steps(tmp_path / "s")
+    controller.send_signal(signal.SIGINT)
+    assert controller.wait(timeout=60) == 130
+    ending = records.read_json(folder / "exit.json")
+    assert ending is not None
+    assert ending["outcome"] == "killed"
+    queue = subprocess.run(["squeue", "--noheader"], env=variables, capture_output=True, text=True, check=True)
+    assert folder.name not in queue.stdout
+    assert not psutil.wait_procs(find(folder.name), timeout=10)[1]
+
+
+def wait_for_steps(store: Path) -> Path:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = [path for path in store.glob("*/rank*.jsonl") if path.stat().st_size > 1000]
+        if found:
+            return found[0].parent
+        time.sleep(0.05)
+    raise AssertionError("no steps within a minute")
+
+
+def test_a_missing_machine_is_told_before_anything_starts(
+    tmp_path: Path, namespaces: Namespaces, script: list[str]
+) -> None:
+    cluster = namespaces.cluster(tmp_path)
+    cluster.write_text(cluster.read_text().replace(f"{namespaces.names[1]}=", "nowhere="))
+    done = trainmark("run", "--store", str(tmp_path / "s"), "--nodes", "2", "--cluster", str(cluster), *script)
+    assert done.returncode == 2
+    assert "nowhere (rank 1)" in done.stderr
+    assert "no answer" in done.stderr
+    assert list((tmp_path / "s").iterdir()) == [], "nothing was started and nothing is left"
+
+
+def test_a_machine_without_a_cable_is_told(tmp_path: Path, namespaces: Namespaces, script: list[str]) -> None:
+    namespaces.set_link("down")
+    try:
+        flags = ("--nodes", "2", "--cluster", str(namespaces.cluster(tmp_path)))
+        done = trainmark("run", "--store", str(tmp_path / "s"), *flags, *script)
+    finally:
+        namespaces.set_link("up")
+    assert done.returncode == 2
+    assert f"{namespaces.names[1]} (rank 1)" in done.stderr
+    assert "cannot meet the master" in done.stderr
+
+
+def test_a_node_lost_in_the_middle_ends_the_run_in_seconds(
+    tmp_path: Path, namespaces: Namespaces, script: list[str]
+) -> None:
+    flags = ["--nodes", "2", "--cluster", str(namespaces.cluster(tmp_path)), "--store", str(tmp_path / "s")]
+    environment = {**os.environ, "STEPS": "5000"}
+    argv = [sys.executable, "-m", "trainmark.cli.main", "run", *flags, *script]
+    controller = subprocess.Popen(argv, env=environment)
+    folder = wait_for_steps(tmp_path / "s")
+    pids = subprocess.run(["ip", "netns", "pids", namespaces.names[1]], capture_output=True, text=True, check=True)
+    for pid in pids.stdout.split():
+        os.kill(int(pid), signal.SIGKILL)
+    begin = time.monotonic()
+    assert controller.wait(timeout=60) == 1
+    assert time.monotonic() - begin < 30
+    ending = records.read_json(folder / "exit.json")
+    assert ending is not None
+    assert ending["outcome"] == "killed"
+    assert find(folder.name) == []
