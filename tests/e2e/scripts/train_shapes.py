@@ -6,6 +6,7 @@ the end of its tenth iteration on.
 
 import argparse
 import time
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -55,6 +56,7 @@ def main():
     parser.add_argument("--width", default=8, type=int)
     parser.add_argument("--print-freq", default=10, type=int)
     parser.add_argument("--seed", default=0, type=int)
+    parser.add_argument("--times", help="write the time of each printed line there")
     args = parser.parse_args()
 
     torch.manual_seed(args.seed)
@@ -64,7 +66,7 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     batch_time, losses = AverageMeter("Time", ":6.3f"), AverageMeter("Loss", ":.4e")
 
-    warmup, begin = 10, None
+    warmup, begin, times = 10, None, []
     end = time.time()
     for i in range(args.iterations):
         images, labels = make_batch(args.batch_size, args.size, generator)
@@ -78,8 +80,11 @@ def main():
         if i + 1 == warmup:
             begin = end
         if (i + 1) % args.print_freq == 0:
+            times.append(end)
             print(f"Epoch: [0][{i + 1:>3}/{args.iterations}]", batch_time, losses, sep="\t")
 
+    if args.times:
+        Path(args.times).write_text("\n".join(map(repr, times)))
     seconds = end - begin
     num_images = (args.iterations - warmup) * args.batch_size
     print(f"{num_images} images in {seconds:.3f} s after warm-up: {num_images / seconds:.2f} images/s")

@@ -68,8 +68,8 @@ def test_torchrun_elastic_by_another_remote_shell() -> None:
     begin = command.argv.index("/py")
     assert command.argv[begin:] == (
         "/py", "-m", "torch.distributed.run", "--nnodes=2", "--rdzv-backend=c10d",
-        f"--rdzv-endpoint=10.0.0.1:{JOB.port}", "--rdzv-id=r1", "--rdzv-conf=is_host=0", "--local-addr=10.0.0.2", "--nproc-per-node=4",
-        "--max-restarts=0", "--no-python", *WORKER,
+        f"--rdzv-endpoint=10.0.0.1:{JOB.port}", "--rdzv-id=r1", "--rdzv-conf=is_host=0", "--local-addr=10.0.0.2",
+        "--nproc-per-node=4", "--max-restarts=0", "--no-python", *WORKER,
     )  # fmt: skip
 
 
