@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
+import socket
+import struct
 from pathlib import Path
 
 
@@ -32,3 +35,27 @@ def num_cores() -> int:
 
 def memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def interface_to(address: str) -> str | None:
+    """The network interface by which this machine speaks to `address`; None where that is itself or cannot be known.
+
+    Libraries guess by the host's name, which Debian maps to the loopback.
+    """
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))  # sends nothing: only the route is looked up
+            own = probe.getsockname()[0]
+            found = next((name for _, name in socket.if_nameindex() if _address_of(probe, name) == own), None)
+    except OSError:
+        return None
+    return None if found == "lo" else found
+
+
+def _address_of(probe: socket.socket, interface: str) -> str | None:
+    get_address = 0x8915  # SIOCGIFADDR of Linux
+    try:
+        answer = fcntl.ioctl(probe, get_address, struct.pack("256s", interface.encode()[:15]))
+    except OSError:
+        return None
+    return socket.inet_ntoa(answer[20:24])

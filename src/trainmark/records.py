@@ -6,6 +6,7 @@
     log.jsonl     records read from the output of a command that writes none itself
     checkpoint.pt where a training can go on, replaced from time to time
     stop          appears when the controller asks the worker to end at the next block of steps
+    lease         written again and again while the controller lives, for processes that outlive its signals
 
 Standard library only: the worker writes these inside any vendor container, and everything else reads them.
 """
@@ -29,6 +30,7 @@ OUTPUT_FILE = "output.log"
 LOG_FILE = "log.jsonl"
 CHECKPOINT_FILE = "checkpoint.pt"
 STOP_FILE = "stop"
+LEASE_FILE = "lease"
 
 Json = dict[str, Any]
 

@@ -131,9 +131,9 @@ def _make_folder(task: Task, store: Store, run_id: str) -> Path:
 
 def _print_commands(tasks: Sequence[Task], store: Path) -> int:
     for task in tasks:
-        command = LAUNCHERS[task.launcher](task.job("RUN", store / "RUN"))
-        settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in command.environment.items())
-        print(f"{settings} {shlex.join(command.argv)}")
+        for command in LAUNCHERS[task.launcher](task.job("RUN", store / "RUN")):
+            settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in command.environment.items())
+            print(f"{settings} {shlex.join(command.argv)}")
     talk("dry: nothing was started")
     return 0
 

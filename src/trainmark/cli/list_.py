@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 def _collect() -> dict[str, list[dict[str, Any]]]:
     from trainmark.analyse.protocols import PROTOCOLS
     from trainmark.datasets.formats import all_formats
-    from trainmark.launch.registry import CHOICES
+    from trainmark.launch.registry import SUMMARIES
     from trainmark.logs.registry import load_dialects
     from trainmark.report.exporting import format_names, load_format
     from trainmark.spec.files import read_toml, shipped_suites
@@ -52,7 +52,7 @@ def _collect() -> dict[str, list[dict[str, Any]]]:
     return {
         "workloads": cards,
         "suites": suites,
-        "launchers": [{"name": name} for name in CHOICES],
+        "launchers": [{"name": name, "summary": summary} for name, summary in SUMMARIES.items()],
         "formats": formats,
         "dialects": dialects,
         "protocols": protocols,

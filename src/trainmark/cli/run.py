@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark import records
 from trainmark.cli.execute import Task, execute
+from trainmark.cli.launching import choose_launcher, make_job
 from trainmark.cli.output import talk
 from trainmark.cli.run_command import add_command_arguments, command_tasks
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
 from trainmark.errors import DataError, InputError
 from trainmark.launch.job import Job
-from trainmark.launch.registry import CHOICES, choose
 from trainmark.plan.identity import cell_id
 from trainmark.spec.cell import Cell
 from trainmark.workloads.registry import load_card
@@ -35,9 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume", action="store_true", help="go on from the checkpoint of the same training that was cut short"
     )
-    parser.add_argument(
-        "--launcher", choices=CHOICES, default="auto", help="how processes start; dry prints the command"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,7 +48,7 @@ def _workload_tasks(args: argparse.Namespace) -> list[Task]:
         raise InputError("nothing to run", hint="trainmark run quick, or trainmark run -- python train.py")
     plan = make_plan(args)
     cells = _runnable(plan)
-    tasks = [_make_task(cell, plan, choose(args.launcher, num_processes=cell.devices_per_node)) for cell in cells]
+    tasks = [_make_task(cell, plan, choose_launcher(args.launcher, cell, plan.suite.cluster)) for cell in cells]
     return [_resumed(task, Path(args.store)) for task in tasks] if args.resume else tasks
 
 
@@ -104,13 +100,8 @@ def _make_task(cell: Cell, plan: Plan, launcher: str) -> Task:
     card, measure = load_card(cell.workload), plan.suite.measure
 
     def job(run_id: str, folder: Path) -> Job:
-        return Job(
-            run_id=run_id,
-            folder=folder.resolve(),
-            python=sys.executable,
-            num_processes=cell.devices_per_node,
-            num_cores=plan.machine.num_cores if cell.device == "cpu" else 0,
-        )
+        num_cores = plan.machine.num_cores if cell.device == "cpu" else 0
+        return make_job(cell, run_id, folder, cluster=plan.suite.cluster, num_cores=num_cores)
 
     def watch(progress: Progress) -> Observer:
         from trainmark.cli.progress import RunWatch

@@ -6,7 +6,6 @@ import argparse
 import itertools
 import math
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +13,10 @@ from typing import TYPE_CHECKING
 from trainmark import records
 from trainmark.cli.command_environment import write_environment
 from trainmark.cli.execute import Task
+from trainmark.cli.launching import choose_launcher, make_job
 from trainmark.cli.specify import read_flags
 from trainmark.errors import InputError
 from trainmark.launch.job import Job
-from trainmark.launch.registry import choose
 from trainmark.records import Kind
 from trainmark.spec.command import CommandCell, CommandSuite, parse_command
 from trainmark.spec.suite import Measure
@@ -53,7 +52,9 @@ def command_tasks(args: argparse.Namespace) -> list[Task]:
     suite = parse_command(args.command, read_flags(args), device=None if machine.gpus else "cpu")
     _check_program(suite.cells)
     dialects = _load_dialects(args.pattern)
-    return [_make_task(cell, suite, _launcher(cell, args.launcher, machine), machine, dialects) for cell in suite.cells]
+    launchers = [_launcher(cell, args.launcher, suite, machine) for cell in suite.cells]
+    pairs = zip(suite.cells, launchers, strict=True)
+    return [_make_task(cell, suite, launcher, machine, dialects) for cell, launcher in pairs]
 
 
 def _check_program(cells: Sequence[CommandCell]) -> None:
@@ -64,11 +65,11 @@ def _check_program(cells: Sequence[CommandCell]) -> None:
             raise InputError(f"there is no program {program!r}", hint=hint)
 
 
-def _launcher(cell: CommandCell, name: str, machine: Machine) -> str:
+def _launcher(cell: CommandCell, name: str, suite: CommandSuite, machine: Machine) -> str:
     """A command that is told the number of devices starts its own processes; others get one for each device."""
-    if cell.starts_its_own_processes and name != "torchrun":
+    if cell.starts_its_own_processes and name in ("auto", "local", "dry"):
         return "local"
-    chosen = choose(name, num_processes=cell.devices_per_node)
+    chosen = choose_launcher(name, cell, suite.cluster)
     if chosen == "torchrun" and "torch" not in machine.frameworks:
         hint = "put {devices} where the script takes it, or pip install 'trainmark[torch]'"
         raise InputError(f"{cell.devices_per_node} processes are started by torchrun, which is not here", hint=hint)
@@ -90,14 +91,8 @@ def _make_task(
     log = LiveLog(dialects, _given(cell))
 
     def job(run_id: str, folder: Path) -> Job:
-        return Job(
-            run_id=run_id,
-            folder=folder.resolve(),
-            python=sys.executable,
-            num_processes=1 if launcher == "local" else cell.devices_per_node,
-            num_cores=0,
-            argv=cell.argv,
-        )
+        each = 1 if launcher == "local" else cell.devices_per_node
+        return make_job(cell, run_id, folder, cluster=suite.cluster, argv=cell.argv, processes_per_node=each)
 
     def watch(progress: Progress) -> Observer:
         from trainmark.cli.progress import RunWatch

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainmark.cli.launching import is_allocated
 from trainmark.cli.output import add_json_flag, add_store_flag
 from trainmark.errors import Fault, SpecError
+from trainmark.launch.registry import CHOICES
 from trainmark.plan.expand import expand
-from trainmark.plan.feasible import why_not
+from trainmark.plan.feasible import Reach, why_not
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.spec.catalog import Catalog, Offer
 from trainmark.spec.cell import Cell
+from trainmark.spec.cluster import CLUSTER_KEYS, Cluster
 from trainmark.spec.files import read_toml, shipped_suites
 from trainmark.spec.parse import parse_suite
 from trainmark.spec.suite import Suite
@@ -74,6 +78,12 @@ def add_spec_arguments(parser: argparse.ArgumentParser, *, is_optional: bool = F
         metavar="X",
         help="train until the recipe's metric reaches its target (or X, a fraction)",
     )
+    where = parser.add_argument_group("where")
+    where.add_argument(
+        "--launcher", choices=CHOICES, default="auto", help="how processes start; dry prints the command"
+    )
+    where.add_argument("--hosts", metavar="A,B", help="machines to use, the first is the master: name or name=address")
+    where.add_argument("--cluster", metavar="FILE", help="TOML with the keys of a suite's [cluster] table")
     add_store_flag(parser)
     add_json_flag(parser)
 
@@ -83,7 +93,8 @@ def make_plan(args: argparse.Namespace) -> Plan:
     suite = _read_suite(args.what, read_flags(args), catalog)
     machine = read_machine()
     cells = expand(suite, catalog=catalog, device=machine.best_device)
-    skipped = {cell: reason for cell in cells if (reason := why_not(cell, machine)) is not None}
+    reach = read_reach(args.launcher, suite.cluster)
+    skipped = {cell: reason for cell in cells if (reason := why_not(cell, machine, reach)) is not None}
     return Plan(suite=suite, machine=machine, cells=cells, skipped=skipped)
 
 
@@ -133,7 +144,36 @@ def read_flags(args: argparse.Namespace) -> dict[str, Any]:
         )
     if values["device"] is not None:
         found["device"] = values["device"]
+    if values["cluster"] is not None:
+        found |= read_cluster(Path(values["cluster"]))
+    if values["hosts"] is not None:
+        found["hosts"] = [part.strip() for part in values["hosts"].split(",")]
     return found
+
+
+def read_cluster(path: Path) -> dict[str, Any]:
+    """The keys stand at the top of the file, or in its [cluster] table."""
+    raw = read_toml(path)
+    table = raw.get("cluster", raw)
+    unknown = [key for key in table if key not in CLUSTER_KEYS] if isinstance(table, dict) else ["cluster"]
+    if unknown:
+        faults = [Fault(where=key, problem="is not a key", hint=f"known: {', '.join(CLUSTER_KEYS)}") for key in unknown]
+        raise SpecError(f"{path} does not describe a cluster", faults)
+    return dict(table)
+
+
+def read_reach(launcher: str, cluster: Cluster) -> Reach:
+    is_slurm = launcher == "slurm" or (launcher == "auto" and is_allocated() and not cluster.hosts)
+    is_elsewhere = launcher == "kubernetes" or (launcher == "slurm" and not is_allocated())
+    return Reach(
+        num_nodes=len(cluster.hosts) or (_allocated_nodes() if is_slurm and is_allocated() else 1),
+        is_elsewhere=is_elsewhere,
+    )
+
+
+def _allocated_nodes() -> int:
+    number = os.environ.get("SLURM_JOB_NUM_NODES", "1")
+    return int(number) if number.isdigit() else 1
 
 
 def _number(text: str) -> int | float | str:

@@ -58,6 +58,9 @@ class CommandSource:
         self._num_marked = self._num_read = 0
         self._bad_loss: str | None = None
 
+    def begin(self) -> None:
+        self._last_sign = time.monotonic()
+
     def read_new(self) -> list[Json]:
         marked = self._read_marks()
         printed = self._read_output()

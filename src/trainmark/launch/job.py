@@ -1,16 +1,21 @@
-"""What a launcher gets and gives: a job in, a command out. Launchers are pure; only `supervise` starts anything."""
+"""What a launcher gets and gives: a job in, commands out. Launchers are pure; only `supervise` starts anything."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from trainmark import mark
+from trainmark import mark, ranks
+from trainmark.spec.cluster import Cluster, Host
 
 WORKER_MODULE = "trainmark.worker.main"
 RUN_TAG = "TRAINMARK_RUN"
 """In the environment of every process of a run, so that clean-up can find all of them and only them."""
+_FIRST_PORT, _NUM_PORTS = 15_000, 16_000
+"""Below those that Linux gives to outgoing connections."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,11 +23,39 @@ class Job:
     run_id: str
     folder: Path
     python: str
-    num_processes: int
+    processes_per_node: int
     num_cores: int
-    """Cores to share among the processes of a CPU run; 0 leaves thread counts alone."""
+    """Cores of a node to share among the processes of a CPU run; 0 leaves thread counts alone."""
+    num_nodes: int = 1
+    device: str | None = None
+    """`cpu` or `cuda`; None where the command may use either."""
+    cluster: Cluster = field(default_factory=Cluster)
     argv: tuple[str, ...] | None = None
     """What each process runs: a command of the user's own, or None for our worker."""
+    is_allocated: bool = False
+    """We are inside an allocation of Slurm."""
+    is_root: bool = False
+    inherited: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the controller that a process on another machine needs too, such as PYTHONPATH."""
+
+    @property
+    def num_processes(self) -> int:
+        return self.num_nodes * self.processes_per_node
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Those that this job uses."""
+        return self.cluster.hosts[: self.num_nodes]
+
+    @property
+    def master_address(self) -> str:
+        return self.hosts[0].address if self.hosts else "127.0.0.1"
+
+    @property
+    def port(self) -> int:
+        """By the run's id: the controller cannot ask a far machine for a free one, and a retry gets another."""
+        digest = hashlib.sha256(self.run_id.encode()).digest()
+        return _FIRST_PORT + int.from_bytes(digest[:4]) % _NUM_PORTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +63,31 @@ class Command:
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to the environment of the controller."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """To be written into the run folder before the start: name and text."""
+    cancel: tuple[str, ...] = ()
+    """Ends what a signal to our own process does not reach."""
+    exit_file: Path | None = None
+    """Holds the exit code once a queued job has ended; None: what we start waits for a queue at most."""
+
+    @property
+    def is_queued(self) -> bool:
+        """It may wait for machines for hours: clocks start with its first sign of life."""
+        return self.exit_file is not None
+
+
+def inherited_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    known = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES")
+    return {name: environment[name] for name in known if name in environment}
 
 
 def worker_argv(job: Job) -> tuple[str, ...]:
     return job.argv or (job.python, "-m", WORKER_MODULE, str(job.folder))
+
+
+def ranked_argv(job: Job) -> tuple[str, ...]:
+    """For launchers whose processes do not get the variables of torchrun: `trainmark.ranks` sets them."""
+    return (job.python, "-m", ranks.__name__, *worker_argv(job))
 
 
 def worker_environment(job: Job) -> dict[str, str]:
@@ -42,5 +96,17 @@ def worker_environment(job: Job) -> dict[str, str]:
         environment[mark.VARIABLE] = str(job.folder)
     if job.num_cores:
         # Each rank of a CPU run gets its share: with the default every rank would use all cores, and they would fight.
-        environment["OMP_NUM_THREADS"] = str(max(1, job.num_cores // job.num_processes))
-    return environment
+        environment["OMP_NUM_THREADS"] = str(max(1, job.num_cores // job.processes_per_node))
+    return {**environment, **job.cluster.variables}
+
+
+def ranked_environment(job: Job) -> dict[str, str]:
+    return {**worker_environment(job), "MASTER_PORT": str(job.port)}
+
+
+def on_host(job: Job, host: Host, argv: Sequence[str], environment: Mapping[str, str]) -> Command:
+    """The command as the remote shell takes it; ssh joins its words and gives them to a shell, others do not."""
+    words = ("env", *(f"{name}={value}" for name, value in {**job.inherited, **environment}.items()), *argv)
+    shell = tuple(word.replace("{host}", host.name) for word in job.cluster.remote_shell)
+    is_ssh = PurePath(shell[0]).name in ("ssh", "rsh")
+    return Command(argv=(*shell, *((shlex.join(words),) if is_ssh else words)), environment=dict(environment))

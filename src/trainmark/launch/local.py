@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from trainmark.launch.job import Command, Job, worker_argv, worker_environment
 
+SUMMARY = "one process on this machine"
 
-def build_command(job: Job) -> Command:
-    return Command(argv=worker_argv(job), environment=worker_environment(job))
+
+def build_commands(job: Job) -> tuple[Command, ...]:
+    return (Command(argv=worker_argv(job), environment=worker_environment(job)),)

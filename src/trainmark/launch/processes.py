@@ -6,7 +6,8 @@ import contextlib
 import os
 import subprocess
 import time
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import IO
 
 import psutil
@@ -17,18 +18,43 @@ from trainmark.parent import dying_with
 _GRACE_S = 10.0
 
 
-def start(command: Command, *, output: IO[bytes], cwd: Path | None = None) -> subprocess.Popen[bytes]:
+@dataclass(frozen=True, kw_only=True)
+class Root:
+    """A process that we started ourselves: the run itself, or a launcher's one on each machine."""
+
+    command: Command
+    process: subprocess.Popen[bytes]
+
+    def poll(self) -> int | None:
+        """The exit code; a queued job's as soon as it is there, since its waiting process is slow to learn of it."""
+        code = self.process.poll()
+        if code is not None or self.command.exit_file is None:
+            return code
+        try:
+            return int(self.command.exit_file.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None
+
+
+def start(command: Command, *, output: IO[bytes]) -> Root:
     environment = {**os.environ, **command.environment}
-    return subprocess.Popen(
+    process = subprocess.Popen(
         list(command.argv),
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
         env=environment,
-        cwd=cwd,
         start_new_session=True,  # Ctrl-C reaches the controller alone, which then ends the run in order
         preexec_fn=dying_with(os.getpid()),  # a controller killed with -9 leaves no orphan
     )
+    return Root(command=command, process=process)
+
+
+def returncode(roots: Sequence[Root]) -> int | None:
+    """Of the first that did not end well, else 0; None while one runs and all that ended did so well."""
+    codes = [root.poll() for root in roots]
+    bad = next((code for code in codes if code), None)
+    return bad if bad is not None else None if None in codes else 0
 
 
 def find(run_id: str) -> list[psutil.Process]:
@@ -41,20 +67,32 @@ def find(run_id: str) -> list[psutil.Process]:
     return found
 
 
-def end(run_id: str, root: subprocess.Popen[bytes], *, grace_s: float = _GRACE_S) -> None:
+def end(run_id: str, roots: Sequence[Root], *, grace_s: float = _GRACE_S) -> None:
     """Ask with SIGTERM, wait, then SIGKILL what is left, for ten seconds: one stuck in the kernel cannot be ended."""
+    for root in roots:
+        _cancel(root.command)
     for process in find(run_id):
         with contextlib.suppress(psutil.Error):
             process.terminate()
     deadline = time.monotonic() + grace_s
-    while time.monotonic() < deadline and (root.poll() is None or find(run_id)):
+    while time.monotonic() < deadline and (not _is_over(roots) or find(run_id)):
         time.sleep(0.05)
     for _ in range(100):
         left = find(run_id)
-        if not left and root.poll() is not None:
+        if not left and _is_over(roots):
             return
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            root.wait(timeout=0.1)
+        time.sleep(0.1)
+
+
+def _is_over(roots: Sequence[Root]) -> bool:
+    return all(root.process.poll() is not None for root in roots)
+
+
+def _cancel(command: Command) -> None:
+    """Ends what runs elsewhere: the signal to our own process would not reach it."""
+    if command.cancel:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(command.cancel, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)

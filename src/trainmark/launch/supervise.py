@@ -13,10 +13,9 @@ import fcntl
 import os
 import signal
 import statistics
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
@@ -25,12 +24,15 @@ from trainmark import records
 from trainmark.launch import processes
 from trainmark.launch.job import Command
 from trainmark.launch.outcome import Ending, decide
+from trainmark.launch.processes import Root
+from trainmark.ranks import LEASE
 from trainmark.records import Json, Kind, Outcome, RecordTail
 
 Observer = Callable[[list[Json]], str | None]
 """Gets the new records; a reason asks the run to stop."""
 
 _POLL_S = 0.1
+_LEASE_EVERY_S = 5.0
 _QUIET_FACTOR = 50
 _QUIET_LEAST_S = 60.0
 _QUIET_SETUP_S = 900.0
@@ -39,6 +41,9 @@ _QUIET_SETUP_S = 900.0
 
 class Source(Protocol):
     """Where the records of a run come from while it goes on."""
+
+    def begin(self) -> None:
+        """The processes have started: silence counts from now."""
 
     def read_new(self) -> list[Json]:
         """Those since the last call."""
@@ -59,6 +64,9 @@ class WorkerSource:
         self._last_sign = time.monotonic()
         self._seconds: list[float] = []
         self._in_phase = True
+
+    def begin(self) -> None:
+        self._last_sign = time.monotonic()
 
     def read_new(self) -> list[Json]:
         new = self._tail.read_new()
@@ -91,35 +99,41 @@ class WorkerSource:
 def supervise(
     folder: Path,
     run_id: str,
-    command: Command,
+    commands: Sequence[Command],
     *,
     launcher: str,
     timeout_s: float,
     observe: Observer,
     source: Source | None = None,
 ) -> Ending:
-    """Runs `command` to its end; writes command.json and exit.json. Ctrl-C ends the run, then goes on up."""
+    """Runs `commands` side by side to their end; writes command.json and exit.json. Ctrl-C ends them, then goes up."""
     source = source or WorkerSource(folder)
-    records.write_json(folder / records.COMMAND_FILE, _describe(command, launcher))
+    records.write_json(folder / records.COMMAND_FILE, _describe(commands, launcher))
+    for name, text in (item for command in commands for item in command.files.items()):
+        (folder / name).write_text(text, encoding="utf-8")
     started = time.time()
-    with (folder / records.OUTPUT_FILE).open("wb") as output, (folder / records.OUTPUT_FILE).open("rb") as lock:
+    # To be appended to: Slurm and the nodes of torchrun write into the same file.
+    with (folder / records.OUTPUT_FILE).open("ab") as output, (folder / records.OUTPUT_FILE).open("rb") as lock:
         # Held while the controller lives; not inherited, so that readers tell a live run from a dead one by it.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        root = processes.start(command, output=output)
+        roots: list[Root] = []
         ended_by: Outcome | None = Outcome.FAILED
         why = "the controller failed"
-        watch = _Watch(folder, source, observe)
+        watch = _Watch(folder, source, observe, roots)
         try:
-            ended_by, why = watch.until_end(root, timeout_s)
+            roots.extend(processes.start(command, output=output) for command in commands)
+            ended_by, why = watch.until_end(timeout_s)
         except KeyboardInterrupt:
             ended_by, why = Outcome.KILLED, "interrupted by Ctrl-C; the steps so far are kept"
             raise
         finally:
             with _undisturbed():
-                processes.end(run_id, root)
-                run_ends = source.close(root.poll())
-                ending = decide(run_ends=run_ends, returncode=root.poll(), ended_by=ended_by, why=why)
-                _write_exit(folder, ending, root.poll(), started)
+                code = processes.returncode(roots)
+                processes.end(run_id, roots)
+                code = processes.returncode(roots) if code is None else code
+                run_ends = source.close(code)
+                ending = decide(run_ends=run_ends, returncode=code, ended_by=ended_by, why=why)
+                _write_exit(folder, ending, code, started)
     return ending
 
 
@@ -138,15 +152,21 @@ def _undisturbed() -> Iterator[None]:
 
 
 class _Watch:
-    def __init__(self, folder: Path, source: Source, observe: Observer) -> None:
+    def __init__(self, folder: Path, source: Source, observe: Observer, roots: Sequence[Root]) -> None:
+        self._folder = folder
         self._stop = folder / records.STOP_FILE
         self._source = source
         self._observe = observe
+        self._roots = roots
+        self._next_lease_s = 0.0
 
-    def until_end(self, root: subprocess.Popen[bytes], timeout_s: float) -> tuple[Outcome | None, str]:
+    def until_end(self, timeout_s: float) -> tuple[Outcome | None, str]:
+        """One process that ends badly ends the run: the others would wait for it for ever."""
+        self._wait_in_queue()
+        self._source.begin()
         deadline = time.monotonic() + timeout_s
-        while root.poll() is None:
-            time.sleep(_POLL_S)
+        while processes.returncode(self._roots) is None:
+            self._sleep()
             self._look()
             if time.monotonic() > deadline:
                 return (
@@ -157,6 +177,23 @@ class _Watch:
             if silence_s > patience_s:
                 return Outcome.HANG, f"no step for {silence_s:.0f} s"
         return None, ""
+
+    def _wait_in_queue(self) -> None:
+        """Until the first word of the run itself: the line that the queue's own program prints is none."""
+        while any(root.command.is_queued for root in self._roots) and processes.returncode(self._roots) is None:
+            if any(self._folder.glob("rank*.jsonl")):
+                return
+            with (self._folder / records.OUTPUT_FILE).open("rb") as output:
+                output.readline()
+                if output.read(1):
+                    return
+            self._sleep()
+
+    def _sleep(self) -> None:
+        time.sleep(_POLL_S)
+        if time.monotonic() >= self._next_lease_s and any(LEASE in root.command.environment for root in self._roots):
+            self._next_lease_s = time.monotonic() + _LEASE_EVERY_S
+            (self._folder / records.LEASE_FILE).write_text(str(time.monotonic_ns()), encoding="ascii")
 
     def _look(self) -> None:
         new = self._source.read_new()
@@ -169,12 +206,14 @@ class _Watch:
             beside.replace(self._stop)
 
 
-def _describe(command: Command, launcher: str) -> Json:
+def _describe(commands: Sequence[Command], launcher: str) -> Json:
+    first = commands[0]
     return {
         "schema": records.SCHEMA,
         "launcher": launcher,
-        "argv": list(command.argv),
-        "environment": dict(command.environment),
+        "argv": list(first.argv),
+        "environment": dict(first.environment),
+        "argv_of_nodes": [list(command.argv) for command in commands],
         "hosts": [os.uname().nodename],
         "controller_pid": os.getpid(),
     }

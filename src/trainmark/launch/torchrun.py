@@ -1,19 +1,36 @@
-"""Several processes on one machine through torchrun, which picks a free port for the rendezvous itself."""
+"""torchrun: several processes on this machine, or one torchrun on each of several, started through a remote shell."""
 
 from __future__ import annotations
 
-from trainmark.launch.job import Command, Job, worker_argv, worker_environment
+from trainmark.launch.job import Command, Job, on_host, worker_argv, worker_environment
+
+SUMMARY = "one process for each device, on this machine or on --hosts"
 
 
-def build_command(job: Job) -> Command:
-    argv = (
-        job.python,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nnodes=1",
-        f"--nproc-per-node={job.num_processes}",
-        "--no-python",
-        *worker_argv(job),
+def build_commands(job: Job) -> tuple[Command, ...]:
+    environment = worker_environment(job)
+    if job.num_nodes == 1 and not job.hosts:
+        # torchrun picks a free port for the rendezvous itself.
+        return (Command(argv=_argv(job, "--standalone", "--nnodes=1"), environment=environment),)
+    return tuple(
+        on_host(job, host, _argv(job, *_rendezvous(job, number)), environment) for number, host in enumerate(job.hosts)
     )
-    return Command(argv=argv, environment=worker_environment(job))
+
+
+def _argv(job: Job, *how: str) -> tuple[str, ...]:
+    each = f"--nproc-per-node={job.processes_per_node}"
+    return (job.python, "-m", "torch.distributed.run", *how, each, "--max-restarts=0", "--no-python", *worker_argv(job))
+
+
+def _rendezvous(job: Job, number: int) -> tuple[str, ...]:
+    nodes = f"--nnodes={job.num_nodes}"
+    if job.cluster.rendezvous == "static":
+        return (nodes, f"--node-rank={number}", f"--master-addr={job.master_address}", f"--master-port={job.port}")
+    # The address is given, since a machine may know itself by another name than the one that the others reach.
+    return (
+        nodes,
+        "--rdzv-backend=c10d",
+        f"--rdzv-endpoint={job.master_address}:{job.port}",
+        f"--rdzv-id={job.run_id}",
+        f"--local-addr={job.hosts[number].address}",
+    )

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from trainmark.plan.machine import Machine
 from trainmark.spec.cell import Cell
 
 
-def why_not(cell: Cell, machine: Machine) -> str | None:
-    checks = (_missing_framework, _missing_gpu, _too_many_devices, _too_many_nodes, _precision_without_hardware)
-    return next((reason for check in checks if (reason := check(cell, machine))), None)
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """How far the launcher reaches."""
+
+    num_nodes: int = 1
+    is_elsewhere: bool = False
+    """On machines that we know nothing of: a queue chooses them, and the preflight looks at them."""
+
+
+def why_not(cell: Cell, machine: Machine, reach: Reach) -> str | None:
+    reasons = [_precision_without_hardware(cell, machine)]
+    if not reach.is_elsewhere:
+        here = (_missing_framework, _missing_gpu, _too_many_devices)
+        reasons = [*(check(cell, machine) for check in here), *reasons, _too_many_nodes(cell, reach)]
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def _missing_framework(cell: Cell, machine: Machine) -> str | None:
@@ -32,10 +46,11 @@ def _too_many_devices(cell: Cell, machine: Machine) -> str | None:
     return f"{cell.devices_per_node} devices asked for, {there} {noun}{plural} here; use --devices {there} or fewer"
 
 
-def _too_many_nodes(cell: Cell, machine: Machine) -> str | None:  # noqa: ARG001 - same signature as its siblings
-    if cell.nodes == 1:
+def _too_many_nodes(cell: Cell, reach: Reach) -> str | None:
+    if cell.nodes <= reach.num_nodes:
         return None
-    return f"{cell.nodes} nodes asked for; the launchers of this version start one (local, torchrun); use --nodes 1"
+    noun = "machine is" if reach.num_nodes == 1 else "machines are"
+    return f"{cell.nodes} nodes asked for, {reach.num_nodes} {noun} known; give --hosts A,B or --launcher slurm"
 
 
 def _precision_without_hardware(cell: Cell, machine: Machine) -> str | None:  # noqa: ARG001

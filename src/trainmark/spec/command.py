@@ -13,11 +13,13 @@ from typing import Any
 
 from trainmark.errors import Fault, SpecError
 from trainmark.spec.cell import PRECISIONS, Cell
+from trainmark.spec.cluster import CLUSTER_KEYS, Cluster, parse_cluster
 from trainmark.spec.parse import Checker
 
 PLACEHOLDERS = ("devices", "batch_size", "precision", "seed")
+_AXES = ("nodes", *PLACEHOLDERS)
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_-]+)\}")
-_FLAGS = (*PLACEHOLDERS, "repeat", "timeout_s")
+_FLAGS = (*PLACEHOLDERS, "nodes", "repeat", "timeout_s", *CLUSTER_KEYS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +84,7 @@ class CommandSuite:
     cells: tuple[CommandCell, ...]
     timeout_s: float | None
     """None: a command takes as long as it takes."""
+    cluster: Cluster
 
 
 def placeholders(template: Sequence[str]) -> set[str]:
@@ -95,6 +98,7 @@ def parse_command(template: Sequence[str], values: Mapping[str, Any], *, device:
     _refuse_misspelt(template, faults)
     check = Checker(values, "command", faults)
     axes: dict[str, tuple[Any, ...]] = {
+        "nodes": check.counts("nodes") or (1,),
         "devices": check.counts("devices") or (1,),
         "batch_size": check.counts("batch_size") or (None,),
         "precision": check.words("precision", PRECISIONS) or (None,),
@@ -102,6 +106,7 @@ def parse_command(template: Sequence[str], values: Mapping[str, Any], *, device:
     }
     repeat = check.count("repeat") or 1
     timeout_s = check.positive("timeout_s")
+    cluster = parse_cluster({key: value for key, value in values.items() if key in CLUSTER_KEYS}, faults)
     if not template:
         faults.append(Fault(where="--", problem="no command", hint="trainmark run -- python train.py"))
     elif template[0].startswith("-"):
@@ -112,7 +117,8 @@ def parse_command(template: Sequence[str], values: Mapping[str, Any], *, device:
     if faults:
         noun = "fault" if len(faults) == 1 else "faults"
         raise SpecError(f"the command has {len(faults)} {noun}", faults)
-    return CommandSuite(cells=_expand(tuple(template), device, axes, repeat), timeout_s=timeout_s)
+    cells = _expand(tuple(template), device, axes, repeat)
+    return CommandSuite(cells=cells, timeout_s=timeout_s, cluster=cluster)
 
 
 def _expand(
@@ -123,7 +129,7 @@ def _expand(
         CommandCell(
             template=template,
             device=device,
-            nodes=1,
+            nodes=nodes,
             devices_per_node=devices,
             batch_size_per_device=batch_size,
             precision=precision,
@@ -131,7 +137,7 @@ def _expand(
             repeat=number,
         )
         for number in range(1, repeat + 1)
-        for devices, batch_size, precision, seed in itertools.product(*(axes[name] for name in PLACEHOLDERS))
+        for nodes, devices, batch_size, precision, seed in itertools.product(*(axes[name] for name in _AXES))
     )
 
 
@@ -146,7 +152,7 @@ def _match_placeholders(
         flag = f"--{name.replace('_', '-')}"
         if name in used and values == (None,):
             faults.append(Fault(where=f"{{{name}}}", problem="has no value", hint=f"give {flag}"))
-        elif name not in used and name != "devices" and len(values) > 1:
+        elif name not in used and name not in ("nodes", "devices") and len(values) > 1:
             problem = f"{len(values)} values, and the command has no {{{name}}}: they would be the same run"
             faults.append(Fault(where=flag, problem=problem, hint=f"put {{{name}}} where the script takes it"))
     return axes

@@ -10,23 +10,27 @@ from typing import Any
 from trainmark.errors import Fault, SpecError
 from trainmark.spec.catalog import Catalog, Offer
 from trainmark.spec.cell import DEVICES, PRECISIONS, DataSource
+from trainmark.spec.cluster import CLUSTER_KEYS, parse_cluster
 from trainmark.spec.suite import Measure, Suite, Sweep
 
 Table = Mapping[str, Any]
-SUITE_KEYS = ("schema", "name", "summary", "measure", "cells")
+SUITE_KEYS = ("schema", "name", "summary", "measure", "cluster", "cells")
 MEASURE_KEYS = tuple(Measure.__dataclass_fields__)
 CELL_KEYS = tuple(Sweep.__dataclass_fields__)
 
 
 def parse_suite(raw: Table, *, origin: str, catalog: Catalog, overrides: Table | None = None) -> Suite:
     """`overrides` are the flags given beside a suite: they replace the same key in every cell of it."""
+    overrides = overrides or {}
     faults: list[Fault] = []
     _refuse_unknown(raw, SUITE_KEYS, "suite", faults)
     if raw.get("schema", 1) != 1:
         faults.append(Fault(where="schema", problem=f"{raw['schema']!r} is not known", hint="this version reads 1"))
-    measure_keys = {key: value for key, value in (overrides or {}).items() if key in MEASURE_KEYS}
-    cell_keys = {key: value for key, value in (overrides or {}).items() if key not in MEASURE_KEYS}
+    measure_keys = {key: value for key, value in overrides.items() if key in MEASURE_KEYS}
+    cluster_keys = {key: value for key, value in overrides.items() if key in CLUSTER_KEYS}
+    cell_keys = {key: value for key, value in overrides.items() if key not in {*MEASURE_KEYS, *CLUSTER_KEYS}}
     measure = _parse_measure({**_table(raw, "measure", faults), **measure_keys}, faults)
+    cluster = parse_cluster({**_table(raw, "cluster", faults), **cluster_keys}, faults)
     cells = raw.get("cells")
     if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
         faults.append(Fault(where="cells", problem="no cells", hint="add at least one [[cells]] table with a workload"))
@@ -39,7 +43,8 @@ def parse_suite(raw: Table, *, origin: str, catalog: Catalog, overrides: Table |
         noun = "fault" if len(faults) == 1 else "faults"
         raise SpecError(f"{origin} has {len(faults)} {noun}", faults)
     name = str(raw.get("name", origin))
-    return Suite(name=name, summary=str(raw.get("summary", "")), measure=measure, sweeps=tuple(s for s in sweeps if s))
+    known = tuple(sweep for sweep in sweeps if sweep)
+    return Suite(name=name, summary=str(raw.get("summary", "")), measure=measure, cluster=cluster, sweeps=known)
 
 
 def _parse_sweep(raw: Table, where: str, catalog: Catalog, faults: list[Fault]) -> Sweep | None:

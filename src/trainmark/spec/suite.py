@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trainmark.spec.cell import DataSource
+from trainmark.spec.cluster import Cluster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,4 +51,5 @@ class Suite:
     name: str
     summary: str = ""
     measure: Measure = field(default_factory=Measure)
+    cluster: Cluster = field(default_factory=Cluster)
     sweeps: tuple[Sweep, ...] = ()

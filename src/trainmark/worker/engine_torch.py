@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainmark import host
 from trainmark.worker.engine_torch_checkpoint import (
     read_checkpoint,
     read_randomness,
@@ -297,6 +298,9 @@ def _join_processes(device: torch.device, world_size: int) -> distributed.Proces
     """The group over which ranks agree; None for a single process."""
     if world_size == 1:
         return None
+    interface = host.interface_to(os.environ.get("MASTER_ADDR", ""))
+    if interface is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     if device.type == "cpu":
         distributed.init_process_group("gloo")
     else:

@@ -1,40 +1,145 @@
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from trainmark.errors import InputError
-from trainmark.launch import local, torchrun
+from trainmark.launch import local, mpi, paddle, slurm, torchrun
 from trainmark.launch.job import Job
 from trainmark.launch.outcome import decide, describe_exit, judge_command
 from trainmark.launch.registry import choose
 from trainmark.records import Outcome
+from trainmark.spec.cluster import Cluster, Host
 
-JOB = Job(run_id="r1", folder=Path("/runs/r1"), python="/py", num_processes=4, num_cores=8)
+JOB = Job(run_id="r1", folder=Path("/runs/r1"), python="/py", processes_per_node=4, num_cores=8)
+WORKER = ("/py", "-m", "trainmark.worker.main", "/runs/r1")
+RANKED = ("/py", "-m", "trainmark.ranks", *WORKER)
+CLUSTER = Cluster(
+    hosts=(Host(name="a", address="10.0.0.1"), Host(name="b", address="10.0.0.2")),
+    remote_shell=("ssh", "{host}"),
+    interface="ib0",
+    environment={"NCCL_DEBUG": "WARN"},
+)
+TWO_NODES = replace(JOB, num_nodes=2, num_cores=0, device="cuda", cluster=CLUSTER, inherited={"PATH": "/bin dir"})
+VARIABLES = {
+    "TRAINMARK_RUN": "r1",
+    "PYTHONUNBUFFERED": "1",
+    "GLOO_SOCKET_IFNAME": "ib0",
+    "NCCL_SOCKET_IFNAME": "ib0",
+    "NCCL_DEBUG": "WARN",
+}
 
 
 def test_local_command() -> None:
-    command = local.build_command(JOB)
-    assert command.argv == ("/py", "-m", "trainmark.worker.main", "/runs/r1")
+    (command,) = local.build_commands(JOB)
+    assert command.argv == WORKER
     assert command.environment == {"TRAINMARK_RUN": "r1", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "2"}
 
 
-def test_torchrun_command() -> None:
-    assert torchrun.build_command(JOB).argv == (
-        "/py", "-m", "torch.distributed.run", "--standalone", "--nnodes=1", "--nproc-per-node=4",
-        "--no-python", "/py", "-m", "trainmark.worker.main", "/runs/r1",
+def test_torchrun_on_one_machine() -> None:
+    (command,) = torchrun.build_commands(JOB)
+    assert command.argv == (
+        "/py", "-m", "torch.distributed.run", "--standalone", "--nnodes=1", "--nproc-per-node=4", "--max-restarts=0",
+        "--no-python", *WORKER,
     )  # fmt: skip
 
 
+def test_torchrun_over_nodes_by_ssh() -> None:
+    first, second = torchrun.build_commands(TWO_NODES)
+    words = shlex.split(second.argv[2])
+    assert second.argv[:2] == ("ssh", "b")
+    assert len(second.argv) == 3, "ssh gives its words to a shell, so they are quoted as one"
+    assert words == [
+        "env", "PATH=/bin dir", *(f"{name}={value}" for name, value in VARIABLES.items()),
+        "/py", "-m", "torch.distributed.run", "--nnodes=2", "--node-rank=1", "--master-addr=10.0.0.1",
+        f"--master-port={JOB.port}", "--nproc-per-node=4", "--max-restarts=0", "--no-python", *WORKER,
+    ]  # fmt: skip
+    assert "--node-rank=0" in first.argv[2]
+
+
+def test_torchrun_elastic_by_another_remote_shell() -> None:
+    shell = ("ip", "netns", "exec", "{host}")
+    job = replace(TWO_NODES, cluster=replace(CLUSTER, rendezvous="elastic", remote_shell=shell))
+    command = torchrun.build_commands(job)[1]
+    assert command.argv[:4] == ("ip", "netns", "exec", "b")
+    begin = command.argv.index("/py")
+    assert command.argv[begin:] == (
+        "/py", "-m", "torch.distributed.run", "--nnodes=2", "--rdzv-backend=c10d",
+        f"--rdzv-endpoint=10.0.0.1:{JOB.port}", "--rdzv-id=r1", "--local-addr=10.0.0.2", "--nproc-per-node=4",
+        "--max-restarts=0", "--no-python", *WORKER,
+    )  # fmt: skip
+
+
+def test_mpirun_with_a_host_file() -> None:
+    (command,) = mpi.build_commands(replace(TWO_NODES, cluster=replace(CLUSTER, mpi_arguments=("--mca", "btl", "tcp"))))
+    names = ("PATH", *VARIABLES, "MASTER_PORT", "MASTER_ADDR")
+    assert command.argv == (
+        "mpirun", "--hostfile", "/runs/r1/hostfile", "-np", "8", "--map-by", "ppr:4:node", "--bind-to", "none",
+        "--tag-output", *(word for name in names for word in ("-x", name)), "--mca", "btl", "tcp", *RANKED,
+    )  # fmt: skip
+    assert command.files == {"hostfile": "a slots=4\nb slots=4\n"}
+    assert command.environment == {**VARIABLES, "MASTER_PORT": str(JOB.port), "MASTER_ADDR": "10.0.0.1"}
+
+
+def test_mpirun_here_as_root() -> None:
+    (command,) = mpi.build_commands(replace(JOB, is_root=True))
+    assert command.argv[:6] == ("mpirun", "--allow-run-as-root", "--host", "localhost:4", "-np", "4")
+    assert command.environment["MASTER_ADDR"] == "127.0.0.1"
+
+
+def test_srun_inside_an_allocation() -> None:
+    job = replace(TWO_NODES, is_allocated=True, cluster=Cluster(slurm_arguments=("--partition=gpu",)))
+    (command,) = slurm.build_commands(job)
+    assert command.argv == (
+        "srun", "--job-name=r1", "--nodes=2", "--ntasks-per-node=4", "--gpus-per-node=4", "--kill-on-bad-exit=1",
+        "--label", "--unbuffered", "--export=ALL", "--partition=gpu", *RANKED,
+    )  # fmt: skip
+    assert command.environment["TRAINMARK_LEASE"] == "/runs/r1/lease"
+    assert not command.is_queued
+
+
+def test_sbatch_waits_and_can_be_cancelled() -> None:
+    (command,) = slurm.build_commands(replace(JOB, num_nodes=2, device="cpu"))
+    step = "srun --job-name=r1 --nodes=2 --ntasks-per-node=4 --kill-on-bad-exit=1 --label --unbuffered --export=ALL"
+    assert command.argv == (
+        "sbatch", "--wait", "--parsable", "--job-name=r1", "--nodes=2", "--ntasks-per-node=4",
+        "--output=/runs/r1/output.log", "--open-mode=append", "--export=ALL",
+        f"--wrap={step} {' '.join(RANKED)}; code=$?; echo $code > /runs/r1/slurm_exit.part; "
+        "mv /runs/r1/slurm_exit.part /runs/r1/slurm_exit; exit $code",
+    )  # fmt: skip
+    assert command.cancel == ("scancel", "--name=r1")
+    assert command.exit_file == Path("/runs/r1/slurm_exit")
+
+
+def test_paddle_on_two_machines() -> None:
+    command = paddle.build_commands(TWO_NODES)[1]
+    words = shlex.split(command.argv[2])
+    assert words[words.index("/py") :] == [
+        "/py", "-m", "paddle.distributed.launch", "--nnodes=2", "--nproc_per_node=4", f"--master=10.0.0.1:{JOB.port}",
+        "--rank=1", "--job_id=r1", "--log_dir=/runs/r1/paddle", "--max_restart=0", *RANKED,
+    ]  # fmt: skip
+
+
+def test_ports_are_below_those_of_outgoing_connections_and_change_with_the_run() -> None:
+    ports = {replace(JOB, run_id=f"r{number}").port for number in range(200)}
+    assert len(ports) > 190
+    assert min(ports) >= 15_000
+    assert max(ports) < 32_768
+
+
 def test_threads_are_left_alone_on_a_gpu() -> None:
-    job = Job(run_id="r", folder=Path("f"), python="p", num_processes=1, num_cores=0)
-    assert "OMP_NUM_THREADS" not in local.build_command(job).environment
+    assert "OMP_NUM_THREADS" not in local.build_commands(replace(JOB, num_cores=0))[0].environment
 
 
 def test_the_launcher_follows_the_number_of_processes() -> None:
     assert choose("auto", num_processes=1) == "local"
     assert choose("auto", num_processes=2) == "torchrun"
+    assert choose("auto", num_processes=1, num_hosts=2) == "torchrun"
+    assert choose("auto", num_processes=1, num_nodes=2, is_allocated=True) == "slurm"
+    assert choose("auto", num_processes=1, num_nodes=2, is_allocated=True, num_hosts=2) == "torchrun"
     assert choose("torchrun", num_processes=1) == "torchrun"
     with pytest.raises(InputError, match="does not fit"):
         choose("local", num_processes=2)
@@ -74,12 +179,17 @@ def test_a_kill_is_named() -> None:
 
 def test_a_command_runs_as_it_is_and_knows_where_to_mark() -> None:
     job = Job(
-        run_id="r1", folder=Path("/runs/r1"), python="/py", num_processes=2, num_cores=0, argv=("sh", "train.sh", "a b")
+        run_id="r1",
+        folder=Path("/runs/r1"),
+        python="/py",
+        processes_per_node=2,
+        num_cores=0,
+        argv=("sh", "train.sh", "a b"),
     )
-    command = local.build_command(job)
+    (command,) = local.build_commands(job)
     assert command.argv == ("sh", "train.sh", "a b")
     assert command.environment == {"TRAINMARK_RUN": "r1", "PYTHONUNBUFFERED": "1", "TRAINMARK_MARK": "/runs/r1"}
-    assert torchrun.build_command(job).argv[-4:] == ("--no-python", "sh", "train.sh", "a b")
+    assert torchrun.build_commands(job)[0].argv[-4:] == ("--no-python", "sh", "train.sh", "a b")
 
 
 @pytest.mark.parametrize(

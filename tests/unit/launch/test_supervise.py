@@ -29,7 +29,7 @@ def write_worker(folder: Path, body: str) -> Command:
 
 def run(folder: Path, body: str, *, timeout_s: float = 20.0, observe: module.Observer = lambda _: None) -> Outcome:
     command = write_worker(folder, body)
-    ending = module.supervise(folder, folder.name, command, launcher="local", timeout_s=timeout_s, observe=observe)
+    ending = module.supervise(folder, folder.name, [command], launcher="local", timeout_s=timeout_s, observe=observe)
     document = records.read_json(folder / records.EXIT_FILE)
     assert document is not None
     assert document["outcome"] == ending.outcome
@@ -113,7 +113,7 @@ def test_a_controller_killed_with_9_leaves_no_orphan(tmp_path: Path) -> None:
         "from trainmark.launch.job import Command\n"
         f"command = Command(argv={command.argv!r}, environment={dict(command.environment)!r})\n"
         f"folder, name = Path({str(tmp_path)!r}), {tmp_path.name!r}\n"
-        "supervise(folder, name, command, launcher='l', timeout_s=60, observe=lambda n: None)"
+        "supervise(folder, name, [command], launcher='l', timeout_s=60, observe=lambda n: None)"
     )
     controller = subprocess.Popen([sys.executable, "-c", source])
     deadline = time.monotonic() + 15

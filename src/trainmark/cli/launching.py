@@ -1,0 +1,63 @@
+"""What a launcher needs to know of this machine and session: the thin edge around the pure launchers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from trainmark.errors import InputError
+from trainmark.launch.job import Job, inherited_variables
+from trainmark.launch.registry import PROGRAMS, choose
+from trainmark.spec.cell import Cell
+from trainmark.spec.cluster import Cluster
+from trainmark.spec.command import CommandCell
+
+
+def choose_launcher(name: str, cell: Cell | CommandCell, cluster: Cluster) -> str:
+    chosen = choose(
+        name,
+        num_nodes=cell.nodes,
+        num_processes=cell.devices_per_node,
+        num_hosts=len(cluster.hosts),
+        is_allocated=is_allocated(),
+    )
+    missing = [program for program in PROGRAMS.get(chosen, ()) if shutil.which(program) is None]
+    if missing:
+        hint = "install it, or use another --launcher (trainmark list launchers)"
+        raise InputError(f"the launcher {chosen} needs {' and '.join(missing)}", why="not on the PATH", hint=hint)
+    if chosen not in ("slurm", "local") and len(cluster.hosts) < cell.nodes > 1:
+        why = f"{cell.nodes} nodes, {len(cluster.hosts)} hosts"
+        raise InputError(f"{chosen} must be told the machines", why=why, hint="give --hosts A,B or --cluster FILE")
+    return chosen
+
+
+def make_job(
+    cell: Cell | CommandCell,
+    run_id: str,
+    folder: Path,
+    *,
+    cluster: Cluster,
+    num_cores: int = 0,
+    argv: tuple[str, ...] | None = None,
+    processes_per_node: int | None = None,
+) -> Job:
+    return Job(
+        run_id=run_id,
+        folder=folder.resolve(),
+        python=sys.executable,
+        num_nodes=cell.nodes,
+        processes_per_node=processes_per_node or cell.devices_per_node,
+        num_cores=num_cores,
+        device=cell.device,
+        cluster=cluster,
+        argv=argv,
+        is_allocated=is_allocated(),
+        is_root=os.geteuid() == 0,
+        inherited=inherited_variables(os.environ),
+    )
+
+
+def is_allocated() -> bool:
+    return "SLURM_JOB_ID" in os.environ

@@ -1,0 +1,33 @@
+"""paddle.distributed.launch: Paddle's own launcher, on this machine or once on each of --hosts."""
+
+from __future__ import annotations
+
+from trainmark.launch.job import Command, Job, on_host, ranked_argv, worker_environment
+
+SUMMARY = "paddle.distributed.launch, on this machine or on --hosts"
+
+
+def build_commands(job: Job) -> tuple[Command, ...]:
+    environment = worker_environment(job)
+    if not job.hosts:
+        return (Command(argv=_argv(job), environment=environment),)
+    master = f"--master={job.master_address}:{job.port}"
+    return tuple(
+        on_host(job, host, _argv(job, master, f"--rank={number}"), environment) for number, host in enumerate(job.hosts)
+    )
+
+
+def _argv(job: Job, *rendezvous: str) -> tuple[str, ...]:
+    """What does not end in .py is run as it is, by Paddle's own rule, so `python -m` may stand there."""
+    return (
+        job.python,
+        "-m",
+        "paddle.distributed.launch",
+        f"--nnodes={job.num_nodes}",
+        f"--nproc_per_node={job.processes_per_node}",
+        *rendezvous,
+        f"--job_id={job.run_id}",
+        f"--log_dir={job.folder / 'paddle'}",
+        "--max_restart=0",
+        *ranked_argv(job),
+    )

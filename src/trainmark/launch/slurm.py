@@ -1,0 +1,56 @@
+"""Slurm: srun inside an allocation, else sbatch, which waits for the job and leaves its output in the run folder."""
+
+from __future__ import annotations
+
+import shlex
+
+from trainmark.launch.job import Command, Job, ranked_argv, ranked_environment
+from trainmark.ranks import LEASE
+from trainmark.records import LEASE_FILE, OUTPUT_FILE
+
+_EXIT_FILE = "slurm_exit"
+SUMMARY = "srun inside an allocation, sbatch outside of one"
+
+
+def build_commands(job: Job) -> tuple[Command, ...]:
+    environment = {**ranked_environment(job), LEASE: str(job.folder / LEASE_FILE)}
+    if job.hosts:
+        environment["MASTER_ADDR"] = job.master_address
+    return (_srun(job, environment) if job.is_allocated else _sbatch(job, environment),)
+
+
+def _srun(job: Job, environment: dict[str, str]) -> Command:
+    return Command(argv=(*_step(job), *job.cluster.slurm_arguments, *ranked_argv(job)), environment=environment)
+
+
+def _sbatch(job: Job, environment: dict[str, str]) -> Command:
+    argv = (
+        "sbatch",
+        "--wait",
+        "--parsable",
+        *_size(job),
+        f"--output={job.folder / OUTPUT_FILE}",
+        "--open-mode=append",
+        "--export=ALL",
+        *job.cluster.slurm_arguments,
+        f"--wrap={_script(job)}",
+    )
+    cancel = ("scancel", f"--name={job.run_id}")
+    return Command(argv=argv, environment=environment, cancel=cancel, exit_file=job.folder / _EXIT_FILE)
+
+
+def _script(job: Job) -> str:
+    """It leaves its exit code in a file: `sbatch --wait` looks at the queue only every half minute."""
+    step, code = shlex.join((*_step(job), *ranked_argv(job))), shlex.quote(str(job.folder / _EXIT_FILE))
+    return f"{step}; code=$?; echo $code > {code}.part; mv {code}.part {code}; exit $code"
+
+
+def _step(job: Job) -> tuple[str, ...]:
+    """One dead process ends the others; each line of output says whose it is."""
+    return ("srun", *_size(job), "--kill-on-bad-exit=1", "--label", "--unbuffered", "--export=ALL")
+
+
+def _size(job: Job) -> tuple[str, ...]:
+    per_node = job.processes_per_node
+    gpus = (f"--gpus-per-node={per_node}",) if job.device == "cuda" else ()
+    return (f"--job-name={job.run_id}", f"--nodes={job.num_nodes}", f"--ntasks-per-node={per_node}", *gpus)

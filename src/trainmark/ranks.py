@@ -1,0 +1,119 @@
+"""`python -m trainmark.ranks CMD ...`: gives CMD the variables of torchrun under any launcher, then becomes CMD.
+
+mpirun, srun and Paddle number their processes each in its own variables; a training script reads RANK, WORLD_SIZE,
+LOCAL_RANK, MASTER_ADDR and MASTER_PORT. Standard library only, so that it runs inside any container.
+
+Where the controller cannot end our process by a signal (Slurm), it gives us a lease: a file that it writes again and
+again. We stay as CMD's parent then and end it when the file stands still, so that a dead controller leaves no orphan.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainmark.parent import die_with, dying_with
+
+LEASE = "TRAINMARK_LEASE"
+"""Names the file of the lease."""
+LEASE_S = 60.0
+_POLL_S = 1.0
+_SOURCES = {
+    "RANK": ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "PADDLE_TRAINER_ID"),
+    "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "PADDLE_TRAINERS_NUM"),
+    "LOCAL_RANK": ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PADDLE_RANK_IN_NODE"),
+    "LOCAL_WORLD_SIZE": ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PADDLE_LOCAL_SIZE"),
+}
+
+
+def translate(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of torchrun that are not set yet, from those of the launcher."""
+    found = {}
+    for name, sources in _SOURCES.items():
+        value = next((environment[source] for source in sources if environment.get(source, "").isdigit()), None)
+        if value is not None:
+            found[name] = value
+    nodes = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST")
+    if nodes is not None:
+        found["MASTER_ADDR"] = first_host(nodes)
+    master = environment.get("PADDLE_MASTER", "")
+    if ":" in master:
+        found["MASTER_ADDR"], found["MASTER_PORT"] = master.rsplit(":", 1)
+    return {name: value for name, value in found.items() if name not in environment}
+
+
+def first_host(nodes: str) -> str:
+    """The first of a list as Slurm writes it: `gpu[03-07,12]` begins with gpu03."""
+    first = re.match(r"([^\[,]*)(?:\[(\d+)[^\]]*\]([^,]*))?", nodes)
+    assert first is not None
+    return "".join(part or "" for part in first.groups())
+
+
+def main(argv: list[str]) -> int:
+    command = argv[1:]
+    die_with(os.getppid())
+    found = translate(os.environ)
+    if "SLURM_PROCID" in os.environ and "MASTER_ADDR" in found:
+        found["MASTER_ADDR"] = _resolve(found["MASTER_ADDR"])
+    environment = {**os.environ, **found}
+    lease = environment.pop(LEASE, None)
+    try:
+        if lease is None:
+            os.execvpe(command[0], command, environment)  # noqa: S606 - no shell is wanted
+        return _run_under(Path(lease), command, environment)
+    except OSError as error:
+        print(f"{command[0]}: {error.strerror}", file=sys.stderr)
+        return 127
+
+
+def _resolve(node: str) -> str:
+    """Slurm may know a node by a name that no name server knows; it has its address then."""
+    try:
+        socket.getaddrinfo(node, None)
+    except OSError:
+        argv = ["scontrol", "show", "node", node, "--oneliner"]
+        try:
+            told = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False).stdout
+        except (OSError, subprocess.SubprocessError):
+            return node
+        address = re.search(r"\bNodeAddr=(\S+)", told)
+        return address[1] if address else node
+    return node
+
+
+def _run_under(lease: Path, command: list[str], environment: dict[str, str]) -> int:
+    child = subprocess.Popen(command, env=environment, preexec_fn=dying_with(os.getpid()))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda received, _: child.send_signal(received))
+    seen, since = _read(lease), time.monotonic()
+    while True:
+        try:
+            returncode = child.wait(timeout=_POLL_S)
+        except subprocess.TimeoutExpired:
+            now = _read(lease)
+            if now != seen:
+                seen, since = now, time.monotonic()
+            elif time.monotonic() - since > LEASE_S:
+                print(f"no word of the controller for {LEASE_S:g} s: ending", file=sys.stderr)
+                child.kill()
+            continue
+        return returncode if returncode >= 0 else 128 - returncode
+
+
+def _read(lease: Path) -> bytes | None:
+    """By opening it: only that makes a network file system look anew."""
+    try:
+        return lease.read_bytes()
+    except OSError:
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
