@@ -142,7 +142,7 @@ class Isolation:
         own, other, stolen = (self._load[name] / seconds for name in ("own_cores", "other_cores", "stolen_cores"))
         of = f"of {self._num_cores} cores of {self._host}"
         if other > max(_LEAST_OTHER_CORES, _LEAST_OTHER_SHARE * self._num_cores):
-            who = f", most of it {busiest}" if busiest else ""
+            who = f", the busiest {busiest}" if busiest else ""
             message = (
                 f"other processes used {other:.2f} {of} while this run used {own:.2f}{who}; "
                 "end them or take a free machine, then run again"

@@ -158,7 +158,7 @@ def test_neighbours_are_told_by_the_cores_they_used() -> None:
     assert judge(load(0.3, cores=64)) == {}
     found = judge(load(2.0), load(0.0, seconds=15.0), busiest="stress (pid 9) with 0.49")
     assert found == {
-        "noisy-neighbour": "other processes used 0.50 of 4 cores of this host while this run used 1.00, most of it "
+        "noisy-neighbour": "other processes used 0.50 of 4 cores of this host while this run used 1.00, the busiest "
         "stress (pid 9) with 0.49; end them or take a free machine, then run again"
     }
 
