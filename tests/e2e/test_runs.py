@@ -19,6 +19,7 @@ import torch
 from making import heed_interrupts, make_images
 from trainmark.launch.processes import find
 from trainmark.records import read_records
+from trainmark.worker import isolation
 
 SMALL = ["--device", "cpu", "--size", "small", "--batch-size", "2", "--max-seconds", "4", "--min-seconds", "1"]
 
@@ -112,8 +113,9 @@ def test_epochs_train_and_evaluate_and_a_bad_image_is_named(tmp_path: Path) -> N
     assert [(e["epoch"], e["metric"]) for e in result["evals"]] == [(1, "top1"), (1, "top5"), (2, "top1"), (2, "top5")]
     assert all(0 <= e["value"] <= 1 for e in result["evals"])
     assert result["records"] == 12
-    assert [w["code"] for w in result["warnings"]] == ["bad-sample"]
-    assert "train/class0/0.jpg" in result["warnings"][0]["message"]
+    warnings = [w for w in result["warnings"] if w["code"] not in isolation.CODES]  # the machine may be a busy one
+    assert [w["code"] for w in warnings] == ["bad-sample"]
+    assert "train/class0/0.jpg" in warnings[0]["message"]
 
 
 def test_cached_data(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def read_run(folder: Path) -> RunRow | None:
         environment=environment,
         log=_read_log_facts(run),
         machine=_text(environment.get("device_name")) or _text(environment.get("cpu")),
-        **(_read_command(folder) if run.get("source") == "command" else _read_records(folder / records.rank_file(0))),
+        **(_read_command(folder) if run.get("source") == "command" else _read_ranks(folder)),
     )
 
 
@@ -89,6 +89,26 @@ def _read_log_facts(run: Json) -> Json:
     return {**log, "sha256": _text(run.get("sha256"))} if isinstance(log, dict) else {}
 
 
+def _read_ranks(folder: Path) -> dict[str, Any]:
+    """Rank 0 tells it all but what disturbed the others: a hot GPU slows all down, whichever rank has it."""
+    first = folder / records.rank_file(0)
+    found = _read_records(first)
+    others = [warning for path in sorted({*folder.glob("rank*.jsonl")} - {first}) for warning in _read_warnings(path)]
+    once = {tuple(warning.items()): warning for warning in (*found["warnings"], *others)} if others else None
+    return {**found, "warnings": found["warnings"] if once is None else tuple(once.values())}
+
+
+def _read_warnings(path: Path) -> list[dict[str, str]]:
+    """Without decoding the steps: a run may have hundreds of ranks."""
+    with path.open("rb") as file:
+        decoded = [records.decode_record(line) for line in file if b'"warning"' in line]
+    return [_read_warning(record) for record in decoded if record is not None and record["kind"] == Kind.WARNING]
+
+
+def _read_warning(record: Json) -> dict[str, str]:
+    return {key: _text(record.get(key)) or "" for key in ("code", "message")}
+
+
 def _read_records(path: Path, *, is_marked: bool = False) -> dict[str, Any]:
     steps = _Steps(read=_read_mark if is_marked else _read_step)
     evals: list[Json] = []
@@ -102,7 +122,7 @@ def _read_records(path: Path, *, is_marked: bool = False) -> dict[str, Any]:
         elif kind == Kind.EVAL:
             evals.append(_read_eval(record))
         elif kind == Kind.WARNING:
-            warnings.append({key: _text(record.get(key)) or "" for key in ("code", "message")})
+            warnings.append(_read_warning(record))
         elif kind == Kind.PHASE:
             peak = _whole(record.get("peak_memory_bytes")) or peak
             phase, seconds = _text(record.get("phase")), _number(record.get("seconds"))

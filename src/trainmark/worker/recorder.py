@@ -8,13 +8,15 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from trainmark.records import encode_record
+from trainmark.records import Kind, encode_record
 
 
 class Recorder:
     def __init__(self, path: Path) -> None:
         self.failure: str | None = None
         """Why writing failed (a full disk), for the loop to end the run with a reason."""
+        self.is_stepping = False
+        """Whether steps are being timed now: no longer set-up, and no pause. Telemetry tells them apart by it."""
         self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._file = path.open("ab", buffering=0)
         self._thread = threading.Thread(target=self._work, name="recorder", daemon=True)
@@ -22,6 +24,8 @@ class Recorder:
 
     def write(self, record: dict[str, Any]) -> None:
         record["unix_s"] = time.time()
+        if record["kind"] in (Kind.STEP, Kind.PHASE):
+            self.is_stepping = record["kind"] == Kind.STEP
         self._queue.put(record)
 
     def close(self) -> None:

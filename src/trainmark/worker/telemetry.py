@@ -1,35 +1,52 @@
-"""What the machine did meanwhile: power, clocks, temperature, memory, utilisation and throttling, once a second.
-
-NVML and psutil are optional: inside a vendor container the worker records what it can.
-"""
+"""What the machine did meanwhile, once a second, and whether anything disturbed the run."""
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import os
+import platform
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from trainmark.records import Kind
+from trainmark.units import plain
+from trainmark.worker.gpu_processes import pick_foreign
+from trainmark.worker.isolation import Isolation
+from trainmark.worker.neighbours import Neighbours
+from trainmark.worker.own_run import TAG_VARIABLE, is_of_run, name_of
 from trainmark.worker.recorder import Recorder
+from trainmark.worker.sensors import ClockSensor, GpuSensor, HostSensor
 
 _PERIOD_S = 1.0
-_THROTTLE_BITS = {  # the names NVML gives to the bits of its clocks-event mask
-    0x4: "software power cap",
-    0x8: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-}
+_BUSY_CORES = 0.05
+"""Who uses less is not worth naming."""
 
 
 class Telemetry:
+    """Also says, at the end, by what the run was disturbed; what concerns a whole host is said by its first rank."""
+
     def __init__(self, recorder: Recorder, *, gpu_index: int | None) -> None:
         self._recorder = recorder
+        place = read_place(os.environ)
+        self._host = HostSensor()
+        self._clock = ClockSensor() if place.is_first_of_host else None
+        tag = os.environ.get(TAG_VARIABLE)
+        self._neighbours = Neighbours(tag) if place.is_first_of_host else None
         self._gpu = GpuSensor(gpu_index) if gpu_index is not None else None
+        # Now, before the framework is loaded: no rank of ours can be on the GPU yet.
+        at_start = frozenset(process.pid for process in (self._gpu.processes() if self._gpu else None) or ())
+        self._pick_foreign = partial(
+            pick_foreign,
+            own_pid=os.getpid(),
+            is_own=lambda pid: is_of_run(pid, tag),
+            at_start=at_start,
+            num_local_ranks=place.num_local_ranks,
+        )
+        where = f"GPU {gpu_index}" + (f" of {place.host} (rank {place.rank})" if place.num_ranks > 1 else "")
+        self._isolation = Isolation(gpu=where, host=place.host if place.num_ranks > 1 else "this host")
+        self._was_measuring = self._has_measured = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)
 
@@ -40,102 +57,77 @@ class Telemetry:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join(timeout=5)
+        if self._thread.is_alive():  # a driver that hangs: what was noted so far is all that is known
+            return
+        if self._has_measured:
+            self._note({"kind": Kind.TELEMETRY, **self._read_load(is_last=True)})
+        for code, message in self._isolation.warnings(busiest=self._name_busiest()):
+            self._recorder.write({"kind": Kind.WARNING, "code": code, "message": message})
 
     def _work(self) -> None:
-        host = HostSensor()
+        if self._neighbours is not None:
+            self._neighbours.look()  # whose each process is takes long to find out: during set-up, not while measuring
+        limits = {"gpu_limits": self._gpu.limits()} if self._gpu is not None else {}
         while not self._stop.wait(_PERIOD_S):
-            record: dict[str, Any] = {"kind": Kind.TELEMETRY, **host.read()}
-            if self._gpu is not None:
-                record.update(self._gpu.read())
-            self._recorder.write(record)
+            self._note({"kind": Kind.TELEMETRY, **self._read(), **limits})
+            limits = {}
 
+    def _read(self) -> dict[str, Any]:
+        is_measuring = self._recorder.is_stepping
+        # The second that a sample stands for must have been one of steps from its beginning.
+        record: dict[str, Any] = {"is_measuring": is_measuring and self._was_measuring, **self._host.read()}
+        self._was_measuring = is_measuring
+        if self._clock is not None:
+            record.update(self._clock.read())
+        if self._gpu is not None:
+            record.update(self._gpu.read())
+            listed = self._gpu.processes()
+            if listed is not None:
+                foreign = self._pick_foreign(listed)
+                record["gpu_foreign_processes"] = [{**vars(found), "name": name_of(found.pid)} for found in foreign]
+        if is_measuring:
+            record.update(self._read_load())
+        return record
 
-class HostSensor:
-    """CPU and memory of the host and of this process."""
-
-    def __init__(self) -> None:
-        try:
-            import psutil
-        except ImportError:
-            self._psutil = None
-            return
-        self._psutil = psutil
-        self._process = psutil.Process()
-        psutil.cpu_percent()
-        self._last = (time.monotonic(), self._cpu_s())
-
-    def read(self) -> dict[str, Any]:
-        if self._psutil is None:
+    def _read_load(self, *, is_last: bool = False) -> dict[str, Any]:
+        """From the first step to the last, pauses included: the run's own work in a pause is its own all the same."""
+        if self._neighbours is None:
             return {}
-        now = (time.monotonic(), self._cpu_s())
-        cores = (now[1] - self._last[1]) / max(now[0] - self._last[0], 1e-9)
-        self._last = now
-        memory = self._psutil.virtual_memory()
-        return {
-            "cpu_percent": self._psutil.cpu_percent(),
-            "process_cores": round(cores, 3),
-            "process_rss_bytes": self._process.memory_info().rss,
-            "memory_used_bytes": memory.total - memory.available,
-        }
-
-    def _cpu_s(self) -> float:
-        times = self._process.cpu_times()
-        return float(times.user + times.system)
-
-
-class GpuSensor:
-    """One GPU through NVML; every reading is optional, since not all cards and containers give all of them."""
-
-    def __init__(self, index: int) -> None:
-        self._nvml: Any = None
-        self._handle: Any = None
-        try:
-            nvml: Any = importlib.import_module("pynvml")
-            nvml.nvmlInit()
-            which = physical_gpu(index, os.environ.get("CUDA_VISIBLE_DEVICES"))
-            by_index = isinstance(which, int)
-            find = nvml.nvmlDeviceGetHandleByIndex if by_index else nvml.nvmlDeviceGetHandleByUUID
-            self._handle = find(which)
-        except Exception:  # noqa: S110 - absent, too old or forbidden: the run goes on without telemetry
-            pass
-        else:
-            self._nvml = nvml
-
-    def read(self) -> dict[str, Any]:
-        nvml, handle = self._nvml, self._handle
-        if nvml is None:
+        is_first, self._has_measured = not self._has_measured, True
+        if not (is_first or is_last or self._neighbours.is_due()):
             return {}
-        readings: dict[str, Callable[[], Any]] = {
-            "gpu_power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
-            "gpu_sm_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
-            "gpu_memory_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
-            "gpu_temperature_c": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
-            "gpu_memory_used_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).used),
-            "gpu_utilisation_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
-            "gpu_throttle": lambda: name_throttle(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
-        }
-        result: dict[str, Any] = {}
-        for name, reading in readings.items():
-            with contextlib.suppress(nvml.NVMLError, AttributeError):
-                result[name] = reading()
-        return result
+        load = self._neighbours.look()
+        return {} if load is None or is_first else {"load": load}
 
-    def memory_bytes(self) -> int | None:
-        """All of the card's memory, used or not."""
-        if self._nvml is None:
+    def _note(self, record: dict[str, Any]) -> None:
+        self._isolation.note(record)
+        self._recorder.write(record)
+
+    def _name_busiest(self) -> str | None:
+        found = self._neighbours.busiest() if self._neighbours is not None else None
+        if found is None or found[2] < _BUSY_CORES:
             return None
-        with contextlib.suppress(self._nvml.NVMLError, AttributeError):
-            return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).total)
-        return None
+        pid, name, cores = found
+        return f"{plain(name)} (pid {pid}) with {cores:.2f}"
 
 
-def physical_gpu(index: int, visible: str | None) -> int | str:
-    """NVML counts the GPUs of the box, the framework those it may see: number, or UUID, of the latter's `index`-th."""
-    if not visible:
-        return index
-    field = visible.split(",")[index].strip()
-    return int(field) if field.isdigit() else field
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where in the run this process stands."""
+
+    rank: int
+    num_ranks: int
+    is_first_of_host: bool
+    num_local_ranks: int
+    host: str
 
 
-def name_throttle(mask: int) -> list[str]:
-    return [name for bit, name in _THROTTLE_BITS.items() if mask & bit]
+def read_place(environment: Mapping[str, str]) -> Place:
+    num_ranks = int(environment.get("WORLD_SIZE", "1"))
+    return Place(
+        rank=int(environment.get("RANK", "0")),
+        num_ranks=num_ranks,
+        is_first_of_host=int(environment.get("LOCAL_RANK", "0")) == 0,
+        num_local_ranks=int(environment.get("LOCAL_WORLD_SIZE", str(num_ranks))),
+        host=platform.node() or "this host",
+    )

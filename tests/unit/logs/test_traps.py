@@ -13,6 +13,7 @@ from trainmark.analyse.results import describe_runs
 from trainmark.logs.warning import SENTENCES
 from trainmark.store import marks
 from trainmark.store.rows import RunRow
+from trainmark.worker import isolation
 
 ROOT = Path(__file__).parents[3]
 
@@ -161,4 +162,5 @@ def test_a_protocol_without_an_end(tmp_path: Path) -> None:
 
 def test_the_docs_explain_every_code_and_no_other() -> None:
     page = (ROOT / "docs" / "concepts" / "warnings.md").read_text()
-    assert set(re.findall(r"^### `([\w-]+)`$", page, re.MULTILINE)) == {*CODES, *SENTENCES, *marks.CODES}
+    known = {*CODES, *SENTENCES, *marks.CODES, *isolation.CODES}
+    assert set(re.findall(r"^### `([\w-]+)`$", page, re.MULTILINE)) == known

@@ -1,0 +1,261 @@
+"""Kubernetes: a run as the manifest of a PyTorchJob (Kubeflow) or a JobSet. Pure; nothing here talks to a cluster.
+
+Each pod is one node and starts `trainmark.cli.pod`, which starts torchrun on it; the pod of node 0 is the controller as
+well. All that a pod must know stands in the manifest, so that nobody prepares a folder or edits a file first. The store
+is a volume that all pods share: run folders appear there as anywhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from trainmark.errors import Fault, SpecError
+from trainmark.launch.job import RUN_TAG
+from trainmark.records import Json
+
+POD_MODULE = "trainmark.cli.pod"
+POD_VARIABLE = "TRAINMARK_POD"
+"""Holds run.json and how to start, as JSON."""
+STORE_PATH = "/trainmark/runs"
+JOB_KINDS = ("PyTorchJob", "JobSet")
+_PORT = 23456
+"""Every pod has its own network: no port is taken."""
+_REPLICATED_JOB = "node"
+_DEADLINE_SPARE_S = 3600
+"""For the queue and for pulling images, beyond the time that the run itself may take."""
+_MOST_NAME = 40
+"""The operators append to it, and 63 is the most."""
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_QUANTITY = re.compile(r"\d+(\.\d+)?(m|[kMGTP]|[KMGTP]i)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodJob:
+    run_id: str
+    run: Json
+    """run.json as it will be written, without the time of its making."""
+    framework: str
+    device: str
+    """`cpu` or `cuda`."""
+    num_nodes: int
+    processes_per_node: int
+    timeout_s: float
+    image: str | None
+    """Must hold trainmark and the framework."""
+    store_claim: str | None
+    """A persistent volume claim that all nodes may write to, for the run folders."""
+    data_claim: str | None = None
+    """Is mounted at `data_path`; None: the image holds the data, or the store's volume, or none are needed."""
+    data_path: str | None = None
+    namespace: str = "default"
+    job_kind: str = "PyTorchJob"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """NCCL settings and the like."""
+    resources: Mapping[str, str] = field(default_factory=dict)
+    """Of a pod, beside its GPUs: cpu, memory, an InfiniBand device of the cluster's plug-in."""
+    shared_memory: str = "16Gi"
+    python: str = "python3"
+    """In the image."""
+
+    @property
+    def name(self) -> str:
+        """A DNS label that begins with a letter, as PyTorchJob wants it, and as unique as the run's id."""
+        plain = re.sub(r"[^a-z0-9]+", "-", f"trainmark-{self.run_id}".lower()).strip("-")
+        if len(plain) <= _MOST_NAME and plain == f"trainmark-{self.run_id}":
+            return plain
+        digest = hashlib.sha256(self.run_id.encode()).hexdigest()[:8]
+        return f"{plain[: _MOST_NAME - 9].rstrip('-')}-{digest}"
+
+
+def render(job: PodJob) -> Json:
+    """The manifest as kubectl takes it; a SpecError names everything that is wrong or missing."""
+    faults = list(_faults(job))
+    if faults:
+        raise SpecError("no manifest can be made of this", faults)
+    return _job_set(job) if job.job_kind == "JobSet" else _pytorch_job(job)
+
+
+def to_text(manifests: Sequence[Json]) -> str:
+    """JSON, which is YAML too: one document, a List where there are several."""
+    whole = manifests[0] if len(manifests) == 1 else {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+
+
+def _pytorch_job(job: PodJob) -> Json:
+    """The operator sets RANK (of the pod), MASTER_ADDR and MASTER_PORT in each pod."""
+    template = _pod_template(job, container="pytorch", node_rank="$(RANK)", master="$(MASTER_ADDR)")
+    template["spec"]["containers"][0]["ports"] = [
+        {"name": "pytorchjob-port", "containerPort": _PORT, "protocol": "TCP"}
+    ]
+    replicas = {"Master": 1, "Worker": job.num_nodes - 1}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": _metadata(job),
+        "spec": {
+            "nprocPerNode": str(job.processes_per_node),
+            "runPolicy": {"backoffLimit": 0, "cleanPodPolicy": "Running", "activeDeadlineSeconds": _deadline_s(job)},
+            "pytorchReplicaSpecs": {
+                role: {"replicas": num, "restartPolicy": "Never", "template": template}
+                for role, num in replicas.items()
+                if num
+            },
+        },
+    }
+
+
+def _job_set(job: PodJob) -> Json:
+    """The pods of the one job have an index each, and a name in the headless service that the JobSet makes."""
+    master = f"{job.name}-{_REPLICATED_JOB}-0-0.{job.name}"
+    template = _pod_template(job, container="trainmark", node_rank="$(JOB_COMPLETION_INDEX)", master=master)
+    template["spec"]["restartPolicy"] = "Never"
+    indexed = {
+        "completionMode": "Indexed",
+        "completions": job.num_nodes,
+        "parallelism": job.num_nodes,
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": _deadline_s(job),
+        "template": template,
+    }
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": _metadata(job),
+        "spec": {
+            "failurePolicy": {"maxRestarts": 0},
+            "network": {"enableDNSHostnames": True, "subdomain": job.name},
+            "replicatedJobs": [{"name": _REPLICATED_JOB, "replicas": 1, "template": {"spec": indexed}}],
+        },
+    }
+
+
+def _metadata(job: PodJob) -> Json:
+    return {"name": job.name, "namespace": job.namespace, "labels": _labels(job)}
+
+
+def _labels(job: PodJob) -> dict[str, str]:
+    return {"app.kubernetes.io/name": "trainmark", "trainmark-run": job.name}
+
+
+def _pod_template(job: PodJob, *, container: str, node_rank: str, master: str) -> Json:
+    """Kubernetes itself puts the values of variables into `$(...)` of a command: no shell is needed."""
+    argv = [job.python, "-m", POD_MODULE, f"--node-rank={node_rank}", f"--master={master}"]
+    what: Json = {
+        "name": container,
+        "image": job.image,
+        "command": argv,
+        "env": [{"name": name, "value": value} for name, value in _environment(job).items()],
+        "resources": {"limits": _limits(job)},
+        "volumeMounts": [{"name": name, "mountPath": path} for name, path, _ in _volumes(job)],
+    }
+    if any(name.startswith("rdma/") for name in job.resources):
+        what["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}  # InfiniBand pins memory
+    spec: Json = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "containers": [what],
+        "volumes": [{"name": name, **source} for name, _, source in _volumes(job)],
+    }
+    if job.num_nodes > 1:
+        spec["affinity"] = {"podAntiAffinity": _apart(job)}
+    # A proxy beside the container, as Istio adds it, would live on after the run, and slow its traffic down.
+    return {"metadata": {"labels": {**_labels(job), "sidecar.istio.io/inject": "false"}}, "spec": spec}
+
+
+def _apart(job: PodJob) -> Json:
+    """Nodes are different machines: two pods on one would measure something else."""
+    term = {"labelSelector": {"matchLabels": {"trainmark-run": job.name}}, "topologyKey": "kubernetes.io/hostname"}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+
+def _environment(job: PodJob) -> dict[str, str]:
+    start = {"nodes": job.num_nodes, "processes": job.processes_per_node, "port": _PORT, "timeout_s": job.timeout_s}
+    text = json.dumps({"store": STORE_PATH, **start, "run": job.run}, separators=(",", ":"))
+    # A path with $(x) in it is meant as it stands.
+    fixed = {RUN_TAG: job.run_id, "PYTHONUNBUFFERED": "1", POD_VARIABLE: text.replace("$(", "$$(")}
+    return {**job.environment, **fixed}
+
+
+def _limits(job: PodJob) -> dict[str, str]:
+    gpus = {"nvidia.com/gpu": str(job.processes_per_node)} if job.device == "cuda" else {}
+    return {**job.resources, **gpus}
+
+
+def _volumes(job: PodJob) -> list[tuple[str, str, Json]]:
+    """Name, where it is mounted, what it is. Loaders and NCCL need more shared memory than the usual 64 MB."""
+    found: list[tuple[str, str, Json]] = [
+        ("shm", "/dev/shm", {"emptyDir": {"medium": "Memory", "sizeLimit": job.shared_memory}}),  # noqa: S108
+        ("store", STORE_PATH, {"persistentVolumeClaim": {"claimName": job.store_claim}}),
+    ]
+    if job.data_claim is not None and job.data_path is not None:
+        found.append(("data", job.data_path, {"persistentVolumeClaim": {"claimName": job.data_claim}}))
+    return found
+
+
+def _deadline_s(job: PodJob) -> int:
+    return int(job.timeout_s) + _DEADLINE_SPARE_S
+
+
+def _faults(job: PodJob) -> list[Fault]:
+    claims = {"volume": job.store_claim, "data_volume": job.data_claim}
+    quantities = {"shared_memory": job.shared_memory, **{f"resources.{k}": v for k, v in job.resources.items()}}
+    checks = (
+        (not job.image, "image", "is missing", "a container image with trainmark and PyTorch, as in registry/name:tag"),
+        (not job.store_claim, "volume", "is missing", "a persistent volume claim that all nodes may write to"),
+        (job.job_kind not in JOB_KINDS, "job_kind", f"{job.job_kind!r} is not known", f"known: {', '.join(JOB_KINDS)}"),
+        (job.framework != "torch", "framework", f"{job.framework} is not started by torchrun", "use torch"),
+        (not _LABEL.fullmatch(job.namespace), "namespace", f"{job.namespace!r} is no DNS label", "as in team-a"),
+        *(
+            (
+                bool(claim) and not _SUBDOMAIN.fullmatch(str(claim)),
+                key,
+                f"{claim!r} is no name of a claim",
+                "as in runs",
+            )
+            for key, claim in claims.items()
+        ),
+        *(
+            (not _QUANTITY.fullmatch(text), key, f"{text!r} is no quantity", "as in 8, 500m or 64Gi")
+            for key, text in quantities.items()
+        ),
+        (
+            job.data_path is not None and job.data_claim is not None and not _is_inside_pod(job.data_path),
+            "data",
+            f"{job.data_path!r} is no place to mount a volume",
+            "an absolute path beside the store, as in /data/imagenet",
+        ),
+    )
+    return [
+        Fault(where=f"cluster.{key}", problem=problem, hint=hint) for is_wrong, key, problem, hint in checks if is_wrong
+    ]
+
+
+def _is_inside_pod(path: str) -> bool:
+    """An own place: not relative, not the root, nothing that another mount would cover."""
+    place, store = PurePosixPath(path), PurePosixPath(STORE_PATH)
+    is_clear = not place.is_relative_to(store) and not store.is_relative_to(place)
+    return place.is_absolute() and ".." not in place.parts and ":" not in path and is_clear
+
+
+def pod_argv(start: Mapping[str, Any], *, node_rank: int, master: str, python: str, worker: Sequence[str]) -> list[str]:
+    """What a pod starts, from what `POD_VARIABLE` says."""
+    return [
+        python,
+        "-m",
+        "torch.distributed.run",
+        f"--nnodes={start['nodes']}",
+        f"--nproc-per-node={start['processes']}",
+        f"--node-rank={node_rank}",
+        f"--master-addr={master}",
+        f"--master-port={start['port']}",
+        "--max-restarts=0",
+        "--no-python",
+        *worker,
+    ]
