@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import math
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainmark import records
 from trainmark.cli.command_environment import write_environment
@@ -43,17 +44,28 @@ def add_command_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pattern", metavar="FILE", help="TOML with regular expressions for the command's output")
 
 
-def command_tasks(args: argparse.Namespace) -> list[Task]:
+def command_tasks(args: argparse.Namespace, machine: Machine) -> list[Task]:
     if args.what is not None:
         why = f"{args.what!r} stands before --"
         raise InputError("a workload and a command cannot be run at once", why=why, hint="leave one of them out")
-    from trainmark.plan.machine import read_machine
-
-    machine = read_machine()
     suite = parse_command(args.command, read_flags(args), device=None if machine.gpus else "cpu")
     _check_program(suite.cells)
     dialects = _load_dialects(args.pattern)
     return [_make_task(cell, suite, _launcher(cell, args.launcher, machine), machine, dialects) for cell in suite.cells]
+
+
+def command_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """What a command is told beside its words: an edited script is another question, a pattern reads another answer."""
+    files = [Path(word) for word in args.command if word.endswith((".py", ".sh")) and Path(word).is_file()]
+    files += [] if args.pattern is None else [Path(args.pattern)]
+    return {"cwd": str(Path.cwd()), "files": {str(path): _digest(path) for path in files}}
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None  # whoever runs it will say what is wrong
 
 
 def _check_program(cells: Sequence[CommandCell]) -> None:
@@ -107,6 +119,8 @@ def _make_task(
     def source(folder: Path) -> Source:
         from trainmark.launch.command_source import CommandSource
 
+        nonlocal log
+        log = LiveLog(dialects, _given(cell))  # each attempt reads its own output from the beginning
         write_environment(folder, cell.argv[0], machine)
         return CommandSource(folder, log)
 

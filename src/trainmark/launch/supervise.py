@@ -111,8 +111,8 @@ def supervise(
         watch = _Watch(folder, source, observe)
         try:
             ended_by, why = watch.until_end(root, timeout_s)
-        except KeyboardInterrupt:
-            ended_by, why = Outcome.KILLED, "interrupted by Ctrl-C; the steps so far are kept"
+        except KeyboardInterrupt as interrupt:
+            ended_by, why = Outcome.KILLED, f"interrupted by {str(interrupt) or 'Ctrl-C'}; the steps so far are kept"
             raise
         finally:
             with _undisturbed():
@@ -125,16 +125,23 @@ def supervise(
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Cleaning up takes seconds, and an impatient second Ctrl-C must not leave the run without its end."""
+    """Cleaning up takes seconds, and an impatient second Ctrl-C must not leave the run without its end.
+
+    What comes meanwhile takes effect afterwards: a pre-emption says so only once.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    earlier = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    came: list[int] = []
+    signals = (signal.SIGINT, signal.SIGTERM)
+    earlier = {number: signal.signal(number, lambda number, _: came.append(number)) for number in signals}
     try:
         yield
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 class _Watch:
