@@ -44,18 +44,18 @@ class SweepRuns:
         self._attempts: dict[RunKey, list[RunRow]] = {}
 
     def add(self, row: RunRow) -> None:
-        attempts = self._attempts.setdefault((row.cell_id, row.repeat or 0), [])
-        attempts[:] = [*(earlier for earlier in attempts if earlier.id != row.id), row]
+        key = (row.cell_id, row.repeat or 0)
+        others = [other for other in self._attempts.get(key, ()) if other.id != row.id]
+        self._attempts[key] = sorted([*others, row], key=lambda each: each.attempt or 0)
 
     def answer(self, cell: Cell | CommandCell) -> RunRow | None:
-        """The attempt that answers what was asked; None where the run is still to be made."""
-        attempts = self._attempts.get(key_of(cell), ())
-        return next((row for row in attempts if self._is_settled(row)), None)
+        """The last attempt, if it answers what was asked; None where the run is still to be made."""
+        attempts = self._attempts.get(key_of(cell))
+        return attempts[-1] if attempts and self._is_settled(attempts[-1]) else None
 
     def results(self, cells: Sequence[Cell | CommandCell]) -> list[RunRow]:
-        """One for each run that was begun: its answer, or else its last attempt."""
-        begun = [cell for cell in cells if self._attempts.get(key_of(cell))]
-        return [self.answer(cell) or self._attempts[key_of(cell)][-1] for cell in begun]
+        """One for each run that was begun: its last attempt."""
+        return [attempts[-1] for cell in cells if (attempts := self._attempts.get(key_of(cell)))]
 
     def facts(self, cell: Cell | CommandCell) -> Json:
         """For run.json of the next attempt: where it belongs, what it stands for, where a training goes on."""
