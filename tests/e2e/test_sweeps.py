@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -19,7 +20,7 @@ import pytest
 
 from trainmark.cli.main import main
 from trainmark.launch import supervise
-from trainmark.launch.processes import find
+from trainmark.launch.job import RUN_TAG
 
 LOGS = """
 import sys, time
@@ -98,14 +99,20 @@ def finished(store: Path) -> dict[str, str]:
     return {path.parent.name: path.read_text() for path in store.glob("*/exit.json")}
 
 
-def is_going_on(store: Path) -> bool:
-    return any(find(path.name) for path in folders(store) if not (path / "exit.json").exists())
+def living(store: Path) -> list[psutil.Process]:
+    """Processes of any run in the store."""
+    names, found = {path.name for path in folders(store)}, []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(RUN_TAG) in names:
+                found.append(process)
+    return found
 
 
 def wait_until(condition: Callable[[], object], *, seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
+        time.sleep(0.02)
 
 
 def without_times(result: dict[str, Any]) -> dict[str, Any]:
@@ -122,13 +129,13 @@ def test_40_cells_killed_ten_times_give_the_results_of_an_undisturbed_sweep(
     for number in range(1, 11):
         process = start(torn, *asked)
         wanted = min(len(kept) + chance.randrange(5), 3 * number)
-        wait_until(lambda: len(finished(torn)) >= wanted)  # noqa: B023
+        wait_until(lambda: len(list(torn.glob("*/exit.json"))) >= wanted)  # noqa: B023
         time.sleep(chance.uniform(0.0, 0.2))
         process.kill()
         process.join()
         assert process.exitcode == -signal.SIGKILL, "it was done before it was killed"
-        wait_until(lambda: not any(find(path.name) for path in folders(torn)), seconds=10)
-        assert not any(find(path.name) for path in folders(torn)), "a process outlived its controller"
+        wait_until(lambda: not living(torn), seconds=10)
+        assert not living(torn), "a process outlived its controller"
         now = finished(torn)
         assert kept.items() <= now.items(), "a finished run was lost"
         kept = now
@@ -163,7 +170,7 @@ def test_a_finished_sweep_is_measured_anew_and_fresh_leaves_an_unfinished_one(
     assert len({result["id"] for result in first + second}) == 4
     (tmp_path / "slow").touch()
     process = start(store, *asked)
-    wait_until(lambda: len(folders(store)) == 6 and is_going_on(store))
+    wait_until(lambda: len(folders(store)) == 6 and living(store))
     (tmp_path / "slow").unlink()
     _, beside, err = run_here(store, *asked, capsys=capsys)  # while the other lives: a sweep of its own
     assert "continues" not in err
@@ -184,7 +191,7 @@ def test_sigterm_ends_in_order_and_the_same_command_goes_on(
     text = "import os, sys, time\ntime.sleep(0 if sys.argv[1] == '1' or os.path.exists(sys.argv[2]) else 60)"
     asked = ["--batch-size", "1,2", *write_script(tmp_path, text, "{batch_size}", str(tmp_path / "quick"))]
     process = start(store, *asked)
-    wait_until(lambda: len(folders(store)) == 2 and is_going_on(store))
+    wait_until(lambda: len(folders(store)) == 2 and living(store))
     process.terminate()
     process.join(30)
     assert process.exitcode == 143
@@ -249,8 +256,8 @@ def test_a_killed_controller_leaves_no_process_of_a_process(tmp_path: Path, star
     asked = write_script(tmp_path, f"import subprocess, sys, time\n{child}\ntime.sleep(100)")
     store = tmp_path / "s"
     process = start(store, *asked)
-    wait_until(lambda: folders(store) and len(find(folders(store)[0].name)) == 2)
-    left = find(folders(store)[0].name)
+    wait_until(lambda: len(living(store)) == 2)
+    left = living(store)
     assert len(left) == 2
     process.kill()
     process.join()

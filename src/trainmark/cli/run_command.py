@@ -97,9 +97,8 @@ def _load_dialects(pattern: str | None) -> Sequence[Dialect]:
 def _make_task(
     cell: CommandCell, suite: CommandSuite, launcher: str, machine: Machine, dialects: Sequence[Dialect]
 ) -> Task:
-    from trainmark.logs.live import LiveLog
-
-    log = LiveLog(dialects, _given(cell))
+    log: LiveLog | None = None
+    """Of the attempt that goes on: each reads its own output from the beginning."""
 
     def job(run_id: str, folder: Path) -> Job:
         return Job(
@@ -114,13 +113,14 @@ def _make_task(
     def watch(progress: Progress) -> Observer:
         from trainmark.cli.progress import RunWatch
 
-        return RunWatch(progress, Measure(), lambda: log.unit, may_stop=False)
+        return RunWatch(progress, Measure(), lambda: log.unit if log is not None else "samples", may_stop=False)
 
     def source(folder: Path) -> Source:
         from trainmark.launch.command_source import CommandSource
+        from trainmark.logs.live import LiveLog
 
         nonlocal log
-        log = LiveLog(dialects, _given(cell))  # each attempt reads its own output from the beginning
+        log = LiveLog(dialects, _given(cell))
         write_environment(folder, cell.argv[0], machine)
         return CommandSource(folder, log)
 
@@ -158,10 +158,10 @@ def _batch_in(argv: Sequence[str]) -> int | None:
     return int(found.pop()) if len(found) == 1 else None
 
 
-def _finish(folder: Path, log: LiveLog) -> None:
+def _finish(folder: Path, log: LiveLog | None) -> None:
     """What the output told of the run goes into run.json, where nobody had said it."""
     run = records.read_json(folder / records.RUN_FILE)
-    if run is None:
+    if run is None or log is None:
         return
     files = sorted(folder.glob("rank*.jsonl"))
     marks = (record for path in files for record in records.read_records(path))

@@ -14,7 +14,7 @@ import psutil
 from trainmark.launch.job import RUN_TAG, Command
 from trainmark.parent import dying_with
 
-_GRACE_S = 10.0
+GRACE_S = 10.0
 
 
 def start(command: Command, *, output: IO[bytes], cwd: Path | None = None) -> subprocess.Popen[bytes]:
@@ -41,7 +41,7 @@ def find(run_id: str) -> list[psutil.Process]:
     return found
 
 
-def end(run_id: str, root: subprocess.Popen[bytes], *, grace_s: float = _GRACE_S) -> None:
+def end(run_id: str, root: subprocess.Popen[bytes], *, grace_s: float = GRACE_S) -> None:
     """Ask with SIGTERM, wait, then SIGKILL what is left, for ten seconds: one stuck in the kernel cannot be ended."""
     for process in find(run_id):
         with contextlib.suppress(psutil.Error):

@@ -33,6 +33,8 @@ Observer = Callable[[list[Json]], str | None]
 _POLL_S = 0.1
 _QUIET_FACTOR = 50
 _QUIET_LEAST_S = 60.0
+_PREEMPTION_S = 25.0
+"""After SIGTERM a training has the time to end its step and write a checkpoint; Slurm kills after 30 s by default."""
 _QUIET_SETUP_S = 900.0
 """Before the first steps there is no usual step: compiling a large model may take minutes."""
 
@@ -108,15 +110,17 @@ def supervise(
         root = processes.start(command, output=output)
         ended_by: Outcome | None = Outcome.FAILED
         why = "the controller failed"
+        grace_s = processes.GRACE_S
         watch = _Watch(folder, source, observe)
         try:
             ended_by, why = watch.until_end(root, timeout_s)
         except KeyboardInterrupt as interrupt:
             ended_by, why = Outcome.KILLED, f"interrupted by {str(interrupt) or 'Ctrl-C'}; the steps so far are kept"
+            grace_s = _PREEMPTION_S if str(interrupt) else grace_s
             raise
         finally:
             with _undisturbed():
-                processes.end(run_id, root)
+                processes.end(run_id, root, grace_s=grace_s)
                 run_ends = source.close(root.poll())
                 ending = decide(run_ends=run_ends, returncode=root.poll(), ended_by=ended_by, why=why)
                 _write_exit(folder, ending, root.poll(), started)
