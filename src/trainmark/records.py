@@ -87,6 +87,16 @@ def read_json(path: Path) -> Json | None:
     return value if isinstance(value, dict) else None
 
 
+def read_end(path: Path, num_bytes: int) -> str:
+    """The last of a text file; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - num_bytes))
+            return file.read(num_bytes).decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def encode_record(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace") + b"\n"
 

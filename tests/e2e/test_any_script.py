@@ -140,7 +140,7 @@ def test_a_hanging_script_is_ended(
     monkeypatch.setattr(command_source, "_QUIET_FACTOR", 3)
     line = "print('Epoch: [0][%d/99]\\tTime  0.150 ( 0.150)\\tLoss 1.0 (1.0)' % i); time.sleep(0.15)"
     script = write_script(tmp_path, f"import time\nfor i in range(12): {line}\ntime.sleep(100)")
-    (result,) = run(tmp_path / "s", "--batch-size", "3", "--", *script, capsys=capsys, code=1)
+    (result,) = run(tmp_path / "s", "--retries", "0", "--batch-size", "3", "--", *script, capsys=capsys, code=1)
     assert result["outcome"] == "hang"
     assert result["records"] >= 8
 

@@ -14,7 +14,7 @@ from trainmark.store.rows import RunRow
 
 _PLAIN = ("id", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size", "device", "nodes",
           "devices", "batch_size_per_device", "data", "epochs", "lr", "until_target", "resumed_from",
-          "pauses", "seed", "repeat", "suite", "cell_id", "machine",
+          "sweep", "attempt", "retry_of", "pauses", "seed", "repeat", "suite", "cell_id", "machine",
           "outcome", "reason", "wall_s", "peak_memory_bytes")  # fmt: skip
 
 

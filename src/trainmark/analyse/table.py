@@ -41,7 +41,7 @@ class Line:
 
 
 def build_lines(rows: Sequence[RunRow]) -> tuple[Line, ...]:
-    groups = _group(rows)
+    groups = _group(without_replaced(rows))
     pooled = [(runs, _pool_runs(runs)) for runs in groups]
     bases = _find_bases(pooled)
     num_of_cell = Counter(runs[0].cell_id for runs in groups)
@@ -49,6 +49,12 @@ def build_lines(rows: Sequence[RunRow]) -> tuple[Line, ...]:
         _build_line(runs, estimate, bases, _variant(runs[0]) if num_of_cell[runs[0].cell_id] > 1 else "")
         for runs, estimate in pooled
     )
+
+
+def without_replaced(rows: Sequence[RunRow]) -> list[RunRow]:
+    """An attempt that was made again is no result: the one that stands for it is."""
+    replaced = {row.retry_of for row in rows if row.retry_of is not None}
+    return [row for row in rows if row.id not in replaced]
 
 
 def _group(rows: Sequence[RunRow]) -> list[list[RunRow]]:

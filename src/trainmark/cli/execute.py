@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark import records
-from trainmark.cli.output import next_command, print_json, stdout_console, talk
+from trainmark.cli.output import exit_code_of, next_command, print_json, stdout_console, talk
+from trainmark.cli.sweep import Asked, SweepRuns, end_all, open_sweep
 from trainmark.errors import RunError, StoreError
 from trainmark.launch.job import Job
 from trainmark.launch.registry import LAUNCHERS
 from trainmark.plan.identity import cell_id, new_run_id
+from trainmark.plan.sweep import content_id
+from trainmark.records import Outcome
 from trainmark.spec.cell import Cell
 from trainmark.spec.command import CommandCell
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from trainmark.cli.progress import Progress
     from trainmark.launch.outcome import Ending
     from trainmark.launch.supervise import Observer, Source
+    from trainmark.launch.warden import Warden
     from trainmark.store.index import Store
     from trainmark.store.rows import RunRow
 
@@ -46,42 +50,91 @@ class Task:
     """Adds to the folder what is known only at the end."""
 
 
-def execute(tasks: Sequence[Task], args: argparse.Namespace) -> int:
+def execute(
+    tasks: Sequence[Task],
+    args: argparse.Namespace,
+    *,
+    settings: Mapping[str, Any],
+    skipped: Mapping[Cell, str] | None = None,
+) -> int:
+    """`settings` hold for all runs and tell one sweep from another; `skipped` is what cannot run here."""
     if args.launcher == "dry":
         return _print_commands(tasks, Path(args.store))
     from trainmark.store.index import Store
 
     store = Store(Path(args.store))
     store.check_writable()
-    rows, was_interrupted = _run_all(tasks, store)
+    cells = [task.cell for task in tasks]
+    asked = Asked(content=content_of(tasks, settings), cells=cells, skipped=skipped or {}, settings=dict(settings))
+    with open_sweep(asked, store, fresh=args.fresh, resumes=args.resume) as (held, sweep):
+        interrupt = _run_all(tasks, _Controller(store=store, sweep=sweep, retries=args.retries))
+        if interrupt is None:
+            held.finish()
+        rows = sweep.results(cells)
     _print_results(rows, is_json=args.json)
-    if was_interrupted:
-        talk(f"interrupted after {len(rows)} of {len(tasks)} runs; what was measured is kept in {store.root}")
-        return 130
+    if interrupt is not None:
+        kept = f"what was measured is kept in {store.root}, and the same command goes on from there"
+        talk(f"interrupted after {len(rows)} of {len(tasks)} runs; {kept}")
+        return exit_code_of(interrupt)
     next_command("trainmark report", store=args.store)
     return 0 if all(row.outcome == "ok" for row in rows) else 1
 
 
-def _run_all(tasks: Sequence[Task], store: Store) -> tuple[list[RunRow], bool]:
+def content_of(tasks: Sequence[Task], settings: Mapping[str, Any]) -> str:
+    """All that the runs are told; where a training goes on is no other question."""
+    asked = [
+        {"cell": task.cell.to_json(), "facts": task.facts, "launcher": task.launcher, "timeout_s": task.timeout_s}
+        for task in tasks
+    ]
+    return content_id(asked, settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Controller:
+    """What every run of a sweep needs."""
+
+    store: Store
+    sweep: SweepRuns
+    retries: int
+
+
+def _run_all(tasks: Sequence[Task], controller: _Controller) -> KeyboardInterrupt | None:
+    """All that are not done yet. Ctrl-C and SIGTERM end the run in order and are returned."""
     from trainmark.cli.progress import Progress
+    from trainmark.launch.warden import Warden
 
-    rows: list[RunRow] = []
-    with Progress(total=len(tasks)) as progress:
-        for number, task in enumerate(tasks, start=1):
-            try:
-                row = _run_one(task, store, progress, number)
-            except KeyboardInterrupt:
-                store.sync()
-                started = [row for row in store.rows() if row.id == progress.run_id]
-                return rows + started, True
-            rows.append(row)
-    return rows, False
+    with Progress(total=len(tasks)) as progress, Warden() as warden:
+        try:
+            for number, task in enumerate(tasks, start=1):
+                if controller.sweep.answer(task.cell) is None:
+                    _run_task(task, controller, progress, warden, number)
+        except KeyboardInterrupt as interrupt:
+            _mark_interrupted(controller, progress.run_id, interrupt)
+            return interrupt
+    return None
 
 
-def _run_one(task: Task, store: Store, progress: Progress, number: int) -> RunRow:
-    run_id = new_run_id(task.cell)
-    folder = _make_folder(task, store, run_id)
+def _run_task(task: Task, controller: _Controller, progress: Progress, warden: Warden, number: int) -> None:
+    """Once, and again where that can help; each attempt is a run of its own."""
+    from trainmark.launch.retry import LAST_BYTES, why_retry
+
+    for num_left in range(controller.retries, -1, -1):
+        run_id, ending = _run_one(task, controller, progress, warden, number)
+        end_all([run_id])
+        output = controller.store.root / run_id / records.OUTPUT_FILE
+        cause = why_retry(ending, records.read_end(output, LAST_BYTES)) if num_left else None
+        if cause is None:
+            return
+        talk(f"{task.cell.title}: tried again, since {cause}")
+
+
+def _run_one(
+    task: Task, controller: _Controller, progress: Progress, warden: Warden, number: int
+) -> tuple[str, Ending]:
+    store, run_id = controller.store, new_run_id(task.cell)
+    folder = _make_folder(task, store, run_id, controller.sweep.facts(task.cell))
     progress.begin(run_id, task.cell.title, number)
+    warden.watch(run_id)
     try:
         ending = _supervise(task, run_id, folder, progress)
     except OSError as error:
@@ -91,7 +144,23 @@ def _run_one(task: Task, store: Store, progress: Progress, number: int) -> RunRo
     progress.end(ending.outcome, ending.reason)
     row = store.index(folder)
     assert row is not None
-    return row
+    controller.sweep.add(row)
+    return run_id, ending
+
+
+def _mark_interrupted(controller: _Controller, run_id: str, interrupt: KeyboardInterrupt) -> None:
+    """The run that was going on keeps what it has, and says so however early it was caught."""
+    folder = controller.store.root / run_id
+    if not run_id or not folder.is_dir():
+        return
+    end_all([run_id])
+    if not (folder / records.EXIT_FILE).exists():
+        reason = f"interrupted by {str(interrupt) or 'Ctrl-C'} before it began"
+        ending = {"outcome": Outcome.KILLED, "reason": reason, "look_at": records.OUTPUT_FILE}
+        records.write_json(folder / records.EXIT_FILE, {"schema": records.SCHEMA, **ending})
+    row = controller.store.index(folder)
+    if row is not None:
+        controller.sweep.add(row)
 
 
 def _supervise(task: Task, run_id: str, folder: Path, progress: Progress) -> Ending:
@@ -111,12 +180,13 @@ def _supervise(task: Task, run_id: str, folder: Path, progress: Progress) -> End
         task.finish(folder)
 
 
-def _make_folder(task: Task, store: Store, run_id: str) -> Path:
+def _make_folder(task: Task, store: Store, run_id: str, facts: Mapping[str, Any]) -> Path:
     document = {
         "schema": records.SCHEMA,
         "cell": task.cell.to_json(),
         "cell_id": cell_id(task.cell),
         **task.facts,
+        **facts,
         "created_unix_s": time.time(),
     }
     try:

@@ -13,6 +13,7 @@ from types import FrameType
 
 import trainmark
 from trainmark.cli import data, doctor, export, import_, list_, plan, report, run, show
+from trainmark.cli.output import exit_code_of
 from trainmark.errors import InputError, SpecError, TrainmarkError
 from trainmark.units import plain
 
@@ -44,9 +45,9 @@ def main(argv: list[str] | None = None) -> int:
     except TrainmarkError as error:
         _print_error(error)
         return error.exit_code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return exit_code_of(interrupt)
     except BrokenPipeError:
         # `trainmark show | head`: the reader has gone, which is no error. Python would complain at exit otherwise.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -78,8 +79,8 @@ def _print_error(error: TrainmarkError) -> None:
         print(f"  hint: {plain(error.hint)}", file=sys.stderr)
 
 
-def _interrupt(_: int, __: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _interrupt(number: int, _: FrameType | None) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,6 +40,11 @@ def talk(text: str) -> None:
 def next_command(text: str, *, store: str = "runs") -> None:
     """Ends every verb; names the store where it is not the usual one."""
     talk(f"next: {text}" + ("" if store == "runs" else f" --store {shlex.quote(store)}"))
+
+
+def exit_code_of(interrupt: KeyboardInterrupt) -> int:
+    """As a shell gives for a signal: 130 after Ctrl-C, 143 after SIGTERM, whose name the interrupt then carries."""
+    return 128 + (signal.Signals[str(interrupt)] if str(interrupt) in signal.Signals.__members__ else signal.SIGINT)
 
 
 def stdout_console() -> Console:

@@ -7,8 +7,11 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from trainmark.cli.execute import content_of
 from trainmark.cli.output import next_command, print_json, stdout_console, talk
+from trainmark.cli.run import sweep_settings, workload_tasks
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
+from trainmark.cli.sweep import SweepRuns, find_unfinished
 from trainmark.plan.estimate import estimate
 from trainmark.plan.identity import cell_id
 from trainmark.units import format_seconds, plain
@@ -23,20 +26,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     plan = make_plan(args)
-    entries = _describe(plan, Path(args.store))
-    total_s = sum(entry["estimate_s"] for entry in entries if entry["skip"] is None)
+    sweep = _unfinished(plan, Path(args.store), args.launcher)
+    entries = _describe(plan, sweep, Path(args.store))
+    left = [entry for entry in entries if entry["skip"] is None and not entry["done"]]
+    total_s = sum(entry["estimate_s"] for entry in left)
     if args.json:
         print_json(suite=plan.suite.name, cells=entries, total_s=total_s)
         return 0
     _print(entries)
     num_runs = len(entries) - len(plan.skipped)
-    known = all(entry["estimate_is_measured"] for entry in entries if entry["skip"] is None)
-    talk(f"{num_runs} runs, {len(plan.skipped)} skipped, {'about' if known else 'at most'} {format_seconds(total_s)}")
+    known = all(entry["estimate_is_measured"] for entry in left)
+    time = f"{'about' if known else 'at most'} {format_seconds(total_s)}"
+    if sweep is not None and len(left) < num_runs:
+        begun = f"the unfinished sweep of {sweep.record.started} has done {num_runs - len(left)} of them"
+        talk(f"{begun}; run continues it (--fresh starts anew)")
+    talk(f"{len(left)} runs, {len(plan.skipped)} skipped, {time}")
     next_command(shlex.join(["trainmark", "run", *args.words[1:]]))
     return 0
 
 
-def _describe(plan: Plan, store: Path) -> list[dict[str, Any]]:
+def _unfinished(plan: Plan, store: Path, launcher: str) -> SweepRuns | None:
+    if not store.is_dir():
+        return None
+    from trainmark.store.index import Store
+
+    cells = [cell for cell in plan.cells if cell not in plan.skipped]
+    content = content_of(workload_tasks(plan, cells, launcher=launcher), sweep_settings(plan.machine))
+    return find_unfinished(content, Store(store))
+
+
+def _describe(plan: Plan, sweep: SweepRuns | None, store: Path) -> list[dict[str, Any]]:
     earlier = _earlier(store)
     entries = []
     for cell in plan.cells:
@@ -46,6 +65,7 @@ def _describe(plan: Plan, store: Path) -> list[dict[str, Any]]:
                 "cell_id": cell_id(cell),
                 **cell.to_json(),
                 "skip": plan.skipped.get(cell),
+                "done": sweep is not None and sweep.answer(cell) is not None,
                 "estimate_s": duration.seconds,
                 "estimate_is_measured": duration.is_measured,
             }
@@ -74,7 +94,9 @@ def _print(entries: list[dict[str, Any]]) -> None:
         what = f"{entry['workload']} {entry['framework']} {entry['recipe']} {entry['precision']} {entry['size']}"
         devices = f"{entry['nodes']} × {entry['devices_per_node']} {entry['device']}"
         sign = "" if entry["estimate_is_measured"] else "≤ "
-        time = "skipped" if entry["skip"] else f"{sign}{format_seconds(entry['estimate_s'])}"
+        time = f"{sign}{format_seconds(entry['estimate_s'])}"
+        if entry["skip"] or entry["done"]:
+            time = "skipped" if entry["skip"] else "done"
         values = (
             entry["cell_id"][:6],
             what,

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainmark import records
+import trainmark
 from trainmark.cli.execute import Task, execute
 from trainmark.cli.launching import choose_launcher, make_job
 from trainmark.cli.output import talk
 from trainmark.cli.preflight import check_machines
-from trainmark.cli.run_command import add_command_arguments, command_tasks
+from trainmark.cli.run_command import add_command_arguments, command_settings, command_tasks
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
 from trainmark.errors import DataError, InputError
 from trainmark.launch.job import Job
 from trainmark.launch.registry import RENDERERS
-from trainmark.plan.identity import cell_id
+from trainmark.plan.machine import Machine, read_machine
+from trainmark.plan.sweep import machine_facts
 from trainmark.spec.cell import Cell
 from trainmark.workloads.registry import load_card
 from trainmark.workloads.schedules import evaluation_interval
@@ -36,42 +38,57 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-preflight", action="store_true", help="do not ask the machines of --hosts or an allocation first"
     )
+    parser.add_argument("--fresh", action="store_true", help="begin anew instead of continuing the sweep of before")
+    parser.add_argument(
+        "--retries",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="try a run again that hung, was killed or lost a connection (default: 1)",
+    )
     parser.add_argument(
         "--resume", action="store_true", help="go on from the checkpoint of the same training that was cut short"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    tasks = _workload_tasks(args) if args.command is None else command_tasks(args)
+    if args.command is not None:
+        machine = read_machine()
+        tasks = command_tasks(args, machine)
+        _check_machines(tasks, args)
+        return execute(tasks, args, settings={**sweep_settings(machine), **command_settings(args)})
+    plan = _read_plan(args)
+    tasks = workload_tasks(plan, _runnable(plan), launcher=args.launcher)
+    _check_machines(tasks, args)
+    return execute(tasks, args, settings=sweep_settings(plan.machine), skipped=plan.skipped)
+
+
+def _check_machines(tasks: Sequence[Task], args: argparse.Namespace) -> None:
     if not args.no_preflight and args.launcher not in RENDERERS:
         check_machines(tasks, Path(args.store))
-    return execute(tasks, args)
 
 
-def _workload_tasks(args: argparse.Namespace) -> list[Task]:
+def _read_plan(args: argparse.Namespace) -> Plan:
     if args.pattern is not None:
         raise InputError("--pattern goes with a command", hint="trainmark run --pattern FILE.toml -- CMD ...")
     if args.what is None:
         raise InputError("nothing to run", hint="trainmark run quick, or trainmark run -- python train.py")
-    plan = make_plan(args)
-    cells = _runnable(plan)
-    tasks = [_make_task(cell, plan, choose_launcher(args.launcher, cell, plan.suite.cluster)) for cell in cells]
-    return [_resumed(task, Path(args.store)) for task in tasks] if args.resume else tasks
+    return make_plan(args)
 
 
-def _resumed(task: Task, root: Path) -> Task:
-    from trainmark.store.index import Store
+def workload_tasks(plan: Plan, cells: Sequence[Cell], *, launcher: str) -> list[Task]:
+    return [_make_task(cell, plan, choose_launcher(launcher, cell, plan.suite.cluster)) for cell in cells]
 
-    store = Store(root)
-    store.sync()
-    found = [row for row in store.rows() if row.cell_id == cell_id(task.cell) and row.repeat == task.cell.repeat]
-    cut_short = [row.id for row in found if row.outcome not in (None, "ok")]
-    with_checkpoint = [run_id for run_id in cut_short if (root / run_id / records.CHECKPOINT_FILE).is_file()]
-    if not with_checkpoint:
-        talk(f"{task.cell.title}: no checkpoint of it in {root}; it starts from the beginning")
-        return task
-    talk(f"{task.cell.title}: goes on from {max(with_checkpoint)}")
-    return replace(task, facts={**task.facts, "resumed_from": max(with_checkpoint)})
+
+def sweep_settings(machine: Machine) -> dict[str, Any]:
+    """A sweep goes on only where hardware and software are those it began with."""
+    return {"machine": machine_facts(machine), "trainmark": trainmark.__version__}
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) > 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 to 100")
+    return int(text)
 
 
 def _runnable(plan: Plan) -> list[Cell]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainmark import records
 from trainmark.cli.command_environment import write_environment
@@ -42,19 +43,30 @@ def add_command_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pattern", metavar="FILE", help="TOML with regular expressions for the command's output")
 
 
-def command_tasks(args: argparse.Namespace) -> list[Task]:
+def command_tasks(args: argparse.Namespace, machine: Machine) -> list[Task]:
     if args.what is not None:
         why = f"{args.what!r} stands before --"
         raise InputError("a workload and a command cannot be run at once", why=why, hint="leave one of them out")
-    from trainmark.plan.machine import read_machine
-
-    machine = read_machine()
     suite = parse_command(args.command, read_flags(args), device=None if machine.gpus else "cpu")
     _check_program(suite.cells)
     dialects = _load_dialects(args.pattern)
     launchers = [_launcher(cell, args.launcher, suite, machine) for cell in suite.cells]
     pairs = zip(suite.cells, launchers, strict=True)
     return [_make_task(cell, suite, launcher, machine, dialects) for cell, launcher in pairs]
+
+
+def command_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """What a command is told beside its words: an edited script is another question, a pattern reads another answer."""
+    files = [Path(word) for word in args.command if word.endswith((".py", ".sh")) and Path(word).is_file()]
+    files += [] if args.pattern is None else [Path(args.pattern)]
+    return {"cwd": str(Path.cwd()), "files": {str(path): _digest(path) for path in files}}
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None  # whoever runs it will say what is wrong
 
 
 def _check_program(cells: Sequence[CommandCell]) -> None:
@@ -86,9 +98,8 @@ def _load_dialects(pattern: str | None) -> Sequence[Dialect]:
 def _make_task(
     cell: CommandCell, suite: CommandSuite, launcher: str, machine: Machine, dialects: Sequence[Dialect]
 ) -> Task:
-    from trainmark.logs.live import LiveLog
-
-    log = LiveLog(dialects, _given(cell))
+    log: LiveLog | None = None
+    """Of the attempt that goes on: each reads its own output from the beginning."""
 
     def job(run_id: str, folder: Path) -> Job:
         each = 1 if launcher == "local" else cell.devices_per_node
@@ -97,11 +108,14 @@ def _make_task(
     def watch(progress: Progress) -> Observer:
         from trainmark.cli.progress import RunWatch
 
-        return RunWatch(progress, Measure(), lambda: log.unit, may_stop=False)
+        return RunWatch(progress, Measure(), lambda: log.unit if log is not None else "samples", may_stop=False)
 
     def source(folder: Path) -> Source:
         from trainmark.launch.command_source import CommandSource
+        from trainmark.logs.live import LiveLog
 
+        nonlocal log
+        log = LiveLog(dialects, _given(cell))
         write_environment(folder, cell.argv[0], machine)
         return CommandSource(folder, log)
 
@@ -139,10 +153,10 @@ def _batch_in(argv: Sequence[str]) -> int | None:
     return int(found.pop()) if len(found) == 1 else None
 
 
-def _finish(folder: Path, log: LiveLog) -> None:
+def _finish(folder: Path, log: LiveLog | None) -> None:
     """What the output told of the run goes into run.json, where nobody had said it."""
     run = records.read_json(folder / records.RUN_FILE)
-    if run is None:
+    if run is None or log is None:
         return
     files = sorted(folder.glob("rank*.jsonl"))
     marks = (record for path in files for record in records.read_records(path))

@@ -15,7 +15,7 @@ import psutil
 from trainmark.launch.job import RUN_TAG, Command
 from trainmark.parent import dying_with
 
-_GRACE_S = 10.0
+GRACE_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ def find(run_id: str) -> list[psutil.Process]:
     return found
 
 
-def end(run_id: str, roots: Sequence[Root], *, grace_s: float = _GRACE_S) -> None:
+def end(run_id: str, roots: Sequence[Root], *, grace_s: float = GRACE_S) -> None:
     """Ask with SIGTERM, wait, then SIGKILL what is left, for ten seconds: one stuck in the kernel cannot be ended."""
     for root in roots:
         _cancel(root.command)

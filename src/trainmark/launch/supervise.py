@@ -35,6 +35,8 @@ _POLL_S = 0.1
 _LEASE_EVERY_S = 5.0
 _QUIET_FACTOR = 50
 _QUIET_LEAST_S = 60.0
+_PREEMPTION_S = 25.0
+"""After SIGTERM a training has the time to end its step and write a checkpoint; Slurm kills after 30 s by default."""
 _QUIET_SETUP_S = 900.0
 """Before the first steps there is no usual step: compiling a large model may take minutes."""
 
@@ -119,17 +121,19 @@ def supervise(
         roots: list[Root] = []
         ended_by: Outcome | None = Outcome.FAILED
         why = "the controller failed"
+        grace_s = processes.GRACE_S
         watch = _Watch(folder, source, observe, roots)
         try:
             roots.extend(processes.start(command, output=output) for command in commands)
             ended_by, why = watch.until_end(timeout_s)
-        except KeyboardInterrupt:
-            ended_by, why = Outcome.KILLED, "interrupted by Ctrl-C; the steps so far are kept"
+        except KeyboardInterrupt as interrupt:
+            ended_by, why = Outcome.KILLED, f"interrupted by {str(interrupt) or 'Ctrl-C'}; the steps so far are kept"
+            grace_s = _PREEMPTION_S if str(interrupt) else grace_s
             raise
         finally:
             with _undisturbed():
                 code = processes.returncode(roots)
-                processes.end(run_id, roots)
+                processes.end(run_id, roots, grace_s=grace_s)
                 code = processes.returncode(roots) if code is None else code
                 run_ends = source.close(code)
                 ending = decide(run_ends=run_ends, returncode=code, ended_by=ended_by, why=why)
@@ -139,16 +143,23 @@ def supervise(
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Cleaning up takes seconds, and an impatient second Ctrl-C must not leave the run without its end."""
+    """Cleaning up takes seconds, and an impatient second Ctrl-C must not leave the run without its end.
+
+    What comes meanwhile takes effect afterwards: a pre-emption says so only once.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    earlier = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    came: list[int] = []
+    signals = (signal.SIGINT, signal.SIGTERM)
+    earlier = {number: signal.signal(number, lambda number, _: came.append(number)) for number in signals}
     try:
         yield
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 class _Watch:

@@ -82,9 +82,11 @@ class Store:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def rows(self) -> list[RunRow]:
-        """By time of start."""
+    def rows(self, *, sweep: str | None = None) -> list[RunRow]:
+        """By time of start; all, or those of one sweep."""
         query = select(schema.RUNS).order_by(schema.RUNS.c.started_unix_s, schema.RUNS.c.id)
+        if sweep is not None:
+            query = query.where(schema.RUNS.c.sweep == sweep)
         with self._connect() as connection:
             return [schema.from_record(dict(record)) for record in connection.execute(query).mappings()]
 

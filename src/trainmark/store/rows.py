@@ -53,6 +53,12 @@ class RunRow:
     pauses: dict[str, float] = field(default_factory=dict)
     """Seconds in which no step ran, by what was done instead: `eval`, `checkpoint`."""
     resumed_from: str | None = None
+    sweep: str | None = None
+    """Id of the sweep it belongs to."""
+    attempt: int | None = None
+    """Which try of the same run in its sweep, from 1."""
+    retry_of: str | None = None
+    """The attempt that this one stands for: that one ended without an answer."""
     num_records: int | None = None
     """Step records in the folder, also those without a speed; None in rows that were made by hand."""
     steps: Floats = field(default_factory=lambda: np.empty(0))

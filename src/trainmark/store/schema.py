@@ -16,9 +16,10 @@ METADATA = MetaData()
 META = Table("meta", METADATA, Column("key", String(32), primary_key=True), Column("value", String(64)))
 
 _TEXT = ("cell_id", "suite", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size",
-         "device", "data", "unit", "outcome", "reason", "machine", "resumed_from")  # fmt: skip
+         "device", "data", "unit", "outcome", "reason", "machine", "resumed_from", "sweep",
+         "retry_of")  # fmt: skip
 _WHOLE = ("nodes", "devices", "batch_size_per_device", "epochs", "seed", "repeat", "peak_memory_bytes",
-          "num_records")  # fmt: skip
+          "num_records", "attempt")  # fmt: skip
 _NUMBERS = ("started_unix_s", "wall_s", "lr")
 _JSON = ("evals", "warnings", "environment", "log", "until_target", "pauses")
 _ARRAYS = ("seconds", "samples", "steps", "times", "loss_steps", "losses")

@@ -142,7 +142,11 @@ class Worker:
 
 
 class _Signals:
-    """SIGTERM and SIGINT ask the loop to end at the next edge, with everything recorded; a second one ends at once."""
+    """SIGTERM and SIGINT ask the loop to end at the next edge, with everything recorded; a second SIGINT ends at once.
+
+    A second SIGTERM says nothing new: the controller, torchrun and a batch system each pass on the same request, and a
+    training needs the time to write its checkpoint.
+    """
 
     def __init__(self) -> None:
         self.reason: str | None = None
@@ -150,9 +154,9 @@ class _Signals:
             signal.signal(number, self._note)
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        if self.reason is not None:
+        if self.reason is not None and number == signal.SIGINT:
             os._exit(128 + number)
-        self.reason = f"interrupted by {signal.Signals(number).name}"
+        self.reason = self.reason or f"interrupted by {signal.Signals(number).name}"
 
 
 if __name__ == "__main__":

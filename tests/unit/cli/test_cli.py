@@ -225,7 +225,7 @@ def test_the_set_of_flags_is_pinned() -> None:
         "doctor": ["--json", "--store"],
         "data": [],
         "plan": [f"--{name}" for name in axes.split()],
-        "run": sorted(f"--{name}" for name in [*axes.split(), "launcher", "pattern", "resume"]),
+        "run": sorted(f"--{name}" for name in [*axes.split(), "fresh", "launcher", "pattern", "resume", "retries"]),
         "import": sorted(f"--{name}" for name in facts.split()),
         "show": ["--json", "--protocol", "--reindex", "--store"],
         "report": ["--format", "--json", "--lang", "--output", "--store"],

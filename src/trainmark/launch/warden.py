@@ -1,0 +1,85 @@
+"""No orphans: a process that waits for the end of the controller, then ends what is left of its run.
+
+The kernel ends the first process of a run with its controller (`trainmark.parent`), but not what that one started: the
+workers of a user's own launcher would live on. The warden holds the other end of a pipe; the pipe closes however the
+controller dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from types import TracebackType
+
+import psutil
+
+from trainmark.launch.processes import find
+
+_MODULE = "trainmark.launch.warden"
+_PATIENCE_S = 10.0
+
+
+class Warden:
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Warden:
+        with contextlib.suppress(OSError):  # without it the kernel still ends the first process of a run
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", _MODULE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        return self
+
+    def watch(self, run_id: str) -> None:
+        """From now on this is the run to end; the ones before have ended."""
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.write(f"{run_id}\n".encode())
+                self._process.stdin.flush()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+
+def end_leftovers(run_ids: Iterable[str], *, patience_s: float = _PATIENCE_S) -> list[int]:
+    """Processes of runs whose controller is dead; those that could not be ended are returned, by pid."""
+    wanted = list(run_ids)
+    deadline = time.monotonic() + patience_s
+    while left := [process for run_id in wanted for process in find(run_id)]:
+        if time.monotonic() > deadline:
+            return [process.pid for process in left]
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        time.sleep(0.05)
+    return []
+
+
+def main() -> int:
+    """Reads ids, a line each; the end of the input is the end of the controller."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # a shutdown asks all processes at once, and this one is needed longest
+    run_id = ""
+    for line in sys.stdin:
+        run_id = line.strip() or run_id
+    return 1 if run_id and end_leftovers([run_id]) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""A sweep: all runs that one command asks for. Known by content, so that the same command finds it again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from trainmark.plan.identity import cell_id
+from trainmark.plan.machine import Machine
+from trainmark.records import Outcome
+from trainmark.spec.cell import Cell
+from trainmark.spec.command import CommandCell
+
+RunKey = tuple[str, int]
+"""One planned run: the cell's id and which repeat of it."""
+
+SETTLED = frozenset({Outcome.OK, Outcome.OUT_OF_MEMORY, Outcome.NAN, Outcome.FAILED, Outcome.TIMEOUT})
+"""Outcomes that answer what was asked. One that was killed or hung answers nothing: it is made again."""
+
+
+def key_of(cell: Cell | CommandCell) -> RunKey:
+    return cell_id(cell), cell.repeat
+
+
+def machine_facts(machine: Machine) -> dict[str, Any]:
+    """Hardware and software, not the host's name: a job that is requeued goes on where an equal machine takes it up."""
+    return {
+        "cpu": machine.cpu,
+        "num_cores": machine.num_cores,
+        "gpus": [gpu.name for gpu in machine.gpus],
+        "driver": machine.driver,
+        "frameworks": machine.frameworks,
+    }
+
+
+def content_id(asked: Iterable[Mapping[str, Any]], settings: Mapping[str, Any]) -> str:
+    """Names what is asked: each run with all that it is told, in order, and what holds for all of them."""
+    canonical = json.dumps([list(asked), settings], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode(errors="backslashreplace")).hexdigest()[:16]
