@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainmark.analyse.checks import check_run, check_side_by_side
+from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.repeats import pool
-from trainmark.analyse.result import estimate_run
+from trainmark.analyse.result import own_warnings
 from trainmark.analyse.speedup import Ratio, efficiency, speedup
+from trainmark.analyse.traps import check_side_by_side
 from trainmark.store.rows import RunRow
 
 
@@ -139,7 +140,7 @@ def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, bases: dict[K
 def warnings_of(rows: Sequence[RunRow]) -> dict[str, list[dict[str, str]]]:
     """By run id: what a run said itself, what its numbers say, and what shows only beside other runs."""
     beside = check_rows(rows)
-    return {row.id: [*row.warnings, *check_run(row, estimate_run(row)), *beside.get(row.id, ())] for row in rows}
+    return {row.id: [*own_warnings(row), *beside.get(row.id, ())] for row in rows}
 
 
 def check_rows(rows: Sequence[RunRow]) -> dict[str, list[dict[str, str]]]:

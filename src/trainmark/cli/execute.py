@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark import records
-from trainmark.cli.output import next_command, print_json, stdout_console, talk
+from trainmark.cli.output import next_command, stdout_console, talk
 from trainmark.errors import RunError, StoreError
 from trainmark.launch.job import Job
 from trainmark.launch.registry import LAUNCHERS
@@ -49,9 +49,9 @@ class Task:
 def execute(tasks: Sequence[Task], args: argparse.Namespace) -> int:
     if args.launcher == "dry":
         return _print_commands(tasks, Path(args.store))
-    from trainmark.store.index import Store
+    from trainmark.cli.results import open_store
 
-    store = Store(Path(args.store))
+    store = open_store(Path(args.store))
     store.check_writable()
     rows, was_interrupted = _run_all(tasks, store)
     _print_results(rows, is_json=args.json)
@@ -72,7 +72,7 @@ def _run_all(tasks: Sequence[Task], store: Store) -> tuple[list[RunRow], bool]:
                 row = _run_one(task, store, progress, number)
             except KeyboardInterrupt:
                 store.sync()
-                started = [row for row in store.rows() if row.id == progress.run_id]
+                started = store.rows(wanted=progress.run_id.__eq__)
                 return rows + started, True
             rows.append(row)
     return rows, False
@@ -140,9 +140,9 @@ def _print_commands(tasks: Sequence[Task], store: Path) -> int:
 
 def _print_results(rows: list[RunRow], *, is_json: bool) -> None:
     if is_json:
-        from trainmark.analyse.results import describe_runs
+        from trainmark.cli.results import print_results
 
-        print_json(results=describe_runs(rows))
+        print_results(rows)
         return
     from trainmark.analyse.table import build_lines
     from trainmark.report.console import print_lines

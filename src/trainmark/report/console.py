@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trainmark.analyse.protocols import apply_protocol
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import describe_line, shown_columns
 from trainmark.report.words import UNITS, WORDS
@@ -33,6 +32,8 @@ def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") ->
 
 def print_protocol(rows: Sequence[RunRow], protocol: str, console: Console) -> None:
     """What another way of counting makes of each run."""
+    from trainmark.analyse.protocols import apply_protocol
+
     for row in rows:
         answer = apply_protocol(protocol, row)
         text = (

@@ -12,9 +12,9 @@ import pytest
 
 from making import make_cell, make_run
 from trainmark.errors import StoreError
+from trainmark.store.columns import to_record
 from trainmark.store.folder import read_run
 from trainmark.store.index import INDEX_FILE, Store
-from trainmark.store.schema import to_record
 
 
 def test_reindexing_gives_the_same_rows(tmp_path: Path) -> None:
