@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from trainmark.analyse.estimate import Estimate
 from trainmark.store.rows import RunRow
@@ -39,10 +40,18 @@ class Analysis:
         return cls(**{**value, "estimate": estimate, "warnings": tuple(value["warnings"])})
 
 
+_found: WeakKeyDictionary[RunRow, Analysis] = WeakKeyDictionary()
+"""Of the rows at hand: several parts of a table ask for the same one."""
+
+
 def analysis_of(row: RunRow) -> Analysis:
     """The kept one, or a new one."""
-    if row.analysis is not None:
-        return Analysis.from_json(row.analysis)
+    if row not in _found:
+        _found[row] = Analysis.from_json(row.analysis) if row.analysis is not None else _analyse(row)
+    return _found[row]
+
+
+def _analyse(row: RunRow) -> Analysis:
     from trainmark.analyse.steps import analyse_steps
 
     return analyse_steps(row)

@@ -20,7 +20,7 @@ _NUMERIC = ("batch", "throughput", "interval", "relative", "speedup", "efficienc
 
 def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") -> None:
     """A sentence for each line first; then the table, where there is more than one line."""
-    warnings = warnings_of([run for line in lines for run in line.runs])
+    warnings = warnings_of(lines)
     described = [describe_line(line, lang) for line in lines]
     said = []
     for line, cells in zip(lines, described, strict=True):

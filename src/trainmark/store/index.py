@@ -92,11 +92,12 @@ class Store:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def rows(self, *, wanted: Callable[[str], bool] = lambda _: True, cell_id: str | None = None) -> list[RunRow]:
-        """By time of start; those whose id is wanted, or all."""
+    def rows(self, *, wanted: Callable[[str], bool] = lambda _: True, **facts: str | int) -> list[RunRow]:
+        """By time of start; those whose id is wanted and that have these facts, or all."""
         names = TABLES[RUNS]
-        cell, start = names.index("cell_id"), names.index("started_unix_s")
-        found = [row for row in self._read(RUNS, names) if wanted(row[0]) and cell_id in (None, row[cell])]
+        start, asked = names.index("started_unix_s"), [(names.index(name), value) for name, value in facts.items()]
+        read = self._read(RUNS, names)
+        found = [row for row in read if wanted(row[0]) and all(row[place] == value for place, value in asked)]
         found.sort(key=lambda row: (row[start] is not None, row[start], row[0]))
         version = self._analyser.version if self._analyser else None
         return [
