@@ -70,8 +70,9 @@ class Store:
 
     def reindex(self, *, tell: Tell = lambda _, __: None) -> int:
         """Read every folder again. Our own index is thrown away first; a shared one keeps what others put there."""
+        database = self._open()
         rows = list(self._read_folders(sorted(self._folders()), tell))
-        self._open().write(rows, replace_all=self._url is None)
+        database.write(rows, replace_all=self._url is None)
         return len(rows)
 
     def sync(self, *, tell: Tell = lambda _, __: None) -> None:
