@@ -1,4 +1,4 @@
-"""Traps that made published numbers wrong: pure functions on a run, or on all; docs/concepts/warnings.md explains.
+"""Traps that made published numbers wrong, in the numbers of one run; docs/concepts/warnings.md explains.
 
 A check says nothing where the numbers do not tell. Only imported logs are checked: our own runs are made so that these
 cannot happen.
@@ -7,34 +7,19 @@ cannot happen.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.analyse.estimate import Estimate
+from trainmark.analyse.traps import Warning_, warn
 from trainmark.store.rows import RunRow
-
-Warning_ = dict[str, str]
-
-CODES = (
-    "mean-of-rates",
-    "stated-scope",
-    "collapsed-record",
-    "evaluation-inside",
-    "epoch-index",
-    "mixed-batch",
-    "superlinear",
-    "tf32-as-fp32",
-)
 
 _RATES_APART = 1.05
 _COLLAPSED = 0.5
 _SLOW_STEP = 1.5
 _MIN_RECORDS = 5
 _STATED_TOLERANCE = 0.25
-_SUPERLINEAR = 1.005
 _AMPERE_OR_LATER = re.compile(
     r"\b(?:A100|A800|A10|A30|A40|A6000|H100|H800|H200|H20|GH200|B100|B200|GB200|L4|L20|L40S?|RTX ?[345]0\d\d)\b"
 )
@@ -68,7 +53,7 @@ def check_mean_of_rates(row: RunRow, estimate: Estimate | None) -> Warning_ | No
     if mean <= _RATES_APART * over_time:
         return None
     above = f"{100 * (mean / over_time - 1):.0f}%"
-    return _warn(
+    return warn(
         "mean-of-rates", f"the mean of its rates is {mean:.4g}, samples over seconds {over_time:.4g}: {above} apart"
     )
 
@@ -85,7 +70,7 @@ def check_stated_scope(row: RunRow, estimate: Estimate | None) -> Warning_ | Non
         ratio = estimate.value / value
         times = round(ratio)
         if times >= 2 and row.devices % times == 0 and abs(ratio / times - 1) <= _STATED_TOLERANCE:
-            return _warn(
+            return warn(
                 "stated-scope",
                 f"its own {name} is {value:.4g}, its records give {estimate.value:.4g}: about {times} times as much on "
                 f"{row.devices} devices, as if it counted one part of {times}",
@@ -99,7 +84,7 @@ def check_collapsed_record(row: RunRow) -> Warning_ | None:
         return None
     rates = row.samples / row.seconds
     usual = float(np.median(rates))
-    return _warn("collapsed-record", f"the last record says {rates[-1]:.4g} where {usual:.4g} is usual; leave it out")
+    return warn("collapsed-record", f"the last record says {rates[-1]:.4g} where {usual:.4g} is usual; leave it out")
 
 
 def _is_last_collapsed(row: RunRow) -> bool:
@@ -116,7 +101,7 @@ def check_evaluation_inside(row: RunRow) -> Warning_ | None:
         return None
     usual = float(np.median(row.seconds / row.samples))
     lost_s = float((row.seconds - row.samples * usual)[slow].sum())
-    return _warn(
+    return warn(
         "evaluation-inside",
         f"{int(slow.sum())} records span an evaluation; about {lost_s:.3g} s of it count as training",
     )
@@ -144,68 +129,13 @@ def check_epoch_index(row: RunRow) -> Warning_ | None:
     epochs = [e.get("epoch") for e in row.evals if e.get("metric") == "eval_accuracy"]
     if not epochs or epochs[0] != 0:
         return None
-    return _warn(
-        "epoch-index", "its first evaluation is after 0 epochs: the index of the epoch stands for their number"
-    )
+    return warn("epoch-index", "its first evaluation is after 0 epochs: the index of the epoch stands for their number")
 
 
 def check_tf32(row: RunRow) -> Warning_ | None:
     if row.precision != "fp32" or row.machine is None or not _AMPERE_OR_LATER.search(row.machine):
         return None
-    return _warn(
+    return warn(
         "tf32-as-fp32",
         f"fp32 on {row.machine}: frameworks use TF32 there unless told not to, and the log does not say that they were",
     )
-
-
-# -- several runs ------------------------------------------------------------------------------------------------------
-
-
-def check_side_by_side(
-    rows: Sequence[RunRow], speedups: Sequence[tuple[RunRow, RunRow, float]]
-) -> dict[str, list[Warning_]]:
-    """By run id. `speedups` are (case, base, quotient) of lines that are compared."""
-    found: dict[str, list[Warning_]] = {}
-    for run_id, warning in (*_mixed_batches(rows), *_superlinear(speedups)):
-        found.setdefault(run_id, []).append(warning)
-    return found
-
-
-def _mixed_batches(rows: Sequence[RunRow]) -> Iterator[tuple[str, Warning_]]:
-    """More devices at another batch than the fewest: dividing the two is no speed-up."""
-    groups: dict[tuple[Any, ...], list[RunRow]] = {}
-    for row in rows:
-        if row.dialect is not None and row.devices and row.batch_size_per_device and (row.workload or row.model):
-            groups.setdefault((row.workload or row.model, row.framework, row.precision, row.machine), []).append(row)
-    for group in groups.values():
-        fewest = min(row.devices or 0 for row in group)
-        base = {row.batch_size_per_device for row in group if row.devices == fewest}
-        for row in group:
-            if row.batch_size_per_device not in base:
-                sizes = ", ".join(str(size) for size in sorted(base, key=str))
-                yield (
-                    row.id,
-                    _warn(
-                        "mixed-batch",
-                        f"batch {row.batch_size_per_device} per device on {row.devices} devices, {sizes} on {fewest}: "
-                        "a quotient of the two is no speed-up",
-                    ),
-                )
-
-
-def _superlinear(speedups: Sequence[tuple[RunRow, RunRow, float]]) -> Iterator[tuple[str, Warning_]]:
-    for case, base, quotient in speedups:
-        ratio = (case.devices or 1) / (base.devices or 1)
-        if case.dialect is not None and quotient > _SUPERLINEAR * ratio:
-            yield (
-                case.id,
-                _warn(
-                    "superlinear",
-                    f"{quotient:.2f} times the speed with {ratio:g} times the devices: the base is too slow",
-                ),
-            )
-
-
-def _warn(code: str, message: str) -> Warning_:
-    assert code in CODES
-    return {"code": code, "message": message}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import stdtrit
+from trainmark.analyse.student import quantile_975
 
 # A wider interval than a factor e^20 either way says nothing more, and must stay finite to be written as JSON.
 _MAX_LOG_HALF_WIDTH = 20.0
@@ -18,7 +18,5 @@ def log_interval(value: float, relative_error: float, dof: float) -> tuple[float
     """The 95% interval of `value`, whose standard error is `relative_error * value` with `dof` degrees of freedom."""
     if relative_error == 0.0:
         return value, value
-    # stdtrit is the quantile alone: a hundredth of the time of scipy.stats.t, and this is called live.
-    quantile = float(stdtrit(min(dof, 1e9), 0.975))
-    half_width = min(quantile * relative_error, _MAX_LOG_HALF_WIDTH)
+    half_width = min(quantile_975(dof) * relative_error, _MAX_LOG_HALF_WIDTH)
     return value * math.exp(-half_width), value * math.exp(half_width)

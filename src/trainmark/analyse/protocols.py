@@ -8,12 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trainmark.errors import InputError
-from trainmark.store.rows import Floats, RunRow
+from trainmark.store.rows import RunRow
+
+if TYPE_CHECKING:
+    from trainmark.store.rows import Floats
 
 Options = Mapping[str, str]
 

@@ -21,8 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-import numpy as np
+from statistics import fmean, median
 
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.interval import log_interval
@@ -41,7 +40,7 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
         raise ValueError("no runs to pool")
     if len(estimates) == 1:
         return estimates[0]
-    value = float(np.mean([estimate.value for estimate in estimates]))
+    value = fmean(estimate.value for estimate in estimates)
     chosen = _between(estimates, value)
     within = _within(estimates, value)
     if within is not None and _width(within) > _width(chosen):
@@ -53,12 +52,13 @@ def pool_median(estimates: Sequence[Estimate]) -> Estimate:
     """Median of the runs, as older reports print it; without an interval."""
     if not estimates:
         raise ValueError("no runs to pool")
-    return _pooled(estimates, float(np.median([estimate.value for estimate in estimates])), None, None, "none")
+    return _pooled(estimates, median(estimate.value for estimate in estimates), None, None, "none")
 
 
 def _between(estimates: Sequence[Estimate], value: float) -> Estimate:
-    spread = float(np.std([estimate.value for estimate in estimates], ddof=1))
-    return _pooled(estimates, value, spread / math.sqrt(len(estimates)), len(estimates) - 1.0, BETWEEN)
+    squares = math.fsum((estimate.value - value) ** 2 for estimate in estimates)
+    std_error = math.sqrt(squares / (len(estimates) - 1) / len(estimates))
+    return _pooled(estimates, value, std_error, len(estimates) - 1.0, BETWEEN)
 
 
 def _within(estimates: Sequence[Estimate], value: float) -> Estimate | None:

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainmark.analyse.checks import check_run, check_side_by_side
+from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.repeats import pool
-from trainmark.analyse.result import estimate_run
+from trainmark.analyse.result import own_warnings
 from trainmark.analyse.speedup import Ratio, efficiency, speedup
+from trainmark.analyse.traps import check_side_by_side
 from trainmark.store.rows import RunRow
 
 
@@ -142,19 +143,21 @@ def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, bases: dict[K
     )
 
 
-def warnings_of(rows: Sequence[RunRow]) -> dict[str, list[dict[str, str]]]:
+def warnings_of(lines: Sequence[Line]) -> dict[str, list[dict[str, str]]]:
     """By run id: what a run said itself, what its numbers say, and what shows only beside other runs."""
-    beside = check_rows(rows)
-    return {row.id: [*row.warnings, *check_run(row, estimate_run(row)), *beside.get(row.id, ())] for row in rows}
+    rows = [run for line in lines for run in line.runs]
+    beside = check_side_by_side(rows, _compared(lines))
+    return {row.id: [*own_warnings(row), *beside.get(row.id, ())] for row in rows}
 
 
 def check_rows(rows: Sequence[RunRow]) -> dict[str, list[dict[str, str]]]:
-    return check_side_by_side(rows, compared(rows)) if any(row.dialect is not None for row in rows) else {}
+    """Only imported logs are checked, so that without one there is nothing to compare."""
+    is_needed = any(row.dialect is not None for row in rows)
+    return check_side_by_side(rows, _compared(build_lines(rows))) if is_needed else {}
 
 
-def compared(rows: Sequence[RunRow]) -> list[tuple[RunRow, RunRow, float]]:
+def _compared(lines: Sequence[Line]) -> list[tuple[RunRow, RunRow, float]]:
     """Each run whose line has a speed-up, a run of the line it is compared with, and the quotient."""
-    lines = build_lines(rows)
     bases = {_kind(line.first): line.first for line in lines if line.estimate is not None and line.speedup is None}
     return [
         (run, bases[_kind(line.first)], line.speedup.value)

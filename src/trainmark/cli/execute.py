@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark import records
-from trainmark.cli.output import exit_code_of, next_command, print_json, stdout_console, talk
+from trainmark.cli.output import exit_code_of, next_command, stdout_console, talk
 from trainmark.cli.sweep import Asked, SweepRuns, end_all, open_sweep
 from trainmark.errors import RunError, StoreError
 from trainmark.launch.job import Job
@@ -60,9 +60,9 @@ def execute(
     """`settings` hold for all runs and tell one sweep from another; `skipped` is what cannot run here."""
     if args.launcher == "dry":
         return _print_commands(tasks, Path(args.store))
-    from trainmark.store.index import Store
+    from trainmark.cli.results import open_store
 
-    store = Store(Path(args.store))
+    store = open_store(Path(args.store))
     store.check_writable()
     cells = [task.cell for task in tasks]
     asked = Asked(content=content_of(tasks, settings), cells=cells, skipped=skipped or {}, settings=dict(settings))
@@ -210,9 +210,9 @@ def _print_commands(tasks: Sequence[Task], store: Path) -> int:
 
 def _print_results(rows: list[RunRow], *, is_json: bool) -> None:
     if is_json:
-        from trainmark.analyse.results import describe_runs
+        from trainmark.cli.results import print_results
 
-        print_json(results=describe_runs(rows))
+        print_results(rows)
         return
     from trainmark.analyse.table import build_lines
     from trainmark.report.console import print_lines

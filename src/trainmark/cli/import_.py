@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainmark.cli.output import add_json_flag, add_store_flag, next_command, print_json, stdout_console, talk
+from trainmark.cli.output import add_json_flag, add_store_flag, next_command, stdout_console, talk
+from trainmark.cli.results import Patience, open_store, print_results
 from trainmark.errors import InputError
 from trainmark.units import plain
 
@@ -52,10 +53,9 @@ def run(args: argparse.Namespace) -> int:
     rows = _rows(Path(args.store), ids)
     others = [*skipped, *_left_out(results)]
     if args.json:
-        from trainmark.analyse.results import describe_runs
-
-        print_json(
-            results=describe_runs(rows, protocol=args.protocol),
+        print_results(
+            rows,
+            protocol=args.protocol,
             skipped=[{"path": plain(item.path), "reason": plain(item.reason)} for item in others],
         )
     else:
@@ -100,9 +100,8 @@ def _find(paths: Sequence[Path]) -> tuple[list[FoundFile], list[Skipped]]:
 def _import_all(files: Sequence[FoundFile], args: argparse.Namespace) -> list[Imported]:
     """Known content is left as it is; the rest is read, each file in one process, and indexed at the end."""
     from trainmark.logs.importing import Imported, KnownLogs
-    from trainmark.store.index import Store
 
-    store = Store(Path(args.store))
+    store = open_store(Path(args.store))
     store.check_writable()
     known = KnownLogs(store.root)
     done: dict[str, Imported] = {}
@@ -217,11 +216,10 @@ def _progress(num_files: int, num_known: int) -> Iterator[Any]:
 
 def _rows(store: Path, ids: Sequence[str]) -> list[Any]:
     """In the order of the files."""
-    from trainmark.cli.results import read_rows
-
+    opened = open_store(store)
+    opened.sync(tell=Patience())
     wanted = {run_id: place for place, run_id in enumerate(ids)}
-    rows = [row for row in read_rows(store) if row.id in wanted]
-    return sorted(rows, key=lambda row: wanted[row.id])
+    return sorted(opened.rows(wanted=wanted.__contains__), key=lambda row: wanted[row.id])
 
 
 def _left_out(results: Sequence[Imported]) -> list[Skipped]:

@@ -48,11 +48,11 @@ def run(args: argparse.Namespace) -> int:
 def _unfinished(plan: Plan, store: Path, launcher: str) -> SweepRuns | None:
     if not store.is_dir():
         return None
-    from trainmark.store.index import Store
+    from trainmark.cli.results import open_store
 
     cells = [cell for cell in plan.cells if cell not in plan.skipped]
     content = content_of(workload_tasks(plan, cells, launcher=launcher), sweep_settings(plan.machine))
-    return find_unfinished(content, Store(store))
+    return find_unfinished(content, open_store(store))
 
 
 def _describe(plan: Plan, sweep: SweepRuns | None, store: Path) -> list[dict[str, Any]]:

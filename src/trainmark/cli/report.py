@@ -9,12 +9,11 @@ from trainmark.cli.output import (
     add_json_flag,
     add_store_flag,
     next_command,
-    print_json,
     stdout_console,
     talk,
     write_whole,
 )
-from trainmark.cli.results import read_rows
+from trainmark.cli.results import print_results, read_rows
 from trainmark.errors import InputError
 
 NAME = "report"
@@ -31,21 +30,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from trainmark.analyse.results import describe_runs
-    from trainmark.analyse.table import build_lines
-    from trainmark.report.console import print_lines
-    from trainmark.report.markdown import render_markdown
-
     rows = read_rows(Path(args.store), args.runs)
     if args.json:
-        print_json(results=describe_runs(rows))
+        print_results(rows)
         return 0
+    from trainmark.analyse.table import build_lines
+
     lines = build_lines(rows)
     if args.format == "console":
         if args.output is not None:
             raise InputError("--output goes with --format md", hint="leave it out, or use --format md")
+        from trainmark.report.console import print_lines
+
         print_lines(lines, stdout_console(), lang=args.lang)
         return 0
+    from trainmark.report.markdown import render_markdown
+
     text = render_markdown(lines, lang=args.lang)
     if args.output is None:
         print(text, end="")

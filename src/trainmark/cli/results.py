@@ -1,32 +1,77 @@
-"""Rows of a store, for the verbs that print results."""
+"""Runs of a store, for the verbs that print results."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from trainmark.cli.output import talk
 from trainmark.errors import StoreError
 
 if TYPE_CHECKING:
-    from trainmark.store.rows import RunRow
+    from trainmark.store.index import Store
+    from trainmark.store.rows import Derived, RunRow
+
+_PATIENCE_S = 3.0
+
+
+def open_store(root: Path) -> Store:
+    """Keeps the analysis of each run beside it, so that nobody waits for it twice."""
+    from trainmark.analyse.version import analysis_version
+    from trainmark.store.index import Store
+    from trainmark.store.rows import Analyser
+
+    return Store(root, analyser=Analyser(version=analysis_version(), analyse=_derive))
+
+
+def _derive(row: RunRow) -> Derived:
+    from dataclasses import replace
+
+    from trainmark.analyse.results import render_numbers
+    from trainmark.analyse.steps import analyse_steps
+    from trainmark.store.rows import Derived
+
+    analysis = analyse_steps(row).to_json()
+    return Derived(analysis=analysis, document=render_numbers(replace(row, analysis=analysis)))
 
 
 def read_rows(root: Path, wanted: Sequence[str] = (), *, reindex: bool = False) -> list[RunRow]:
-    from trainmark.store.index import Store
-
+    """Those whose id begins with one of `wanted`, or all."""
     if not root.is_dir():
         raise StoreError(f"there is no store at {root}", hint="run something first: trainmark run quick")
-    store = Store(root)
+    store = open_store(root)
     if reindex:
-        store.reindex()
+        store.reindex(tell=Patience())
     else:
-        store.sync()
-    rows = store.rows()
+        store.sync(tell=Patience())
+    rows = store.rows(wanted=lambda run_id: not wanted or run_id.startswith(tuple(wanted)))
     for prefix in wanted:
         if not any(row.id.startswith(prefix) for row in rows):
             raise StoreError(f"no run begins with {prefix!r} in {root}", hint="trainmark show lists all of them")
-    rows = [row for row in rows if not wanted or row.id.startswith(tuple(wanted))]
     if not rows:
         raise StoreError(f"no runs in {root}", hint="run something first: trainmark run quick")
     return rows
+
+
+class Patience:
+    """Says once what takes so long; most calls never do."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._has_spoken = False
+
+    def __call__(self, done: int, total: int) -> None:
+        if not self._has_spoken and done < total and time.monotonic() - self._begin > _PATIENCE_S:
+            self._has_spoken = True
+            talk(f"indexing {total} runs, {done} done; the next time they are known")
+
+
+def print_results(rows: Sequence[RunRow], *, protocol: str | None = None, **more: Any) -> None:
+    """The `--json` document on stdout."""
+    from trainmark.analyse.results import render_runs
+    from trainmark.report.document import render_document
+
+    sys.stdout.write(render_document(render_runs(rows, protocol=protocol), **more))

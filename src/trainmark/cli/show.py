@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from trainmark.cli.output import add_json_flag, add_store_flag, next_command, print_json, stdout_console
-from trainmark.cli.results import read_rows
+from trainmark.cli.output import add_json_flag, add_store_flag, next_command, stdout_console
+from trainmark.cli.results import print_results, read_rows
 
 NAME = "show"
 SUMMARY = "show results: all of the store, or the runs named"
@@ -27,9 +27,7 @@ def run(args: argparse.Namespace) -> int:
         parse_protocol(args.protocol)  # before anything is read or printed
     rows = read_rows(Path(args.store), args.runs, reindex=args.reindex)
     if args.json:
-        from trainmark.analyse.results import describe_runs
-
-        print_json(results=describe_runs(rows, protocol=args.protocol))
+        print_results(rows, protocol=args.protocol)
         return 0
     from trainmark.analyse.table import build_lines
     from trainmark.report.console import print_lines, print_protocol

@@ -96,7 +96,7 @@ class SweepRuns:
 
     def _cut_short(self, cell: Cell) -> list[str]:
         self._store.sync()
-        same = [row for row in self._store.rows() if row.cell_id == cell_id(cell) and row.repeat == cell.repeat]
+        same = self._store.rows(cell_id=cell_id(cell), repeat=cell.repeat)
         return [row.id for row in same if row.outcome not in (None, records.Outcome.OK)]
 
     def _has_checkpoint(self, run_id: str) -> bool:

@@ -5,34 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from trainmark.analyse.protocols import apply_protocol
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import describe_line, shown_columns
+from trainmark.report.layout import lay_out
 from trainmark.report.words import UNITS, WORDS
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_number, plain
 
 _NARROW = 100
+_NUMERIC = ("batch", "throughput", "interval", "relative", "speedup", "efficiency")
 
 
 def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") -> None:
     """A sentence for each line first; then the table, where there is more than one line."""
-    warnings = warnings_of([run for line in lines for run in line.runs])
-    for line in lines:
-        console.print(Text(say(line, lang=lang)))
-        for run in line.problems:
-            console.print(Text(plain(f"  {run.id}: {run.outcome or 'running'}: {run.reason}")))
-        for warning in _first_warnings(line, warnings):
-            console.print(Text(plain(f"  {WORDS[lang]['warning']}: {warning}")))
+    warnings = warnings_of(lines)
+    described = [describe_line(line, lang) for line in lines]
+    said = []
+    for line, cells in zip(lines, described, strict=True):
+        said.append(_say(line, cells, lang))
+        said += [plain(f"  {run.id}: {run.outcome or 'running'}: {run.reason}") for run in line.problems]
+        said += [plain(f"  {WORDS[lang]['warning']}: {warning}") for warning in _first_warnings(line, warnings)]
+    console.print(Text("\n".join(said)))
     if len(lines) > 1:
-        console.print(_table(lines, lang, narrow=console.width < _NARROW))
+        _print_table(described, console, lang, unit=lines[0].first.unit)
 
 
 def print_protocol(rows: Sequence[RunRow], protocol: str, console: Console) -> None:
     """What another way of counting makes of each run."""
+    from trainmark.analyse.protocols import apply_protocol
+
     for row in rows:
         answer = apply_protocol(protocol, row)
         text = (
@@ -45,7 +48,11 @@ def print_protocol(rows: Sequence[RunRow], protocol: str, console: Console) -> N
 
 def say(line: Line, *, lang: str = "en") -> str:
     """resnet50 reference fp32, 1 × 1 CPU, batch 16, synthetic: 25.1 images/s ±0.4% (3 runs)"""
-    words, cells = WORDS[lang], describe_line(line, lang)
+    return _say(line, describe_line(line, lang), lang)
+
+
+def _say(line: Line, cells: dict[str, str], lang: str) -> str:
+    words = WORDS[lang]
     what = " ".join(cells[name] for name in ("workload", "recipe", "precision"))
     what = f"{what}, {cells['devices']}, {words['batch']} {cells['batch']}, {cells['data']}"
     if line.estimate is None:
@@ -55,18 +62,17 @@ def say(line: Line, *, lang: str = "en") -> str:
     return text if cells["accuracy"] == ABSENT else f"{text}, {cells['accuracy']}"
 
 
-def _table(lines: Sequence[Line], lang: str, *, narrow: bool) -> Table:
-    words = WORDS[lang]
-    described = [describe_line(line, lang) for line in lines]
+def _print_table(described: Sequence[dict[str, str]], console: Console, lang: str, *, unit: str) -> None:
+    words, narrow = WORDS[lang], console.width < _NARROW
     columns = [name for name in shown_columns(described) if not narrow or name not in ("interval", "data", "runs")]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        numeric = name in ("batch", "throughput", "interval", "relative", "speedup", "efficiency")
-        heading = UNITS[lang].get(lines[0].first.unit, words[name]) if name == "throughput" and narrow else words[name]
-        table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
-    for cells in described:
-        table.add_row(*(Text(_value(cells, name, narrow=narrow)) for name in columns))
-    return table
+    headings = {name: words[name] for name in columns}
+    if narrow:
+        headings["throughput"] = UNITS[lang].get(unit, words["throughput"])
+    rows = [[_value(cells, name, narrow=narrow) for name in columns] for cells in described]
+    is_right = [name in _NUMERIC for name in columns]
+    heading, *body = lay_out([list(headings.values()), *rows], width=console.width, is_right=is_right)
+    console.print(Text("\n".join(heading), style="bold"), soft_wrap=True)
+    console.out("\n".join(text for row in body for text in row), highlight=False)
 
 
 def _value(cells: dict[str, str], name: str, *, narrow: bool) -> str:

@@ -65,7 +65,8 @@ def _setup(lines: Sequence[Line], words: dict[str, str]) -> str:
     for line in lines:
         flags = line.first.environment.get("flags")
         switched = _switched(flags) if isinstance(flags, dict) else ""
-        rows.append([*(_escape(describe_line(line, "en")[name]) for name in names), _escape(switched or ABSENT)])
+        cells = describe_line(line, "en")
+        rows.append([*(_escape(cells[name]) for name in names), _escape(switched or ABSENT)])
     return f"## {words['setup']}\n\n" + _table([words[name] for name in (*names, "flags")], rows)
 
 
@@ -113,7 +114,7 @@ def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
 
 def _logs(lines: Sequence[Line], words: dict[str, str]) -> str:
     rows = []
-    warnings = warnings_of([run for line in lines for run in line.runs])
+    warnings = warnings_of(lines)
     for run in (run for line in lines for run in line.runs):
         outcome = run.outcome or "running"
         problem = run.reason if outcome != "ok" else ABSENT

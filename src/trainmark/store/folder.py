@@ -14,9 +14,10 @@ import numpy as np
 from trainmark import records
 from trainmark.records import Json, Kind, Outcome
 from trainmark.store.marks import add_up
-from trainmark.store.rows import RunRow
+from trainmark.store.rows import RunRow, Steps
 
 _KILLED = "the controller ended before the run did; the steps so far are kept"
+_COLUMNS = ("seconds", "samples", "steps", "times", "loss_steps", "losses")
 
 
 def read_run(folder: Path) -> RunRow | None:
@@ -28,6 +29,9 @@ def read_run(folder: Path) -> RunRow | None:
     ending = _read_ending(folder)
     environment = records.read_json(folder / records.ENVIRONMENT_FILE) or {}
     nodes, per_node = _whole(cell.get("nodes")), _whole(cell.get("devices_per_node"))
+    is_command = run.get("source") == "command"
+    found = _read_command(folder) if is_command else _read_ranks(folder)
+    steps = Steps(**{name: found.pop(name) for name in _COLUMNS})
     return RunRow(
         id=folder.name,
         cell_id=_text(run.get("cell_id")) or "",
@@ -62,7 +66,8 @@ def read_run(folder: Path) -> RunRow | None:
         environment=environment,
         log=_read_log_facts(run),
         machine=_text(environment.get("device_name")) or _text(environment.get("cpu")),
-        **(_read_command(folder) if run.get("source") == "command" else _read_ranks(folder)),
+        load_steps=lambda: steps,
+        **found,
     )
 
 
@@ -146,7 +151,7 @@ class _Steps:
     def __init__(self, *, read: Callable[[Json], tuple[float, float] | None]) -> None:
         self._num = 0
         self._read = read
-        self._columns = {name: array("d") for name in ("seconds", "samples", "steps", "times", "loss_steps", "losses")}
+        self._columns = {name: array("d") for name in _COLUMNS}
 
     def add(self, record: Json) -> None:
         self._num += 1

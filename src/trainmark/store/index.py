@@ -1,36 +1,42 @@
 """Run folders indexed in SQL: SQLite beside them by default, any SQLAlchemy URL for a team.
 
 The folders are the truth. A run is indexed when it ends; `sync` picks up what was not (a killed controller, a folder
-copied in), so losing the index loses nothing.
+copied in), so losing the index loses nothing. Nothing heavy is loaded before something is written.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import sqlalchemy
-from sqlalchemy import Engine, bindparam, delete, event, insert, select
+from trainmark.errors import StoreError, TrainmarkError
+from trainmark.store import columns
+from trainmark.store.columns import RUNS, STEPS, TABLES
+from trainmark.store.reading import FileReader
+from trainmark.store.rows import Analyser, RunRow, Steps
 
-from trainmark.errors import StoreError
-from trainmark.store import schema
-from trainmark.store.folder import read_run
-from trainmark.store.rows import RunRow
+if TYPE_CHECKING:
+    from trainmark.store.database import Database
 
 INDEX_FILE = "index.sqlite"
-_BUSY_S = 30
-_WRITES = {"writes": True}
-_NEXT = "give another folder with --store DIR, or mend its permissions"
+_BATCH = 100
+"""Runs in one transaction of `sync`: whoever interrupts it loses no more than these."""
+
+Tell = Callable[[int, int], None]
+"""Called with how many runs are done, of how many."""
 
 
 class Store:
-    def __init__(self, root: Path, *, url: str | None = None) -> None:
+    def __init__(self, root: Path, *, url: str | None = None, analyser: Analyser | None = None) -> None:
         self.root = root
         self._url = url or os.environ.get("TRAINMARK_DB")
-        self._engine: Engine | None = None
+        self._analyser = analyser
+        self._database: Database | None = None
+        self._reader: FileReader | None = None
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -42,7 +48,9 @@ class Store:
             probe.write_bytes(b"x" * 4096)
             probe.unlink()
         except OSError as error:
-            raise StoreError(f"cannot write to the store {self.root}", why=_reason(error), hint=_NEXT) from error
+            why = error.strerror or str(error)
+            hint = "give another folder with --store DIR, or mend its permissions"
+            raise StoreError(f"cannot write to the store {self.root}", why=why, hint=hint) from error
         self._open()
 
     def new_folder(self, run_id: str) -> Path:
@@ -51,152 +59,147 @@ class Store:
         return folder
 
     def index(self, folder: Path) -> RunRow | None:
-        row = read_run(folder)
+        row = self._read_folder(folder)
         if row is not None:
-            self._write([row])
+            self._open().write([row])
         return row
 
     def forget(self, run_ids: Sequence[str]) -> None:
         """Runs whose folders are gone for good."""
-        table = schema.RUNS
-        try:
-            with self._open().execution_options(**_WRITES).begin() as connection:
-                connection.execute(delete(table).where(table.c.id.in_(run_ids)))
-        except sqlalchemy.exc.DBAPIError as error:
-            raise StoreError(f"cannot write the index of {self.root}", why=str(error.orig), hint=_NEXT) from error
+        self._open().forget(run_ids)
 
-    def reindex(self) -> int:
+    def reindex(self, *, tell: Tell = lambda _, __: None) -> int:
         """Read every folder again. Our own index is thrown away first; a shared one keeps what others put there."""
-        rows = [row for folder in self._folders() if (row := read_run(folder)) is not None]
-        self._write(rows, replace_all=self._url is None)
+        database = self._open()
+        rows = list(self._read_folders(sorted(self._folders()), tell))
+        database.write(rows, replace_all=self._url is None)
         return len(rows)
 
-    def sync(self) -> None:
-        """Index the folders that are not indexed or were still running when they were."""
-        with self._connect() as connection:
-            settled = set(connection.scalars(select(schema.RUNS.c.id).where(schema.RUNS.c.outcome.is_not(None))))
-        fresh = (folder for folder in self._folders() if folder.name not in settled)
-        rows = [row for folder in fresh if (row := read_run(folder)) is not None]
-        if rows:
-            self._write(rows)
+    def sync(self, *, tell: Tell = lambda _, __: None) -> None:
+        """Index the folders that are not indexed or were still running when they were; analyse what is not analysed."""
+        states = self._read(RUNS, ("id", "outcome", "analysis_version"))
+        settled = {run_id: version for run_id, outcome, version in states if outcome is not None}
+        fresh = sorted(name for name in self._folders() if name not in settled)
+        batch: list[RunRow] = []
+        for row in self._read_folders(fresh, tell):
+            batch.append(row)
+            if len(batch) == _BATCH:
+                self._open().write(batch, only_unsettled=True)
+                batch = []
+        if batch:
+            self._open().write(batch, only_unsettled=True)
+        if self._analyser is not None:
+            self._analyse_again([name for name, version in settled.items() if version != self._analyser.version], tell)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def rows(self, *, sweep: str | None = None) -> list[RunRow]:
-        """By time of start; all, or those of one sweep."""
-        query = select(schema.RUNS).order_by(schema.RUNS.c.started_unix_s, schema.RUNS.c.id)
-        if sweep is not None:
-            query = query.where(schema.RUNS.c.sweep == sweep)
-        with self._connect() as connection:
-            return [schema.from_record(dict(record)) for record in connection.execute(query).mappings()]
+    def rows(self, *, wanted: Callable[[str], bool] = lambda _: True, **facts: str | int) -> list[RunRow]:
+        """By time of start; those whose id is wanted and that have these facts, or all."""
+        names = TABLES[RUNS]
+        start, asked = names.index("started_unix_s"), [(names.index(name), value) for name, value in facts.items()]
+        read = self._read(RUNS, names)
+        found = [row for row in read if wanted(row[0]) and all(row[place] == value for place, value in asked)]
+        found.sort(key=lambda row: (row[start] is not None, row[start], row[0]))
+        version = self._analyser.version if self._analyser else None
+        return [
+            columns.from_record(
+                dict(zip(names, row, strict=True)),
+                load_steps=self._load_steps,
+                load_document=self._load_document,
+                analysis_version=version,
+            )
+            for row in found
+        ]
 
     def wall_seconds(self) -> dict[str, list[float]]:
         """How long the finished runs of each cell took, by cell id."""
-        table = schema.RUNS.c
-        query = select(table.cell_id, table.wall_s).where(table.outcome == "ok", table.wall_s.is_not(None))
         found: dict[str, list[float]] = {}
-        with self._connect() as connection:
-            for cell_id, wall_s in connection.execute(query):
+        for cell_id, wall_s, outcome in self._read(RUNS, ("cell_id", "wall_s", "outcome")):
+            if outcome == "ok" and wall_s is not None:
                 found.setdefault(cell_id, []).append(wall_s)
         return found
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _folders(self) -> list[Path]:
+    def _folders(self) -> Iterator[str]:
+        """Names only: nothing is asked of a folder that is known already."""
         if not self.root.is_dir():
-            return []
-        return sorted(path for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
+            return
+        with os.scandir(self.root) as entries:
+            yield from (entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
 
-    def _write(self, rows: list[RunRow], *, replace_all: bool = False) -> None:
-        """One transaction: another process sees all of it or nothing."""
-        table = schema.RUNS
+    def _read_folders(self, names: Sequence[str], tell: Tell) -> Iterator[RunRow]:
+        for done, name in enumerate(names, start=1):
+            row = self._read_folder(self.root / name)
+            if row is not None:
+                yield row
+            tell(done, len(names))
+
+    def _read_folder(self, folder: Path) -> RunRow | None:
+        from trainmark.store.folder import read_run
+
+        row = read_run(folder)
+        return self._analyse(row) if row is not None else None
+
+    def _analyse(self, row: RunRow) -> RunRow:
+        """A run that cannot be analysed is kept all the same: whoever shows it says what is wrong."""
+        if self._analyser is None:
+            return row
         try:
-            with self._open().execution_options(**_WRITES).begin() as connection:
-                if replace_all:
-                    connection.execute(delete(table))
-                elif rows:
-                    stale = delete(table).where(table.c.id == bindparam("stale"))
-                    connection.execute(stale, [{"stale": row.id} for row in rows])
-                if rows:
-                    connection.execute(insert(table), [schema.to_record(row) for row in rows])
-        except sqlalchemy.exc.DBAPIError as error:
-            raise StoreError(f"cannot write the index of {self.root}", why=str(error.orig), hint=_NEXT) from error
+            derived = self._analyser.analyse(row)
+        except (TrainmarkError, ValueError):
+            return row
+        return replace(
+            row,
+            analysis=derived.analysis,
+            analysis_version=self._analyser.version,
+            load_document=lambda: derived.document,
+        )
 
-    def _connect(self) -> sqlalchemy.Connection:
-        return self._open().connect()
+    def _analyse_again(self, run_ids: Sequence[str], tell: Tell) -> None:
+        """What another version of the program left, from the steps in the index: a shared one has runs of others."""
+        stale = set(run_ids)
+        batch: list[RunRow] = []
+        for done, row in enumerate(self.rows(wanted=stale.__contains__) if stale else (), start=1):
+            batch.append(self._analyse(row))
+            if len(batch) == _BATCH or done == len(stale):
+                self._open().write_analyses([row for row in batch if row.analysis is not None])
+                batch = []
+            tell(done, len(stale))
 
-    def _open(self) -> Engine:
-        if self._engine is None:
+    def _load_steps(self, run_id: str) -> Steps:
+        for values in self._read(STEPS, columns.ARRAYS, run_id=run_id):
+            return columns.read_arrays(dict(zip(columns.ARRAYS, values, strict=True)))
+        hint = "another process has replaced it; try again, or trainmark show --reindex"
+        raise StoreError(f"the steps of {run_id} are not in the index of {self.root}", hint=hint)
+
+    def _load_document(self, run_id: str) -> str | None:
+        for (document,) in self._read(STEPS, ("document",), run_id=run_id):
+            return str(document) if document is not None else None
+        return None
+
+    def _read(self, table: str, names: Sequence[str], *, run_id: str | None = None) -> Sequence[Sequence[Any]]:
+        if self._database is None:
             try:
-                self._engine = self._open_or_rebuild()
-            except (sqlalchemy.exc.SQLAlchemyError, ImportError, OSError) as error:
-                why = str(getattr(error, "orig", error)).splitlines()[0]
-                raise StoreError(f"cannot open the index of {self.root}", why=why, hint=_NEXT) from error
-        return self._engine
+                self._reader = self._reader or self._open_file()
+                if self._reader is not None:
+                    return self._reader.read(table, names, run_id=run_id)
+            except sqlite3.Error:
+                self._reader = None  # absent, of another version or damaged: the database knows what to do
+        return self._open().read(table, names, run_id=run_id)
 
-    def _open_or_rebuild(self) -> Engine:
-        """A damaged index of our own is put aside: the folders hold everything it held."""
-        try:
-            return self._open_index()
-        except sqlalchemy.exc.DatabaseError as error:
-            index = self.root / INDEX_FILE
-            damaged = ("not a database", "malformed")
-            if self._url is not None or not any(text in str(error.orig) for text in damaged):
-                raise
-            index.replace(index.with_suffix(".damaged"))
-            return self._open_index()
+    def _open_file(self) -> FileReader | None:
+        return FileReader(self.root / INDEX_FILE) if self._url is None and self._can_write_index() else None
 
-    def _open_index(self) -> Engine:
-        if self._url is not None:
-            engine = sqlalchemy.create_engine(self._url)
-        elif self._can_write_index():
-            self.root.mkdir(parents=True, exist_ok=True)
-            engine = sqlalchemy.create_engine(f"sqlite:///{self.root / INDEX_FILE}", connect_args={"timeout": _BUSY_S})
-            event.listen(engine, "connect", _set_pragmas)
-            event.listen(engine, "begin", _begin)
-        else:
-            # A read-only store can still be shown: its folders are indexed in memory.
-            engine = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.StaticPool)
-        _create(engine, is_shared=self._url is not None)
-        return engine
+    def _open(self) -> Database:
+        if self._database is None:
+            from trainmark.store.database import Database
+
+            index = self.root / INDEX_FILE if self._can_write_index() else None
+            self._database = Database(self.root, url=self._url, index=index)
+        return self._database
 
     def _can_write_index(self) -> bool:
         index = self.root / INDEX_FILE
         existing = next(path for path in (index, self.root, *self.root.parents) if path.exists())
         return os.access(existing, os.W_OK) and os.access(existing.parent if existing == index else existing, os.W_OK)
-
-
-def _create(engine: Engine, *, is_shared: bool) -> None:
-    """Tables of this version; an index of another version is dropped, since `sync` rebuilds it from the folders."""
-    with engine.execution_options(**_WRITES).begin() as connection:
-        schema.META.create(connection, checkfirst=True)
-        version = connection.scalar(select(schema.META.c.value).where(schema.META.c.key == "version"))
-        if version == schema.VERSION:
-            return
-        if version is not None and is_shared:
-            why = f"it is of version {version}, this program writes {schema.VERSION}"
-            raise StoreError(
-                "the shared index is of another version",
-                why=why,
-                hint="use one version for all, or another TRAINMARK_DB",
-            )
-        schema.METADATA.drop_all(connection)
-        schema.METADATA.create_all(connection)
-        connection.execute(insert(schema.META), [{"key": "version", "value": schema.VERSION}])
-
-
-def _set_pragmas(connection: sqlite3.Connection, _: Any) -> None:
-    """WAL lets readers go on while one writes. Transactions are begun by `_begin`, not by the driver."""
-    connection.isolation_level = None
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=NORMAL")
-
-
-def _begin(connection: sqlalchemy.Connection) -> None:
-    """A writer takes the lock first: one that reads before it writes can lose its turn and fail instead of waiting."""
-    is_writer = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)

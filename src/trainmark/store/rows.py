@@ -1,14 +1,33 @@
-"""A run as the store knows it: the facts of its folder, with the raw steps, nothing computed."""
+"""A run as the store knows it: the facts of its folder, the raw steps, and what an analyser made of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Steps:
+    """The raw numbers of a run, in order."""
+
+    seconds: Floats
+    """Of each step."""
+    samples: Floats
+    """Of each step, over all devices."""
+    steps: Floats
+    """Number of the last iteration of each step record; NaN where it is not told."""
+    times: Floats
+    """When each step record was made, in seconds since the first; NaN where it is not told."""
+    loss_steps: Floats
+    losses: Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,10 +59,8 @@ class RunRow:
     reason: str
     started_unix_s: float | None
     wall_s: float | None
-    seconds: Floats
-    """Of each step, in order."""
-    samples: Floats
-    """Of each step, over all devices."""
+    load_steps: Callable[[], Steps]
+    """Called when the first of them is asked for: a table of a thousand runs needs none."""
     evals: tuple[dict[str, Any], ...] = ()
     warnings: tuple[dict[str, str], ...] = ()
     peak_memory_bytes: int | None = None
@@ -61,14 +78,58 @@ class RunRow:
     """The attempt that this one stands for: that one ended without an answer."""
     num_records: int | None = None
     """Step records in the folder, also those without a speed; None in rows that were made by hand."""
-    steps: Floats = field(default_factory=lambda: np.empty(0))
-    """Number of the last iteration of each step record; NaN where it is not told."""
-    times: Floats = field(default_factory=lambda: np.empty(0))
-    """When each step record was made, in seconds since the first; NaN where it is not told."""
-    loss_steps: Floats = field(default_factory=lambda: np.empty(0))
-    losses: Floats = field(default_factory=lambda: np.empty(0))
     log: dict[str, Any] = field(default_factory=dict)
     """Of an imported log: sha256, scope, is_cumulative, what it states of itself, its target. Empty for our runs."""
     machine: str | None = None
     """The accelerator, or the CPU where there is none."""
     environment: dict[str, Any] = field(default_factory=dict)
+    analysis: dict[str, Any] | None = None
+    """What the steps give, in numbers and few; None where nobody has analysed them yet."""
+    analysis_version: str | None = None
+    load_document: Callable[[], str | None] = lambda: None
+    """What `--json` prints of the run, as text; None where `analysis` is."""
+
+    @cached_property
+    def _steps(self) -> Steps:
+        return self.load_steps()
+
+    @property
+    def seconds(self) -> Floats:
+        return self._steps.seconds
+
+    @property
+    def samples(self) -> Floats:
+        return self._steps.samples
+
+    @property
+    def steps(self) -> Floats:
+        return self._steps.steps
+
+    @property
+    def times(self) -> Floats:
+        return self._steps.times
+
+    @property
+    def loss_steps(self) -> Floats:
+        return self._steps.loss_steps
+
+    @property
+    def losses(self) -> Floats:
+        return self._steps.losses
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derived:
+    """What an analyser makes of a run; the index keeps it beside the steps."""
+
+    analysis: dict[str, Any]
+    document: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analyser:
+    """Comes from a layer above; the store calls it once for each run."""
+
+    version: str
+    """Another one for an analyser that would say something else."""
+    analyse: Callable[[RunRow], Derived]

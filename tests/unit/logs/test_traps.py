@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from samples import SAMPLES, import_text
 
-from trainmark.analyse.checks import CODES
 from trainmark.analyse.results import describe_runs
+from trainmark.analyse.traps import CODES
 from trainmark.logs.warning import SENTENCES
 from trainmark.store import marks
 from trainmark.store.rows import RunRow

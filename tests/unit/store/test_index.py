@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from making import make_cell, make_run
+from trainmark import records
 from trainmark.errors import StoreError
+from trainmark.store.columns import to_record
+from trainmark.store.database import Database
 from trainmark.store.folder import read_run
 from trainmark.store.index import INDEX_FILE, Store
-from trainmark.store.schema import to_record
 
 
 def test_reindexing_gives_the_same_rows(tmp_path: Path) -> None:
@@ -75,22 +77,26 @@ def test_any_file_cut_at_any_byte_can_be_read(tmp_path: Path, file: str) -> None
         assert (row is None) == (file == "run.json" and cut < len(whole) - 1)
 
 
-def test_four_writers_at_once_lose_nothing(tmp_path: Path) -> None:
-    code = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[3])
-from making import make_run
-from trainmark.store.index import Store
-root = Path(sys.argv[1])
-store = Store(root)
-for number in range(10):
-    store.index(make_run(root, f"w{sys.argv[2]}-{number}", seconds=[0.1]))
-"""
-    tests = str(Path(__file__).parents[2])
-    writers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(n), tests]) for n in range(4)]
-    assert [writer.wait(timeout=120) for writer in writers] == [0] * 4
-    assert len(Store(tmp_path).rows()) == 40
+def test_who_read_a_run_too_early_does_not_overwrite_its_end(tmp_path: Path) -> None:
+    """`show` reads a folder, its run ends and is indexed, and only then does `show` write what it had read."""
+    folder = make_run(tmp_path, "run", outcome=None)
+    early = read_run(folder)
+    assert early is not None
+    assert early.outcome == "killed"
+    records.write_json(folder / records.EXIT_FILE, {"outcome": "ok", "reason": "done", "wall_s": 1.0})
+    store = Store(tmp_path)
+    store.index(folder)
+    Database(tmp_path, url=None, index=tmp_path / INDEX_FILE).write([early], only_unsettled=True)
+    assert [row.outcome for row in store.rows()] == ["ok"]
+
+
+def test_rows_by_id_and_by_fact(tmp_path: Path) -> None:
+    for number in (1, 2):
+        make_run(tmp_path, f"run{number}", cell=make_cell(repeat=number))
+    store = Store(tmp_path)
+    store.sync()
+    assert [row.id for row in store.rows(wanted="run2".__eq__)] == ["run2"]
+    assert [row.id for row in store.rows(repeat=1, workload="resnet50")] == ["run1"]
 
 
 def test_foreign_folders_are_left_alone(tmp_path: Path) -> None:

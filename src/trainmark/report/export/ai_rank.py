@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainmark.analyse.result import describe_run, estimate_run
+from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.table import Line, build_lines
+from trainmark.analyse.training import time_to_train
 from trainmark.report.export.paddle_benchmark import file_word
 from trainmark.report.exporting import Exported, main_metric, shorten, timed_evaluations
 from trainmark.store.rows import RunRow
@@ -57,7 +58,7 @@ def _log(row: RunRow) -> Iterator[str]:
     if row.outcome != "ok":
         return  # without test_finish and without a speed, as a run that broke off leaves its log there
     yield _line(end, "test_finish")
-    time_to_train_s = describe_run(row)["time_to_train_s"]
+    time_to_train_s = time_to_train(row)
     if time_to_train_s is not None:
         yield _line(end, f"target_quality_time:{time_to_train_s:.2f}sec")
     yield _line(end, f"total_use_time:{end - begin:.2f}sec")
@@ -110,7 +111,7 @@ def _accuracy(line: Line) -> tuple[str | None, float | None]:
 
 def _time_to_train(line: Line) -> float | None:
     """The mean over the runs that reached the target."""
-    found = [describe_run(run)["time_to_train_s"] for run in line.runs if run.outcome == "ok"]
+    found = [time_to_train(run) for run in line.runs if run.outcome == "ok"]
     times = [time_s for time_s in found if time_s is not None]
     return sum(times) / len(times) if times else None
 

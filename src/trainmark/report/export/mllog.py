@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trainmark.analyse.result import estimate_run
+from trainmark.analyse.analysis import estimate_run
 from trainmark.report.exporting import Exported, main_metric, timed_evaluations
 from trainmark.store.rows import RunRow
 from trainmark.units import to_json

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainmark.analyse.result import estimate_run
+from trainmark.analyse.analysis import estimate_run
 from trainmark.report.exporting import Exported, shorten
 from trainmark.store.rows import RunRow
 from trainmark.units import plain, to_json

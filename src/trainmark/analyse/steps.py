@@ -1,0 +1,32 @@
+"""The steps of one run, analysed."""
+
+from __future__ import annotations
+
+from trainmark.analyse.analysis import Analysis
+from trainmark.analyse.checks import check_run
+from trainmark.analyse.cumulative import estimate_cumulative
+from trainmark.analyse.estimate import Estimate
+from trainmark.analyse.rates import last_rate, mean_of_rates, median_rate
+from trainmark.analyse.throughput import estimate_throughput
+from trainmark.analyse.training import speeds
+from trainmark.store.rows import RunRow
+
+
+def analyse_steps(row: RunRow) -> Analysis:
+    has_speed = row.outcome == "ok" and len(row.seconds) > 0
+    estimate = _estimate(row) if has_speed else None
+    return Analysis(
+        estimate=estimate,
+        num_records=len(row.seconds),
+        median=median_rate(row.seconds, row.samples) if has_speed else None,
+        mean_of_rates=mean_of_rates(row.seconds, row.samples) if has_speed else None,
+        last=last_rate(row.seconds, row.samples) if has_speed else None,
+        speeds=speeds(row),
+        warnings=tuple(check_run(row, estimate)),
+    )
+
+
+def _estimate(row: RunRow) -> Estimate:
+    if row.log.get("is_cumulative"):
+        return estimate_cumulative(row)
+    return estimate_throughput(row.seconds, row.samples)

@@ -1,0 +1,155 @@
+"""The index as a database: opened, created or rebuilt, written in whole transactions."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import Engine, bindparam, delete, event, insert, select, update
+
+from trainmark.errors import StoreError
+from trainmark.store import schema
+from trainmark.store.columns import VERSION, to_derived_record, to_record
+from trainmark.store.reading import BUSY_S
+from trainmark.store.rows import RunRow
+
+_WRITES = {"writes": True}
+_NEXT = "give another folder with --store DIR, or mend its permissions"
+
+
+class Database:
+    def __init__(self, root: Path, *, url: str | None, index: Path | None) -> None:
+        """`index` is the file; without it and without a URL all is in memory: a read-only store can be shown."""
+        self._root, self._url, self._index = root, url, index
+        try:
+            self._engine = self._open_or_rebuild()
+        except (sqlalchemy.exc.SQLAlchemyError, ImportError, OSError) as error:
+            why = str(getattr(error, "orig", error)).splitlines()[0]
+            raise StoreError(f"cannot open the index of {root}", why=why, hint=_NEXT) from error
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def read(self, table: str, names: Sequence[str], *, run_id: str | None) -> Sequence[Sequence[Any]]:
+        found = schema.METADATA.tables[table]
+        query = select(*(found.c[name] for name in names))
+        try:
+            with self._engine.connect() as connection:
+                return connection.execute(query if run_id is None else query.where(found.c.id == run_id)).all()
+        except sqlalchemy.exc.DBAPIError as error:
+            hint = f"remove {self._index}: it is made again from the run folders" if self._index else _NEXT
+            raise StoreError(f"cannot read the index of {self._root}", why=str(error.orig), hint=hint) from error
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def write(self, rows: Sequence[RunRow], *, replace_all: bool = False, only_unsettled: bool = False) -> None:
+        """One transaction: another process sees all of it or nothing.
+
+        `only_unsettled` keeps what ended and was indexed by its own controller since these rows were read.
+        """
+        with self._begin() as connection:
+            if only_unsettled:
+                ended = select(schema.RUNS.c.id).where(schema.RUNS.c.outcome.is_not(None))
+                settled = set(connection.scalars(ended))
+                rows = [row for row in rows if row.id not in settled]
+            written = [to_record(row) for row in rows]
+            for table in schema.OF_A_RUN:
+                if replace_all:
+                    connection.execute(delete(table))
+                elif rows:
+                    connection.execute(delete(table).where(table.c.id == bindparam("stale")), _stale(rows))
+                if rows:
+                    names = table.columns.keys()
+                    connection.execute(insert(table), [{name: record[name] for name in names} for record in written])
+
+    def write_analyses(self, rows: Sequence[RunRow]) -> None:
+        """Only what was derived, and only where no other process has just written the same."""
+        if not rows:
+            return
+        runs, steps = schema.OF_A_RUN
+        with self._begin() as connection:
+            current = select(runs.c.id).where(runs.c.analysis_version == rows[0].analysis_version)
+            done = set(connection.scalars(current))
+            found = [{"stale": row.id, **to_derived_record(row)} for row in rows if row.id not in done]
+            for table, names in ((runs, ("analysis", "analysis_version")), (steps, ("document",))):
+                change = update(table).where(table.c.id == bindparam("stale")).values({n: bindparam(n) for n in names})
+                if found:
+                    connection.execute(change, [{name: one[name] for name in ("stale", *names)} for one in found])
+
+    def forget(self, run_ids: Sequence[str]) -> None:
+        with self._begin() as connection:
+            for table in schema.OF_A_RUN:
+                connection.execute(delete(table).where(table.c.id.in_(run_ids)))
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _begin(self) -> Iterator[sqlalchemy.Connection]:
+        try:
+            with self._engine.execution_options(**_WRITES).begin() as connection:
+                yield connection
+        except sqlalchemy.exc.DBAPIError as error:
+            raise StoreError(f"cannot write the index of {self._root}", why=str(error.orig), hint=_NEXT) from error
+
+    def _open_or_rebuild(self) -> Engine:
+        """A damaged index of our own is put aside: the folders hold everything it held."""
+        try:
+            return self._open_engine()
+        except sqlalchemy.exc.DatabaseError as error:
+            damaged = ("not a database", "malformed")
+            if self._url is not None or self._index is None or not any(text in str(error.orig) for text in damaged):
+                raise
+            self._index.replace(self._index.with_suffix(".damaged"))
+            return self._open_engine()
+
+    def _open_engine(self) -> Engine:
+        if self._url is not None:
+            engine = sqlalchemy.create_engine(self._url)
+        elif self._index is not None:
+            self._index.parent.mkdir(parents=True, exist_ok=True)
+            engine = sqlalchemy.create_engine(f"sqlite:///{self._index}", connect_args={"timeout": BUSY_S})
+            event.listen(engine, "connect", _set_pragmas)
+            event.listen(engine, "begin", _begin)
+        else:
+            engine = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.StaticPool)
+        _create(engine, is_shared=self._url is not None)
+        return engine
+
+
+def _stale(rows: Sequence[RunRow]) -> list[dict[str, str]]:
+    return [{"stale": row.id} for row in rows]
+
+
+def _create(engine: Engine, *, is_shared: bool) -> None:
+    """Tables of this version; an index of another version is dropped, since `sync` rebuilds it from the folders."""
+    with engine.execution_options(**_WRITES).begin() as connection:
+        schema.META.create(connection, checkfirst=True)
+        version = connection.scalar(select(schema.META.c.value).where(schema.META.c.key == "version"))
+        if version == VERSION:
+            return
+        if version is not None and is_shared:
+            why = f"it is of version {version}, this program writes {VERSION}"
+            raise StoreError(
+                "the shared index is of another version",
+                why=why,
+                hint="use one version for all, or another TRAINMARK_DB",
+            )
+        schema.METADATA.drop_all(connection)
+        schema.METADATA.create_all(connection)
+        connection.execute(insert(schema.META), [{"key": "version", "value": VERSION}])
+
+
+def _set_pragmas(connection: sqlite3.Connection, _: Any) -> None:
+    """WAL lets readers go on while one writes. Transactions are begun by `_begin`, not by the driver."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+
+
+def _begin(connection: sqlalchemy.Connection) -> None:
+    """A writer takes the lock first: one that reads before it writes can lose its turn and fail instead of waiting."""
+    is_writer = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")

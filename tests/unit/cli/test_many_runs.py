@@ -1,0 +1,133 @@
+"""Many runs in one store: what was analysed once is never analysed, nor its steps read, again."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from making import make_run
+from many_runs import make_store
+from trainmark.analyse.results import describe_runs, render_runs
+from trainmark.cli.main import main
+from trainmark.cli.results import open_store
+from trainmark.errors import InputError
+from trainmark.report.document import render_document
+from trainmark.store import columns
+from trainmark.store.index import INDEX_FILE, Store
+from trainmark.store.rows import Analyser, Derived, RunRow
+from trainmark.units import to_json
+
+NUM_RUNS = 150
+Say = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("many") / "runs"
+    make_store(root, NUM_RUNS)
+    open_store(root).sync()
+    return root
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Say:
+    """What a command prints on stdout."""
+
+    def run(*words: object) -> str:
+        assert main([str(word) for word in words]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.mark.parametrize("words", ["show", "show --json", "report --output OUT", "plan quick"])
+def test_a_reader_loads_no_steps_and_nothing_heavy(root: Path, tmp_path: Path, words: str) -> None:
+    """Without numpy no array of steps can be read; to load these takes longer than the answer may."""
+    code = (
+        "import sys\nfor name in ('numpy', 'scipy', 'sqlalchemy', 'torch'): sys.modules[name] = None\n"
+        "from trainmark.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+    )
+    argv = [*words.replace("OUT", str(tmp_path / "x.md")).split(), "--store", str(root)]
+    done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if words == "show --json":
+        assert len(json.loads(done.stdout)["results"]) == NUM_RUNS
+
+
+def test_kept_and_new_analyses_give_the_same_document(root: Path, say: Say) -> None:
+    kept = say("show", "--json", "--store", root)
+    fresh = Store(root).rows()
+    assert not any(row.analysis for row in fresh)
+    assert all(row.analysis for row in open_store(root).rows())
+    assert kept == to_json({"schema": 1, "results": describe_runs(fresh)}, indent=1) + "\n"
+    assert kept == render_document(render_runs(fresh))
+
+
+def test_a_lost_analysis_comes_back_the_same(tmp_path: Path, say: Say) -> None:
+    """Removed, of another version of the program, or with the whole index: the same rows and the same document."""
+    root = tmp_path / "runs"
+    make_store(root, 20)
+    before = say("show", "--json", "--store", root)
+    rows = [columns.to_record(row) for row in open_store(root).rows()]
+    for change in ("analysis = 'null', analysis_version = NULL", "analysis_version = 'older'"):
+        with sqlite3.connect(root / INDEX_FILE) as connection:
+            connection.execute(f"UPDATE runs SET {change}")
+            connection.execute("UPDATE steps SET document = 'wrong'")
+        assert say("show", "--json", "--store", root) == before
+        assert [columns.to_record(row) for row in open_store(root).rows()] == rows
+    assert say("show", "--json", "--reindex", "--store", root) == before
+    for path in root.glob(f"{INDEX_FILE}*"):
+        path.unlink()
+    assert say("show", "--json", "--store", root) == before
+    assert [columns.to_record(row) for row in open_store(root).rows()] == rows
+
+
+def test_an_index_of_an_older_program_is_rebuilt(tmp_path: Path, say: Say) -> None:
+    make_run(tmp_path, "run")
+    with sqlite3.connect(tmp_path / INDEX_FILE) as connection:
+        connection.execute("CREATE TABLE meta (key VARCHAR(32) PRIMARY KEY, value VARCHAR(64))")
+        connection.execute("INSERT INTO meta VALUES ('version', '4f0c11d00b3a')")
+        connection.execute("CREATE TABLE runs (id VARCHAR(128) PRIMARY KEY, cell_id TEXT, seconds BLOB)")
+        connection.execute("INSERT INTO runs VALUES ('gone', 'x', NULL)")
+    assert [result["id"] for result in json.loads(say("show", "--json", "--store", tmp_path))["results"]] == ["run"]
+
+
+def test_a_run_that_cannot_be_analysed_is_kept(tmp_path: Path) -> None:
+    def fail(row: RunRow) -> Derived:
+        raise InputError("no", hint="none")
+
+    make_run(tmp_path, "run")
+    store = Store(tmp_path, analyser=Analyser(version="1", analyse=fail))
+    store.sync()
+    (row,) = store.rows()
+    assert (row.analysis, len(row.seconds)) == (None, 50)
+
+
+def test_a_known_folder_is_not_looked_into(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is its analysis made again, nor anything written."""
+    store = open_store(root)
+    before = store.rows()
+    monkeypatch.setattr("trainmark.store.folder.read_run", lambda folder: pytest.fail(f"{folder} was read"))
+    monkeypatch.setattr(Store, "_analyse", lambda _, row: pytest.fail(f"{row.id} was analysed"))
+    monkeypatch.setattr(Store, "_open", lambda _: pytest.fail("the database was opened"))
+    store.sync()
+    assert len(before) == len(list(store._folders())) == NUM_RUNS
+
+
+def test_long_indexing_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Say) -> None:
+    from trainmark.cli import results
+
+    talked: list[str] = []
+    monkeypatch.setattr(results, "talk", talked.append)
+    for number in range(3):
+        make_run(tmp_path, f"run{number}")
+    monkeypatch.setattr(results, "_PATIENCE_S", -1.0)
+    say("show", "--store", tmp_path)
+    say("show", "--store", tmp_path)
+    assert talked == ["indexing 3 runs, 1 done; the next time they are known"]
