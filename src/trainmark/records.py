@@ -48,6 +48,7 @@ class Kind(StrEnum):
     STEP = "step"
     EVAL = "eval"
     PHASE = "phase"
+    COMMUNICATION = "communication"
     TELEMETRY = "telemetry"
     WARNING = "warning"
     RUN_END = "run_end"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainmark.analyse.checks import check_run
+from trainmark.analyse.communication import describe_communication
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.imported import estimate_cumulative
 from trainmark.analyse.rates import last_rate, mean_of_rates, median_rate
@@ -41,6 +42,7 @@ def describe_run(row: RunRow) -> dict[str, Any]:
         "loss": [list(pair) for pair in zip(row.loss_steps.tolist(), row.losses.tolist(), strict=True)],
         "time_to_train_s": time_to_train(row),
         "speeds": speeds(row),
+        "communication": describe_communication(row),
         "stated": row.log.get("stated"),
         "warnings": [*row.warnings, *check_run(row, estimate)],
     }

@@ -63,6 +63,8 @@ class RunRow:
     losses: Floats = field(default_factory=lambda: np.empty(0))
     log: dict[str, Any] = field(default_factory=dict)
     """Of an imported log: sha256, scope, is_cumulative, what it states of itself, its target. Empty for our runs."""
+    communication: dict[str, Any] | None = None
+    """Times of steps beside steps without exchange, as the worker left them, or the reason why there are none."""
     machine: str | None = None
     """The accelerator, or the CPU where there is none."""
     environment: dict[str, Any] = field(default_factory=dict)

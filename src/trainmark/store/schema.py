@@ -20,7 +20,7 @@ _TEXT = ("cell_id", "suite", "source", "dialect", "workload", "model", "framewor
 _WHOLE = ("nodes", "devices", "batch_size_per_device", "epochs", "seed", "repeat", "peak_memory_bytes",
           "num_records")  # fmt: skip
 _NUMBERS = ("started_unix_s", "wall_s", "lr")
-_JSON = ("evals", "warnings", "environment", "log", "until_target", "pauses")
+_JSON = ("evals", "warnings", "environment", "log", "until_target", "pauses", "communication")
 _ARRAYS = ("seconds", "samples", "steps", "times", "loss_steps", "losses")
 
 RUNS = Table(

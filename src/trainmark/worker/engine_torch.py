@@ -20,6 +20,7 @@ from trainmark.worker.engine_torch_checkpoint import (
     set_randomness,
     write_checkpoint,
 )
+from trainmark.worker.engine_torch_collective import slowest, time_all_reduce
 from trainmark.worker.engine_torch_feed import Feed, FeedRequest, build_feed
 from trainmark.worker.engine_torch_step import Precision, TrainStep
 from trainmark.worker.engine_torch_workload import Metric, Scores, TorchWorkload
@@ -135,6 +136,13 @@ class TorchEngine:
         self._train_step.run(batch)
         self._num_steps += 1
 
+    def twin_step(self) -> None:
+        with self._train_step.without_exchange():
+            self.step()
+
+    def why_no_twin(self) -> str | None:
+        return self._train_step.why_no_twin()
+
     def learning_rate(self, step: int) -> float:
         steps_per_epoch = self.steps_per_epoch or self._card.num_train_samples / self.samples_per_step
         epochs = self._cell["epochs"] or self._card.schedule.epochs
@@ -179,6 +187,16 @@ class TorchEngine:
         distributed.all_reduce(values, op=distributed.ReduceOp.MAX, group=self._control)
         agreed, *of_rank_0 = values.tolist()
         return agreed, of_rank_0
+
+    def slowest(self, seconds: float) -> float:
+        return slowest(seconds, self._control)
+
+    def gradient_bytes(self) -> int:
+        trained = (parameter for parameter in self.model.parameters() if parameter.requires_grad)
+        return sum(parameter.numel() * parameter.element_size() for parameter in trained)
+
+    def time_all_reduce(self, num_bytes: int, *, max_seconds: float) -> list[float]:
+        return time_all_reduce(num_bytes, device=self._device, control=self._control, max_seconds=max_seconds)
 
     def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
         self._feed.begin_epoch(epoch, step=step)

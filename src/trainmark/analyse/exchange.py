@@ -1,0 +1,34 @@
+"""Bandwidth of an all-reduce, by the two usual ways of counting.
+
+Algorithm bandwidth is the size of the buffer over the time. Bus bandwidth is what each rank must send at least,
+2 (n - 1) / n of the buffer, over the time: it can be held against the speed of a link, whatever the number of ranks.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """All-reduce of one size."""
+
+    num_bytes: int
+    seconds: float
+    """Median of the samples."""
+    algorithm_gb_per_s: float
+    """In units of 10^9 bytes."""
+    bus_gb_per_s: float
+
+
+def summarise_exchange(num_bytes: int, samples_s: Sequence[float], *, num_ranks: int) -> Exchange:
+    seconds = statistics.median(samples_s)
+    algorithm = num_bytes / seconds / 1e9
+    return Exchange(
+        num_bytes=num_bytes,
+        seconds=seconds,
+        algorithm_gb_per_s=algorithm,
+        bus_gb_per_s=algorithm * 2 * (num_ranks - 1) / num_ranks,
+    )
