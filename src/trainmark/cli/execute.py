@@ -21,6 +21,7 @@ from trainmark.spec.command import CommandCell
 if TYPE_CHECKING:
     import argparse
 
+    from trainmark.analyse.scaling import Asked
     from trainmark.cli.progress import Progress
     from trainmark.launch.outcome import Ending
     from trainmark.launch.supervise import Observer, Source
@@ -46,7 +47,8 @@ class Task:
     """Adds to the folder what is known only at the end."""
 
 
-def execute(tasks: Sequence[Task], args: argparse.Namespace) -> int:
+def execute(tasks: Sequence[Task], args: argparse.Namespace, *, asked: Sequence[Asked] = ()) -> int:
+    """`asked` is what the plan had, also what it left out: a scaling study says why a count is missing."""
     if args.launcher == "dry":
         return _print_commands(tasks, Path(args.store))
     from trainmark.store.index import Store
@@ -54,7 +56,7 @@ def execute(tasks: Sequence[Task], args: argparse.Namespace) -> int:
     store = Store(Path(args.store))
     store.check_writable()
     rows, was_interrupted = _run_all(tasks, store)
-    _print_results(rows, is_json=args.json)
+    _print_results(rows, asked, is_json=args.json)
     if was_interrupted:
         talk(f"interrupted after {len(rows)} of {len(tasks)} runs; what was measured is kept in {store.root}")
         return 130
@@ -138,13 +140,18 @@ def _print_commands(tasks: Sequence[Task], store: Path) -> int:
     return 0
 
 
-def _print_results(rows: list[RunRow], *, is_json: bool) -> None:
-    if is_json:
-        from trainmark.analyse.results import describe_runs
-
-        print_json(results=describe_runs(rows))
-        return
+def _print_results(rows: list[RunRow], asked: Sequence[Asked], *, is_json: bool) -> None:
+    from trainmark.analyse.results import describe_runs
+    from trainmark.analyse.scaling import build_studies
     from trainmark.analyse.table import build_lines
     from trainmark.report.console import print_lines
+    from trainmark.report.scaling import describe_studies, print_studies
 
-    print_lines(build_lines(rows), stdout_console())
+    lines = build_lines(rows)
+    studies = build_studies(lines, asked)
+    if is_json:
+        print_json(results=describe_runs(rows), scaling=describe_studies(studies))
+        return
+    console = stdout_console()
+    print_lines(lines, console)
+    print_studies(studies, console)

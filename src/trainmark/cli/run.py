@@ -12,6 +12,7 @@ from trainmark import records
 from trainmark.cli.execute import Task, execute
 from trainmark.cli.output import talk
 from trainmark.cli.run_command import add_command_arguments, command_tasks
+from trainmark.cli.scaling import asked_cells
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
 from trainmark.errors import DataError, InputError
 from trainmark.launch.job import Job
@@ -41,16 +42,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    tasks = _workload_tasks(args) if args.command is None else command_tasks(args)
-    return execute(tasks, args)
+    if args.command is not None:
+        return execute(command_tasks(args), args)
+    plan = _read_plan(args)
+    return execute(_workload_tasks(plan, args), args, asked=asked_cells(plan))
 
 
-def _workload_tasks(args: argparse.Namespace) -> list[Task]:
+def _read_plan(args: argparse.Namespace) -> Plan:
     if args.pattern is not None:
         raise InputError("--pattern goes with a command", hint="trainmark run --pattern FILE.toml -- CMD ...")
     if args.what is None:
         raise InputError("nothing to run", hint="trainmark run quick, or trainmark run -- python train.py")
-    plan = make_plan(args)
+    return make_plan(args)
+
+
+def _workload_tasks(plan: Plan, args: argparse.Namespace) -> list[Task]:
     cells = _runnable(plan)
     tasks = [_make_task(cell, plan, choose(args.launcher, num_processes=cell.devices_per_node)) for cell in cells]
     return [_resumed(task, Path(args.store)) for task in tasks] if args.resume else tasks
