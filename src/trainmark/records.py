@@ -29,6 +29,9 @@ OUTPUT_FILE = "output.log"
 LOG_FILE = "log.jsonl"
 CHECKPOINT_FILE = "checkpoint.pt"
 STOP_FILE = "stop"
+NETWORK_REQUEST_FILE = "network-request.json"
+NETWORK_FILE = "network.json"
+"""Of `doctor --network`: what to measure, and what was measured. Not part of a run."""
 
 Json = dict[str, Any]
 

@@ -7,8 +7,9 @@ Algorithm bandwidth is the size of the buffer over the time. Bus bandwidth is wh
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,4 +32,37 @@ def summarise_exchange(num_bytes: int, samples_s: Sequence[float], *, num_ranks:
         seconds=seconds,
         algorithm_gb_per_s=algorithm,
         bus_gb_per_s=algorithm * 2 * (num_ranks - 1) / num_ranks,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """What `doctor --network` measured."""
+
+    backend: str
+    num_ranks: int
+    hosts: tuple[str, ...]
+    """Without repetition, by the first rank on each."""
+    exchanges: tuple[Exchange, ...]
+    """By size."""
+    left_out_bytes: tuple[int, ...]
+    """Sizes that would have taken too long."""
+
+    @property
+    def latency_s(self) -> float:
+        """Of the smallest size, which is all latency."""
+        return self.exchanges[0].seconds
+
+
+def summarise_network(document: Mapping[str, Any]) -> Network:
+    """From the network.json of a measurement."""
+    num_ranks = document["num_ranks"]
+    return Network(
+        backend=document["backend"],
+        num_ranks=num_ranks,
+        hosts=tuple(dict.fromkeys(document["hosts"])),
+        exchanges=tuple(
+            summarise_exchange(size["num_bytes"], size["seconds"], num_ranks=num_ranks) for size in document["sizes"]
+        ),
+        left_out_bytes=tuple(document["left_out_bytes"]),
     )
