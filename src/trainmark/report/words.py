@@ -64,8 +64,8 @@ WORDS: dict[str, dict[str, str]] = {
         "{size}{rate}",
         "why_compute": "efficiency {efficiency}: slower compute: {share} lost per step; without exchange a step takes "
         "{twin} instead of {ideal}",
-        "why_rest": "efficiency {efficiency}: neither exchange nor slower compute explains {share} lost per step; the "
-        "machine changed between the measurements",
+        "why_rest": "efficiency {efficiency}: neither exchange nor slower compute: {share} lost per step was gone when "
+        "exchange was measured right after; the machine is not quiet",
         "why_unknown": "efficiency {efficiency}: the cause is not known: {reason}",
     },
     "zh": {
@@ -127,7 +127,7 @@ WORDS: dict[str, dict[str, str]] = {
         "at_rate": "，速率 {rate}",
         "why_communication": "效率 {efficiency}：通信：每步{share}是未被掩盖的 all-reduce（{size}{rate}）",
         "why_compute": "效率 {efficiency}：计算变慢：每步{share}源于此；无通信时一步用时 {twin}，本应为 {ideal}",
-        "why_rest": "效率 {efficiency}：每步{share}既非通信也非计算变慢；两次测量之间机器状态有变化",
+        "why_rest": "效率 {efficiency}：既非通信也非计算变慢：每步{share}在随后测量通信时已消失；机器不够空闲",
         "why_unknown": "效率 {efficiency}：原因未知：{reason}",
     },
 }

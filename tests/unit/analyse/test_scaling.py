@@ -114,7 +114,7 @@ def test_slower_compute_is_told_from_communication(rows: Rows) -> None:
 def test_neither(rows: Rows) -> None:
     rows.add(1, 0.5).add(2, 1.0, exposed_s=0.1, compute_s=0.5)
     two = rows.studies()[0].cases[1]
-    assert explain(two, "en").startswith("efficiency 50%: neither exchange nor slower compute explains 400 ms of")
+    assert explain(two, "en").startswith("efficiency 50%: neither exchange nor slower compute: 400 ms of 500 ms")
 
 
 def test_a_base_of_two_devices_has_its_own_exchange(rows: Rows) -> None:
