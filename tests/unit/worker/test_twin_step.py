@@ -29,13 +29,15 @@ class Counting:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gradients = self.buffers = 0
-        self.bare = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-        self.model = DistributedDataParallel(self.bare, gradient_as_bucket_view=True)
+        self.linear = nn.Linear(4, 4)
+        self.model = DistributedDataParallel(
+            nn.Sequential(self.linear, nn.BatchNorm1d(4)), gradient_as_bucket_view=True
+        )
         self.model.register_comm_hook(None, lambda _, bucket: self._exchange(bucket))
         send = self.model._sync_buffers
         monkeypatch.setattr(self.model, "_sync_buffers", lambda: self._send(send))
 
-    def _exchange(self, bucket: distributed.GradBucket) -> torch.futures.Future[Tensor]:
+    def _exchange(self, bucket: Any) -> torch.futures.Future[Tensor]:
         self.gradients += 1
         future: torch.futures.Future[Tensor] = torch.futures.Future()
         future.set_result(bucket.buffer())
@@ -61,14 +63,14 @@ def test_only_twins_exchange_nothing(group: None, monkeypatch: pytest.MonkeyPatc
     batch = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
     sent = []
     for is_twin in (False, True, True, False, True, False):
-        before = (counting.gradients, counting.buffers, counting.bare[0].weight.detach().clone())
+        before = (counting.gradients, counting.buffers, counting.linear.weight.detach().clone())
         if is_twin:
             with step.without_exchange():
                 step.run(batch)
         else:
             step.run(batch)
         sent.append((counting.gradients - before[0], counting.buffers - before[1]))
-        assert not torch.equal(before[2], counting.bare[0].weight)
+        assert not torch.equal(before[2], counting.linear.weight)
     assert sent == [(1, 1), (0, 0), (0, 0), (1, 1), (0, 0), (1, 1)]
 
 
