@@ -89,7 +89,7 @@ def test_devices_2_goes_through_torchrun(tmp_path: Path) -> None:
     store = ["--store", str(tmp_path)]
     (result,) = results(
         trainmark(
-            "run", "resnet50", *SMALL, "--devices", "2", "--max-steps", "6", "--max-seconds", "120", *store, "--json"
+            "run", "resnet50", *SMALL, "--devices", "2", "--max-steps", "6", "--max-seconds", "400", *store, "--json"
         )
     )
     assert result["outcome"] == "ok"
