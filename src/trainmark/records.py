@@ -33,6 +33,9 @@ STOP_FILE = "stop"
 LEASE_FILE = "lease"
 PREFLIGHT_SIGN = "TRAINMARK_PREFLIGHT "
 """Before the answer of a machine in its output, which a launcher may put its own tag in front of."""
+NETWORK_REQUEST_FILE = "network-request.json"
+NETWORK_FILE = "network.json"
+"""Of `doctor --network`: what to measure, and what was measured. Not part of a run."""
 
 Json = dict[str, Any]
 
@@ -52,6 +55,7 @@ class Kind(StrEnum):
     STEP = "step"
     EVAL = "eval"
     PHASE = "phase"
+    COMMUNICATION = "communication"
     TELEMETRY = "telemetry"
     WARNING = "warning"
     RUN_END = "run_end"

@@ -90,17 +90,39 @@ def test_devices_2_goes_through_torchrun(tmp_path: Path) -> None:
     store = ["--store", str(tmp_path)]
     (result,) = results(
         trainmark(
-            "run", "resnet50", *SMALL, "--devices", "2", "--max-steps", "4", "--max-seconds", "120", *store, "--json"
+            "run", "resnet50", *SMALL, "--devices", "2", "--max-steps", "6", "--max-seconds", "400", *store, "--json"
         )
     )
     assert result["outcome"] == "ok"
     assert result["devices"] == 2
     folder = tmp_path / result["id"]
     steps = [[r for r in read_records(folder / f"rank{rank}.jsonl") if r["kind"] == "step"] for rank in range(2)]
-    assert [len(found) for found in steps] == [4, 4]
+    assert [len(found) for found in steps] == [6, 6]
     assert {record["samples"] for record in steps[0]} == {4}
     assert json.loads((folder / "command.json").read_text())["launcher"] == "torchrun"
     assert find(result["id"]) == []
+    _check_communication(result, folder)
+
+
+def _check_communication(result: dict[str, Any], folder: Path) -> None:
+    """Measured after the steps, and no part of them: 6 records above, and the same throughput with and without it."""
+    found = result["communication"]
+    assert found["gradient_bytes"] == 4 * 25_557_032
+    assert 0.005 < found["allreduce_gb_per_s"] < 100
+    assert found["allreduce_bus_gb_per_s"] == pytest.approx(found["allreduce_gb_per_s"])  # 2 (n - 1) / n = 1
+    low, high = found["ci95"]
+    assert low <= found["exposed_s"] <= high
+    # Between nothing and the step itself, with room for a machine on which other tests run.
+    assert -0.5 * found["step_s"] < found["exposed_s"] < found["step_s"]
+    assert 0 < found["compute_s"] < 2 * found["step_s"]
+    ranks = [list(read_records(folder / f"rank{rank}.jsonl")) for rank in range(2)]
+    pairs = [[r["pairs"] for r in records if r["kind"] == "communication"] for records in ranks]
+    assert pairs[0] == pairs[1]  # of the slowest rank, so the same on each
+    assert len(pairs[0][0]) == 6
+    kinds = [record["kind"] for record in ranks[0] if record["kind"] in ("step", "communication", "run_end")]
+    assert kinds == ["step"] * 6 + ["communication", "run_end"]
+    samples_per_s = 6 * 4 / sum(record["seconds"] for record in ranks[0] if record["kind"] == "step")
+    assert result["throughput"]["value"] >= samples_per_s * 0.99  # of its own steps, the first left out at most
 
 
 def test_epochs_train_and_evaluate_and_a_bad_image_is_named(tmp_path: Path) -> None:

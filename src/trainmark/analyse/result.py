@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainmark.analyse.analysis import analysis_of
+from trainmark.analyse.communication import describe_communication
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.training import time_to_train
 from trainmark.store.rows import RunRow
@@ -33,6 +34,7 @@ def describe_numbers(row: RunRow) -> dict[str, Any]:
         "loss": [list(pair) for pair in zip(row.loss_steps.tolist(), row.losses.tolist(), strict=True)],
         "time_to_train_s": time_to_train(row),
         "speeds": found.speeds,
+        "communication": describe_communication(row),
         "stated": row.log.get("stated"),
     }
 

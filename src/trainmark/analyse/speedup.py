@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.interval import log_interval
+from trainmark.store.rows import RunRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +20,15 @@ class Ratio:
 
     ci95: tuple[float, float] | None
     """95% interval; None when that of either side is unknown."""
+
+
+def base_place(runs: Sequence[RunRow]) -> tuple[int, int, str]:
+    """Of lines that compare, the one with the lowest place is divided by, in whatever order they come.
+
+    The fewest devices, then the fewest nodes, then the line whose run is first by name.
+    """
+    first = runs[0]
+    return first.devices or 0, first.nodes or 0, min(run.id for run in runs if run.outcome == "ok")
 
 
 def speedup(case: Estimate, base: Estimate) -> Ratio:

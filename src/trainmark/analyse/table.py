@@ -10,7 +10,7 @@ from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.repeats import pool
 from trainmark.analyse.result import own_warnings
-from trainmark.analyse.speedup import Ratio, efficiency, speedup
+from trainmark.analyse.speedup import Ratio, base_place, efficiency, speedup
 from trainmark.analyse.traps import check_side_by_side
 from trainmark.store.rows import RunRow
 
@@ -110,15 +110,14 @@ def _pool_runs(runs: Sequence[RunRow]) -> Estimate | None:
 
 
 def _find_bases(pooled: Sequence[tuple[list[RunRow], Estimate | None]]) -> dict[Kind, Base]:
-    """Of several lines with the fewest devices the one whose run is first by name, in whatever order they come."""
     bases: dict[Kind, Base] = {}
-    order: dict[Kind, tuple[int, str]] = {}
+    order: dict[Kind, tuple[int, int, str]] = {}
     for runs, estimate in pooled:
         devices = runs[0].devices
         if estimate is None or devices is None:
             continue
         kind = _kind(runs[0])
-        place = (devices, min(run.id for run in runs if run.outcome == "ok"))
+        place = base_place(runs)
         if kind not in order or place < order[kind]:
             order[kind], bases[kind] = place, (devices, estimate)
     return bases

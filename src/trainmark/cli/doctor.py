@@ -8,6 +8,7 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
+from trainmark.cli.doctor_network import add_network_arguments, measure_network, refuse_without_network
 from trainmark.cli.output import add_json_flag, add_store_flag, next_command, print_json, stdout_console
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.units import format_bytes
@@ -18,11 +19,15 @@ _LOW_DISK_BYTES = 1 << 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_network_arguments(parser)
     add_store_flag(parser)
     add_json_flag(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.network:
+        return measure_network(args)
+    refuse_without_network(args)
     machine = read_machine()
     problems = _find_problems(machine, Path(args.store))
     if args.json:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmark import records
 from trainmark.cli.output import exit_code_of, next_command, stdout_console, talk
-from trainmark.cli.sweep import Asked, SweepRuns, end_all, open_sweep
+from trainmark.cli.sweep import SweepRequest, SweepRuns, end_all, open_sweep
 from trainmark.errors import RunError, StoreError
 from trainmark.launch.job import Job
 from trainmark.launch.registry import LAUNCHERS
@@ -24,6 +24,7 @@ from trainmark.spec.command import CommandCell
 if TYPE_CHECKING:
     import argparse
 
+    from trainmark.analyse.scaling import Asked
     from trainmark.cli.progress import Progress
     from trainmark.launch.outcome import Ending
     from trainmark.launch.supervise import Observer, Source
@@ -56,8 +57,12 @@ def execute(
     *,
     settings: Mapping[str, Any],
     skipped: Mapping[Cell, str] | None = None,
+    planned: Sequence[Asked] = (),
 ) -> int:
-    """`settings` hold for all runs and tell one sweep from another; `skipped` is what cannot run here."""
+    """`settings` hold for all runs and tell one sweep from another; `skipped` is what cannot run here.
+
+    `planned` is all that was asked for, also what was left out: a scaling study says why a count is missing.
+    """
     if args.launcher == "dry":
         return _print_commands(tasks, Path(args.store))
     from trainmark.cli.results import open_store
@@ -65,13 +70,15 @@ def execute(
     store = open_store(Path(args.store))
     store.check_writable()
     cells = [task.cell for task in tasks]
-    asked = Asked(content=content_of(tasks, settings), cells=cells, skipped=skipped or {}, settings=dict(settings))
-    with open_sweep(asked, store, fresh=args.fresh, resumes=args.resume) as (held, sweep):
+    request = SweepRequest(
+        content=content_of(tasks, settings), cells=cells, skipped=skipped or {}, settings=dict(settings)
+    )
+    with open_sweep(request, store, fresh=args.fresh, resumes=args.resume) as (held, sweep):
         interrupt = _run_all(tasks, _Controller(store=store, sweep=sweep, retries=args.retries))
         if interrupt is None:
             held.finish()
         rows = sweep.results(cells)
-    _print_results(rows, is_json=args.json)
+    _print_results(rows, planned, is_json=args.json)
     if interrupt is not None:
         kept = f"what was measured is kept in {store.root}, and the same command goes on from there"
         talk(f"interrupted after {len(rows)} of {len(tasks)} runs; {kept}")
@@ -208,13 +215,18 @@ def _print_commands(tasks: Sequence[Task], store: Path) -> int:
     return 0
 
 
-def _print_results(rows: list[RunRow], *, is_json: bool) -> None:
-    if is_json:
-        from trainmark.cli.results import print_results
-
-        print_results(rows)
-        return
+def _print_results(rows: list[RunRow], planned: Sequence[Asked], *, is_json: bool) -> None:
+    from trainmark.analyse.scaling import build_studies
     from trainmark.analyse.table import build_lines
+    from trainmark.cli.results import print_results
     from trainmark.report.console import print_lines
+    from trainmark.report.scaling import describe_studies, print_studies
 
-    print_lines(build_lines(rows), stdout_console())
+    lines = build_lines(rows)
+    studies = build_studies(lines, planned)
+    if is_json:
+        print_results(rows, scaling=describe_studies(studies))
+        return
+    console = stdout_console()
+    print_lines(lines, console)
+    print_studies(studies, console)

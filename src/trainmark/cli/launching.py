@@ -6,20 +6,32 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Protocol
 
 from trainmark.errors import InputError
 from trainmark.launch.job import Job, inherited_variables
 from trainmark.launch.registry import PROGRAMS, choose
-from trainmark.spec.cell import Cell
 from trainmark.spec.cluster import Cluster
-from trainmark.spec.command import CommandCell
 
 
-def choose_launcher(name: str, cell: Cell | CommandCell, cluster: Cluster) -> str:
+class Shape(Protocol):
+    """How many machines and devices something needs: a cell, a measurement of the network."""
+
+    @property
+    def nodes(self) -> int: ...
+
+    @property
+    def devices_per_node(self) -> int: ...
+
+    @property
+    def device(self) -> str | None: ...
+
+
+def choose_launcher(name: str, shape: Shape, cluster: Cluster) -> str:
     chosen = choose(
         name,
-        num_nodes=cell.nodes,
-        num_processes=cell.devices_per_node,
+        num_nodes=shape.nodes,
+        num_processes=shape.devices_per_node,
         num_hosts=len(cluster.hosts),
         is_allocated=is_allocated(),
     )
@@ -27,14 +39,14 @@ def choose_launcher(name: str, cell: Cell | CommandCell, cluster: Cluster) -> st
     if missing:
         hint = "install it, or use another --launcher (trainmark list launchers)"
         raise InputError(f"the launcher {chosen} needs {' and '.join(missing)}", why="not on the PATH", hint=hint)
-    if chosen not in ("slurm", "local") and len(cluster.hosts) < cell.nodes > 1:
-        why = f"{cell.nodes} nodes, {len(cluster.hosts)} hosts"
+    if chosen not in ("slurm", "local") and len(cluster.hosts) < shape.nodes > 1:
+        why = f"{shape.nodes} nodes, {len(cluster.hosts)} hosts"
         raise InputError(f"{chosen} must be told the machines", why=why, hint="give --hosts A,B or --cluster FILE")
     return chosen
 
 
 def make_job(
-    cell: Cell | CommandCell,
+    shape: Shape,
     run_id: str,
     folder: Path,
     *,
@@ -47,10 +59,10 @@ def make_job(
         run_id=run_id,
         folder=folder.resolve(),
         python=sys.executable,
-        num_nodes=cell.nodes,
-        processes_per_node=processes_per_node or cell.devices_per_node,
+        num_nodes=shape.nodes,
+        processes_per_node=processes_per_node or shape.devices_per_node,
         num_cores=num_cores,
-        device=cell.device,
+        device=shape.device,
         cluster=cluster,
         argv=argv,
         is_allocated=is_allocated(),

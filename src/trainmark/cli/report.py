@@ -30,19 +30,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    rows = read_rows(Path(args.store), args.runs)
-    if args.json:
-        print_results(rows)
-        return 0
+    from trainmark.analyse.scaling import build_studies
     from trainmark.analyse.table import build_lines
+    from trainmark.report.scaling import describe_studies, print_studies
 
+    rows = read_rows(Path(args.store), args.runs)
     lines = build_lines(rows)
+    if args.json:
+        print_results(rows, scaling=describe_studies(build_studies(lines)))
+        return 0
     if args.format == "console":
         if args.output is not None:
             raise InputError("--output goes with --format md", hint="leave it out, or use --format md")
         from trainmark.report.console import print_lines
 
-        print_lines(lines, stdout_console(), lang=args.lang)
+        console = stdout_console()
+        print_lines(lines, console, lang=args.lang)
+        print_studies(build_studies(lines), console, lang=args.lang)
         return 0
     from trainmark.report.markdown import render_markdown
 

@@ -14,6 +14,7 @@ from trainmark.cli.launching import choose_launcher, make_job
 from trainmark.cli.output import talk
 from trainmark.cli.preflight import check_machines
 from trainmark.cli.run_command import add_command_arguments, command_settings, command_tasks
+from trainmark.cli.scaling import asked_cells
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
 from trainmark.errors import DataError, InputError
 from trainmark.launch.job import Job
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     plan = _read_plan(args)
     tasks = workload_tasks(plan, _runnable(plan), launcher=args.launcher)
     _check_machines(tasks, args)
-    return execute(tasks, args, settings=sweep_settings(plan.machine), skipped=plan.skipped)
+    return execute(tasks, args, settings=sweep_settings(plan.machine), skipped=plan.skipped, planned=asked_cells(plan))
 
 
 def _check_machines(tasks: Sequence[Task], args: argparse.Namespace) -> None:

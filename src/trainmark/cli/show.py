@@ -21,19 +21,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from trainmark.analyse.scaling import build_studies
+    from trainmark.analyse.table import build_lines
+    from trainmark.report.scaling import describe_studies, print_studies
+
     if args.protocol is not None:
         from trainmark.analyse.protocols import parse_protocol
 
         parse_protocol(args.protocol)  # before anything is read or printed
     rows = read_rows(Path(args.store), args.runs, reindex=args.reindex)
     if args.json:
-        print_results(rows, protocol=args.protocol)
+        studies = describe_studies(build_studies(build_lines(rows)))
+        print_results(rows, protocol=args.protocol, scaling=studies)
         return 0
-    from trainmark.analyse.table import build_lines
     from trainmark.report.console import print_lines, print_protocol
 
     console = stdout_console()
-    print_lines(build_lines(rows), console)
+    lines = build_lines(rows)
+    print_lines(lines, console)
+    print_studies(build_studies(lines), console)
     if args.protocol is not None:
         print_protocol(rows, args.protocol, console)
     next_command("trainmark report", store=args.store)

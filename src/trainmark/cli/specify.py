@@ -18,7 +18,7 @@ from trainmark.plan.feasible import Reach, why_not
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.spec.catalog import Catalog, Offer
 from trainmark.spec.cell import Cell
-from trainmark.spec.cluster import CLUSTER_KEYS, Cluster
+from trainmark.spec.cluster import CLUSTER_KEYS, Cluster, parse_cluster
 from trainmark.spec.files import read_toml, shipped_suites
 from trainmark.spec.parse import parse_suite
 from trainmark.spec.suite import Suite
@@ -144,14 +144,26 @@ def read_flags(args: argparse.Namespace) -> dict[str, Any]:
         )
     if values["device"] is not None:
         found["device"] = values["device"]
-    if values["cluster"] is not None:
-        found |= read_cluster(Path(values["cluster"]))
-    if values["hosts"] is not None:
-        found["hosts"] = [part.strip() for part in values["hosts"].split(",")]
+    return {**found, **_cluster_keys(args)}
+
+
+def read_cluster_flags(args: argparse.Namespace) -> Cluster:
+    """Where there is no suite that could hold one."""
+    faults: list[Fault] = []
+    cluster = parse_cluster(_cluster_keys(args), faults)
+    if faults:
+        raise SpecError("the cluster is not right", faults)
+    return cluster
+
+
+def _cluster_keys(args: argparse.Namespace) -> dict[str, Any]:
+    found = _read_cluster_file(Path(args.cluster)) if args.cluster is not None else {}
+    if args.hosts is not None:
+        found["hosts"] = [part.strip() for part in args.hosts.split(",")]
     return found
 
 
-def read_cluster(path: Path) -> dict[str, Any]:
+def _read_cluster_file(path: Path) -> dict[str, Any]:
     """The keys stand at the top of the file, or in its [cluster] table."""
     raw = read_toml(path)
     table = raw.get("cluster", raw)

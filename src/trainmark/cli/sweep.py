@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class SweepRequest:
     """What one command asks for."""
 
     content: str
@@ -104,7 +104,9 @@ class SweepRuns:
 
 
 @contextlib.contextmanager
-def open_sweep(asked: Asked, store: Store, *, fresh: bool, resumes: bool) -> Iterator[tuple[HeldSweep, SweepRuns]]:
+def open_sweep(
+    asked: SweepRequest, store: Store, *, fresh: bool, resumes: bool
+) -> Iterator[tuple[HeldSweep, SweepRuns]]:
     """The newest of the same content that was left unfinished and that no living process works at, or a new one."""
     sweeps = Sweeps(store.root)
     if fresh:
@@ -152,7 +154,7 @@ def _describe(cell: Cell | CommandCell) -> Json:
     return {"cell_id": cell_id(cell), "repeat": cell.repeat, "title": cell.title}
 
 
-def _say_what_is_done(sweep: SweepRuns, asked: Asked) -> None:
+def _say_what_is_done(sweep: SweepRuns, asked: SweepRequest) -> None:
     answers = [row for cell in asked.cells if (row := sweep.answer(cell)) is not None]
     if not answers:
         return  # nothing is spared, so there is nothing to say

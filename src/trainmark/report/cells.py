@@ -36,8 +36,8 @@ def describe_line(line: Line, lang: str) -> dict[str, str]:
         "throughput": f"{format_number(estimate.value)} {unit}" if estimate else ABSENT,
         "interval": format_interval(estimate.ci95) if estimate else ABSENT,
         "relative": format_plus_minus(estimate.relative_half_width) if estimate else ABSENT,
-        "speedup": _ratio(line.speedup, ""),
-        "efficiency": _ratio(line.efficiency, "%"),
+        "speedup": format_ratio(line.speedup, ""),
+        "efficiency": format_ratio(line.efficiency, "%"),
         "accuracy": _last_metric(line),
     }
     return {name: plain(text) for name, text in cells.items()}
@@ -49,7 +49,7 @@ def shown_columns(lines: Sequence[dict[str, str]]) -> tuple[str, ...]:
     return tuple(name for name in COLUMNS if name not in optional or any(line[name] != ABSENT for line in lines))
 
 
-def _ratio(ratio: Ratio | None, sign: str) -> str:
+def format_ratio(ratio: Ratio | None, sign: str) -> str:
     if ratio is None:
         return ABSENT
     factor = 100 if sign else 1

@@ -7,8 +7,10 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from trainmark.analyse.scaling import build_studies
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import describe_line, shown_columns
+from trainmark.report.scaling import columns, describe_case, explain, title
 from trainmark.report.words import WORDS
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_bytes, format_seconds, plain
@@ -26,6 +28,7 @@ def render_markdown(lines: Sequence[Line], *, lang: str) -> str:
         _setup(lines, words),
         _steps(lines, words),
         _results(lines, words, lang),
+        *_scaling(lines, words, lang),
         _logs(lines, words),
     ]
     return "\n\n".join(parts) + "\n"
@@ -110,6 +113,20 @@ def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
         rows.append([*(_escape(cells[name]) for name in columns), *counts, format_bytes(peak or None)])
     table = _table([words[name] for name in (*columns, *extra)], rows)
     return f"## {words['results']}\n\n{table}\n\n{words['how']}"
+
+
+def _scaling(lines: Sequence[Line], words: dict[str, str], lang: str) -> list[str]:
+    studies = build_studies(lines)
+    parts = [f"## {words['scaling']}"] if studies else []
+    for study in studies:
+        names = columns(study)
+        rows = []
+        for case in study.cases:
+            cells = describe_case(case, study, lang)
+            rows.append([_escape(text) for text in (*(cells[name] for name in names), explain(case, lang) or ABSENT)])
+        table = _table([words[name] for name in (*names, "why")], rows)
+        parts.append(f"### {_escape(title(study, lang))}\n\n{table}")
+    return parts
 
 
 def _logs(lines: Sequence[Line], words: dict[str, str]) -> str:

@@ -20,7 +20,7 @@ TEXT = ("cell_id", "suite", "source", "dialect", "workload", "model", "framework
 WHOLE = ("nodes", "devices", "batch_size_per_device", "epochs", "seed", "repeat", "peak_memory_bytes",
          "num_records", "attempt")  # fmt: skip
 NUMBERS = ("started_unix_s", "wall_s", "lr")
-JSON = ("evals", "warnings", "environment", "log", "until_target", "pauses", "analysis")
+JSON = ("evals", "warnings", "environment", "log", "until_target", "pauses", "communication", "analysis")
 ARRAYS = ("seconds", "samples", "steps", "times", "loss_steps", "losses")
 
 RUNS = "runs"

@@ -13,6 +13,7 @@ import numpy as np
 
 from trainmark import records
 from trainmark.records import Json, Kind, Outcome
+from trainmark.store.communication import read_communication
 from trainmark.store.marks import add_up
 from trainmark.store.rows import RunRow, Steps
 
@@ -123,6 +124,7 @@ def _read_records(path: Path, *, is_marked: bool = False) -> dict[str, Any]:
     warnings: list[dict[str, str]] = []
     pauses: dict[str, float] = {}
     peak: int | None = None
+    communication: Json | None = None
     for record in records.read_records(path):
         kind = record["kind"]
         if kind == Kind.STEP:
@@ -131,6 +133,8 @@ def _read_records(path: Path, *, is_marked: bool = False) -> dict[str, Any]:
             evals.append(_read_eval(record))
         elif kind == Kind.WARNING:
             warnings.append(_read_warning(record))
+        elif kind == Kind.COMMUNICATION:
+            communication = read_communication(record)
         elif kind == Kind.PHASE:
             peak = _whole(record.get("peak_memory_bytes")) or peak
             phase, seconds = _text(record.get("phase")), _number(record.get("seconds"))
@@ -142,6 +146,7 @@ def _read_records(path: Path, *, is_marked: bool = False) -> dict[str, Any]:
         "warnings": tuple(warnings),
         "pauses": pauses,
         "peak_memory_bytes": peak,
+        "communication": communication,
     }
 
 

@@ -80,6 +80,8 @@ class RunRow:
     """Step records in the folder, also those without a speed; None in rows that were made by hand."""
     log: dict[str, Any] = field(default_factory=dict)
     """Of an imported log: sha256, scope, is_cumulative, what it states of itself, its target. Empty for our runs."""
+    communication: dict[str, Any] | None = None
+    """Times of steps beside steps without exchange, as the worker left them, or the reason why there are none."""
     machine: str | None = None
     """The accelerator, or the CPU where there is none."""
     environment: dict[str, Any] = field(default_factory=dict)

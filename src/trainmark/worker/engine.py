@@ -24,6 +24,12 @@ class Engine(Protocol):
     def step(self) -> None:
         """Queue one training step. May return before the device has done it."""
 
+    def twin_step(self) -> None:
+        """Queue one training step in which the ranks exchange no gradients and no buffers."""
+
+    def why_no_twin(self) -> str | None:
+        """Why `twin_step` cannot be had; None where it can."""
+
     def mark(self) -> Mark:
         """Note the point in the device's queue behind all that was queued so far. Never waits."""
 
@@ -43,6 +49,15 @@ class Engine(Protocol):
 
     def agree(self, gravity: int, numbers: Sequence[int]) -> tuple[int, list[int]]:
         """The same on every rank: the largest gravity, and rank 0's numbers. All must end at the same step."""
+
+    def slowest(self, seconds: float) -> float:
+        """The largest of all ranks' values, the same on each; ranks wait for each other here."""
+
+    def gradient_bytes(self) -> int:
+        """What each rank gives to the exchange of a step."""
+
+    def time_all_reduce(self, num_bytes: int, *, max_seconds: float) -> list[float]:
+        """Seconds of an all-reduce of that size over all ranks, measured several times."""
 
     def evaluate(self) -> Mapping[str, float] | None:
         """The metrics on the validation set; None where there is none."""

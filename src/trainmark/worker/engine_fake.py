@@ -23,11 +23,11 @@ class FakeClock:
 class FakeEngine:
     """Each step takes the next of `seconds`, each evaluation the next of `metrics`; the last one for ever.
 
-    The device lags `lag` steps behind the host. Losses fall as 1/step where none are given.
+    The device lags `lag` steps behind the host. Losses fall as 1/step where none are given. A twin of a step is
+    shorter by `exchange_s`, which is also what an all-reduce takes.
     """
 
     rank = 0
-    world_size = 1
 
     def __init__(
         self,
@@ -41,7 +41,12 @@ class FakeEngine:
         metrics: Sequence[Mapping[str, float]] = (),
         eval_seconds: float = 0.0,
         learns: bool = True,
+        world_size: int = 1,
+        exchange_s: float = 0.0,
+        no_twin: str | None = None,
     ) -> None:
+        self.world_size = world_size
+        self._exchange_s, self._no_twin = exchange_s, no_twin
         self.samples_per_step = samples_per_step
         self.steps_per_epoch = steps_per_epoch
         self.clock = clock
@@ -55,6 +60,13 @@ class FakeEngine:
         self.clock.now_s += self._seconds[min(self.num_steps, len(self._seconds) - 1)]
         self.num_steps += 1
         self._lagging = True
+
+    def twin_step(self) -> None:
+        self.step()
+        self.clock.now_s -= self._exchange_s
+
+    def why_no_twin(self) -> str | None:
+        return self._no_twin
 
     def mark(self) -> tuple[int, float]:
         return self.num_steps, self.clock.now_s
@@ -76,6 +88,16 @@ class FakeEngine:
 
     def agree(self, gravity: int, numbers: Sequence[int]) -> tuple[int, list[int]]:
         return gravity, list(numbers)
+
+    def slowest(self, seconds: float) -> float:
+        return seconds
+
+    def gradient_bytes(self) -> int:
+        return 1_000_000
+
+    def time_all_reduce(self, num_bytes: int, *, max_seconds: float) -> list[float]:  # noqa: ARG002
+        self.clock.now_s += self._exchange_s
+        return [self._exchange_s]
 
     def evaluate(self) -> Mapping[str, float] | None:
         self.clock.now_s += self._eval_seconds

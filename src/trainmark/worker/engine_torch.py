@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainmark import host
 from trainmark.worker.engine_torch_checkpoint import (
     read_checkpoint,
     read_randomness,
     set_randomness,
     write_checkpoint,
 )
+from trainmark.worker.engine_torch_collective import join_processes, slowest, time_all_reduce
 from trainmark.worker.engine_torch_feed import Feed, FeedRequest, build_feed
 from trainmark.worker.engine_torch_step import Precision, TrainStep
 from trainmark.worker.engine_torch_workload import Metric, Scores, TorchWorkload
@@ -56,7 +56,7 @@ class TorchEngine:
         self._workload: TorchWorkload = load_module(cell["workload"], "torch")
         self._metric: Metric = load_module(cell["workload"], "metric")
         self._device = _choose_device(cell["device"])
-        self._control = _join_processes(self._device, self.world_size)
+        self._control = join_processes(self._device) if self.world_size > 1 else None
         self._precision = Precision.of(cell["precision"], self._device.type)
         self._precision.apply(has_static_shapes=self._card.has_static_shapes)
         torch.manual_seed(cell["seed"])
@@ -136,6 +136,13 @@ class TorchEngine:
         self._train_step.run(batch)
         self._num_steps += 1
 
+    def twin_step(self) -> None:
+        with self._train_step.without_exchange():
+            self.step()
+
+    def why_no_twin(self) -> str | None:
+        return self._train_step.why_no_twin()
+
     def learning_rate(self, step: int) -> float:
         steps_per_epoch = self.steps_per_epoch or self._card.num_train_samples / self.samples_per_step
         epochs = self._cell["epochs"] or self._card.schedule.epochs
@@ -180,6 +187,16 @@ class TorchEngine:
         distributed.all_reduce(values, op=distributed.ReduceOp.MAX, group=self._control)
         agreed, *of_rank_0 = values.tolist()
         return agreed, of_rank_0
+
+    def slowest(self, seconds: float) -> float:
+        return slowest(seconds, self._control)
+
+    def gradient_bytes(self) -> int:
+        trained = (parameter for parameter in self.model.parameters() if parameter.requires_grad)
+        return sum(parameter.numel() * parameter.element_size() for parameter in trained)
+
+    def time_all_reduce(self, num_bytes: int, *, max_seconds: float) -> list[float]:
+        return time_all_reduce(num_bytes, device=self._device, control=self._control, max_seconds=max_seconds)
 
     def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
         self._feed.begin_epoch(epoch, step=step)
@@ -292,19 +309,3 @@ def _choose_device(kind: str) -> torch.device:
     # Not the default stream: it is the one stream that waits for others, and JPEG decoding beside it would take turns.
     torch.cuda.set_stream(torch.cuda.Stream(device))
     return device
-
-
-def _join_processes(device: torch.device, world_size: int) -> distributed.ProcessGroup | None:
-    """The group over which ranks agree; None for a single process."""
-    if world_size == 1:
-        return None
-    interface = host.interface_to(os.environ.get("MASTER_ADDR", ""))
-    if interface is not None:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-    if device.type == "cpu":
-        distributed.init_process_group("gloo")
-    else:
-        distributed.init_process_group("nccl", device_id=device)
-    control = distributed.new_group(backend="gloo")
-    assert isinstance(control, distributed.ProcessGroup)
-    return control

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +108,22 @@ class TrainStep:
                 static.copy_(new, non_blocking=True)
             self._source = batch
         self._graph.replay()
+
+    @contextlib.contextmanager
+    def without_exchange(self) -> Iterator[None]:
+        """Steps inside exchange neither gradients nor buffers. SyncBN is part of the forward and stays in both."""
+        model = self._model
+        assert isinstance(model, DistributedDataParallel)
+        with model.no_sync():
+            # The flag tells of the step before: without this the first twin would send the buffers all the same,
+            model.require_forward_param_sync = False
+            yield
+        model.require_forward_param_sync = True  # and the first step after the twins would not.
+
+    def why_no_twin(self) -> str | None:
+        if self._graph is not None:
+            return "the whole step is one captured graph, exchange included"
+        return None if isinstance(self._model, DistributedDataParallel) else "there is one process only"
 
     def prepare(self, batch: Batch) -> None:
         """Compile, warm up and capture on a real batch, then put all state back: the first counted step is step 1."""

@@ -16,6 +16,7 @@ from typing import Any
 from trainmark import records
 from trainmark.parent import die_with
 from trainmark.records import Kind, Outcome
+from trainmark.worker.communication import measure_communication
 from trainmark.worker.engine import Engine
 from trainmark.worker.environment import describe_environment
 from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, Progress
@@ -61,7 +62,31 @@ class Worker:
             end = self._build_loop(self._engine).run()
             peak = self._engine.peak_memory_bytes()
             self._recorder.write({"kind": Kind.PHASE, "phase": "end", "edge": "end", "peak_memory_bytes": peak})
+            self._look_at_communication(self._engine, end)
             return end
+
+    def _look_at_communication(self, engine: Engine, end: LoopEnd) -> None:
+        """Of a measurement of speed that went well on all ranks. It cannot spoil the run: a failure is its record."""
+        if engine.world_size == 1 or self._cell["epochs"] is not None:
+            return
+        went_wrong, _ = engine.agree(int(end.outcome is not Outcome.OK), ())
+        if went_wrong:
+            return
+        phase = {"kind": Kind.PHASE, "phase": "communication"}  # without its seconds: it is no pause of a training
+        self._recorder.write({**phase, "edge": "begin"})
+        try:
+            record = measure_communication(
+                engine,
+                max_seconds=self._measure["max_seconds"],
+                max_steps=self._measure["max_steps"],
+                should_stop=lambda: self._signals.reason is not None,
+            )
+        except Exception as error:
+            traceback.print_exc()
+            reason = f"it could not be measured: {type(error).__name__}: {error}"[:300]
+            record = {"kind": Kind.COMMUNICATION, "reason": reason}
+        self._recorder.write(record)
+        self._recorder.write({**phase, "edge": "end"})
 
     def _build_loop(self, engine: Engine) -> MeasuredLoop:
         limits = Limits(

@@ -46,6 +46,11 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("show --store /no/such/store", "trainmark run quick"),
         ("export --format csv --store /no/such/store", "trainmark run quick"),
         ("report --store /no/such/store", "trainmark run quick"),
+        ("doctor --network --devices 1", "use --devices 2"),
+        ("doctor --network --devices many", "'many' is no whole number"),
+        ("doctor --network --device cpu --devices 4096", "4096 devices asked for"),
+        ("doctor --network --device gpu", "use cpu or cuda"),
+        ("doctor --devices 2", "--devices goes with --network"),
         ("data make nothing DIR", "known formats"),
         ("data check imagenet /no/such/folder", "/no/such/folder"),
     ],
@@ -222,7 +227,7 @@ def test_the_set_of_flags_is_pinned() -> None:
     facts = "batch-size devices framework json model nodes pattern precision protocol store workers workload"
     assert found == {
         "list": ["--json"],
-        "doctor": ["--json", "--store"],
+        "doctor": ["--device", "--devices", "--json", "--launcher", "--network", "--nodes", "--store"],
         "data": [],
         "plan": [f"--{name}" for name in axes.split()],
         "run": sorted(f"--{name}" for name in [*axes.split(), "fresh", "launcher", "pattern", "resume", "retries"]),

@@ -1,0 +1,123 @@
+"""Where the time of a step went that perfect scaling would not need: exchange, slower computing, or neither.
+
+With the same batch per device a step on more devices should take as long as the base's; with the same global batch it
+should take less, in proportion. What it takes more is lost, and the twin step without exchange splits it:
+
+    lost        = step - ideal step
+    exchange    = exposed communication - what the base has of it
+    computing   = twin step - the base's, which share cores, memory, power and clocks with fewer others
+    the rest    = neither: the step of the measurement and that of the comparison with its twin differ by it
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from trainmark.analyse.communication import Communication, read_communication
+from trainmark.analyse.speedup import Ratio
+from trainmark.analyse.table import Line
+
+Cause = Literal["communication", "compute", "rest"]
+
+POOR = 0.95
+"""Efficiency below this, with its whole interval, is asked for its cause."""
+NO_BATCH, NOT_MEASURED, BASE_NOT_MEASURED = "no_batch", "not_measured", "base_not_measured"
+"""Reasons that a report has words for; a worker's own reason is a sentence already."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    communication_s: float
+    compute_s: float
+    rest_s: float
+    twin_s: float
+    """The step without exchange, and what it would take if computing were as fast as the base's."""
+    ideal_twin_s: float
+    gradient_bytes: int
+    allreduce_gb_per_s: float | None
+
+    @property
+    def cause(self) -> Cause:
+        """The largest part."""
+        parts: dict[Cause, float] = {
+            "communication": self.communication_s,
+            "compute": self.compute_s,
+            "rest": self.rest_s,
+        }
+        return max(parts, key=lambda name: parts[name])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """Per step."""
+
+    lost_s: float | None
+    split: Split | None
+    reason: str | None
+    """Why there is no split."""
+
+
+def is_poor(efficiency: Ratio | None) -> bool:
+    if efficiency is None:
+        return False
+    return (efficiency.ci95[1] if efficiency.ci95 else efficiency.value) < POOR
+
+
+def explain_loss(line: Line, base: Line, *, scale: float) -> Loss:
+    """`scale`: the ideal step over the base's; 1 for the same batch per device."""
+    step_s, base_s = _step_s(line), _step_s(base)
+    if step_s is None or base_s is None:
+        return Loss(lost_s=None, split=None, reason=NO_BATCH)
+    lost_s = step_s - scale * base_s
+    own = _communication(line)
+    if own is None:
+        return Loss(lost_s=lost_s, split=None, reason=_why_not(line))
+    base_own = _communication(base)
+    if base_own is None and (base.first.devices or 0) > 1:
+        return Loss(lost_s=lost_s, split=None, reason=BASE_NOT_MEASURED)
+    base_exposed_s, base_compute_s = (base_own.exposed_s, base_own.compute_s) if base_own else (0.0, base_s)
+    communication_s = own.exposed_s - scale * base_exposed_s
+    compute_s = own.compute_s - scale * base_compute_s
+    split = Split(
+        communication_s=communication_s,
+        compute_s=compute_s,
+        rest_s=lost_s - communication_s - compute_s,
+        twin_s=own.compute_s,
+        ideal_twin_s=scale * base_compute_s,
+        gradient_bytes=own.gradient_bytes,
+        allreduce_gb_per_s=own.allreduce_gb_per_s,
+    )
+    return Loss(lost_s=lost_s, split=split, reason=None)
+
+
+def _step_s(line: Line) -> float | None:
+    first = line.first
+    if line.estimate is None or first.devices is None or first.batch_size_per_device is None:
+        return None
+    return first.devices * first.batch_size_per_device / line.estimate.value
+
+
+def _communication(line: Line) -> Communication | None:
+    """Of all repeats: medians again."""
+    found = [own for run in line.runs if (own := read_communication(run)) is not None]
+    if not found:
+        return None
+    return replace(
+        found[0],
+        exposed_s=statistics.median(own.exposed_s for own in found),
+        compute_s=statistics.median(own.compute_s for own in found),
+        allreduce_gb_per_s=_median([own.allreduce_gb_per_s for own in found]),
+    )
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _why_not(line: Line) -> str:
+    told = (run.communication.get("reason") for run in line.runs if run.communication is not None)
+    return next((str(reason) for reason in told if reason), NOT_MEASURED)

@@ -1,0 +1,214 @@
+"""Scaling studies: lines that differ in the number of devices alone, against the smallest number among them.
+
+Weak scaling keeps the batch per device, strong scaling the global batch. A count that was asked for, that failed, or
+that a sibling (another precision, recipe or batch of the same workload) has, is a line too: missing, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from trainmark.analyse.loss import Loss, explain_loss, is_poor
+from trainmark.analyse.speedup import Ratio, base_place, efficiency, speedup
+from trainmark.analyse.table import Line
+from trainmark.store.rows import RunRow
+
+Mode = Literal["weak", "strong", "unknown"]
+"""`unknown` where no batch is told, as of somebody's own script."""
+Count = tuple[int | None, int]
+"""Nodes, and devices of all of them together."""
+Facts = tuple[object, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A cell of a plan, whether it ran or not."""
+
+    workload: str
+    framework: str
+    recipe: str
+    precision: str
+    size: str
+    device: str
+    data: str
+    epochs: int | None
+    nodes: int
+    devices: int
+    batch_size_per_device: int
+    why_skipped: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    why: Literal["skipped", "failed", "not_run"]
+    detail: str
+    """Of a plan's skip the reason, of a failure the outcome and its reason; empty where nobody tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One number of devices: measured, or missing."""
+
+    nodes: int | None
+    devices: int
+    batch_size_per_device: int | None
+    line: Line | None
+    missing: Missing | None
+    speedup: Ratio | None
+    """None for the base and for what is missing."""
+    efficiency: Ratio | None
+    loss: Loss | None
+    """Where the efficiency is poor."""
+
+    @property
+    def count(self) -> Count:
+        return self.nodes, self.devices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    mode: Mode
+    first: RunRow
+    """Carries what the lines share."""
+    batch_size: int | None
+    """Per device for weak scaling, global for strong."""
+    base: Case
+    cases: tuple[Case, ...]
+    """By number of devices, then of nodes."""
+
+
+@dataclass(kw_only=True)
+class _Group:
+    mode: Mode
+    batch_size: int | None
+    lines: list[Line] = field(default_factory=list)
+    failed: list[Line] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+
+    @property
+    def counts(self) -> set[Count]:
+        return {_count(line.first) for line in self.lines}
+
+
+def build_studies(lines: Sequence[Line], asked: Sequence[Asked] = ()) -> tuple[Study, ...]:
+    """Weak ones first, in the order of their first lines."""
+    groups = [group for whole in _group(lines, asked).values() for group in _by_machine(whole)]
+    studied = [group for group in groups if _is_study(group)]
+    siblings: dict[Facts, set[Count]] = {}
+    for group in studied:
+        siblings.setdefault(_siblings(group), set()).update(group.counts)
+    studies = [_build_study(group, siblings[_siblings(group)]) for group in studied]
+    return tuple(sorted(studies, key=lambda study: study.mode == "strong"))
+
+
+def _group(lines: Sequence[Line], asked: Sequence[Asked]) -> dict[Facts, _Group]:
+    groups: dict[Facts, _Group] = {}
+    for line in lines:
+        row = line.first
+        if row.devices is None:
+            continue
+        for mode, batch_size in _modes(row.devices, row.batch_size_per_device):
+            group = groups.setdefault((mode, batch_size, *_facts(row)), _Group(mode=mode, batch_size=batch_size))
+            (group.failed if line.estimate is None else group.lines).append(line)
+    for cell in asked:
+        for mode, batch_size in _modes(cell.devices, cell.batch_size_per_device):
+            group = groups.setdefault((mode, batch_size, *_asked_facts(cell)), _Group(mode=mode, batch_size=batch_size))
+            group.asked.append(cell)
+    return groups
+
+
+def _modes(devices: int, batch_size: int | None) -> tuple[tuple[Mode, int | None], ...]:
+    return (("unknown", None),) if batch_size is None else (("weak", batch_size), ("strong", devices * batch_size))
+
+
+def _facts(row: RunRow) -> Facts:
+    """All that lines of a study share, the machine apart: a run that failed early does not know its own."""
+    own_name = (row.model, row.unit) if row.workload is None else None
+    return (row.workload, own_name, row.dialect, row.framework, row.recipe, row.precision, row.size, row.device,
+            row.data, row.epochs)  # fmt: skip
+
+
+def _asked_facts(cell: Asked) -> Facts:
+    return (cell.workload, None, None, cell.framework, cell.recipe, cell.precision, cell.size, cell.device,
+            cell.data, cell.epochs)  # fmt: skip
+
+
+def _by_machine(group: _Group) -> Iterator[_Group]:
+    for machine in dict.fromkeys(line.first.machine for line in group.lines):
+        lines = [line for line in group.lines if line.first.machine == machine]
+        yield _Group(mode=group.mode, batch_size=group.batch_size, lines=lines, failed=group.failed, asked=group.asked)
+
+
+def _is_study(group: _Group) -> bool:
+    """Strong scaling only where it was measured: a sweep of batches asks for many global batches by chance."""
+    if group.mode == "strong":
+        return len({devices for _, devices in group.counts}) > 1
+    wanted = {_count(line.first) for line in group.failed} | {(cell.nodes, cell.devices) for cell in group.asked}
+    return len(group.counts | wanted) > 1
+
+
+def _siblings(group: _Group) -> Facts:
+    row = group.lines[0].first
+    global_batch = group.batch_size if group.mode == "strong" else None
+    name = row.workload or row.model
+    return (group.mode, global_batch, name, row.dialect, row.framework, row.size, row.device, row.data, row.machine)
+
+
+def _build_study(group: _Group, sibling_counts: set[Count]) -> Study:
+    base_line = min(group.lines, key=lambda line: base_place(line.runs))
+    base = _measured(base_line, base_line, group.mode)
+    others = [_measured(line, base_line, group.mode) for line in group.lines if line is not base_line]
+    cases = [base, *others, *_find_missing(group, sibling_counts)]
+    order = sorted(cases, key=lambda case: (case.devices, case.nodes or 0))
+    return Study(
+        mode=group.mode, first=base_line.first, batch_size=group.batch_size, base=base, cases=tuple(order)
+    )  # fmt: skip
+
+
+def _measured(line: Line, base: Line, mode: Mode) -> Case:
+    nodes, devices = _count(line.first)
+    gain = share = loss = None
+    if line is not base and line.estimate is not None and base.estimate is not None and base.first.devices:
+        gain = speedup(line.estimate, base.estimate)
+        share = efficiency(line.estimate, base.estimate, devices / base.first.devices)
+        scale = base.first.devices / devices if mode == "strong" else 1.0
+        loss = explain_loss(line, base, scale=scale) if is_poor(share) else None
+    return Case(
+        nodes=nodes, devices=devices, batch_size_per_device=line.first.batch_size_per_device, line=line, missing=None,
+        speedup=gain, efficiency=share, loss=loss,
+    )  # fmt: skip
+
+
+def _find_missing(group: _Group, sibling_counts: set[Count]) -> list[Case]:
+    """The most telling reason for each count: it failed, the plan left it out, nobody ran it."""
+    found: dict[Count, Missing] = {}
+    for line in group.failed:
+        last = line.runs[-1]
+        detail = f"{last.outcome or 'running'}: {last.reason}"
+        found.setdefault(_count(line.first), Missing(why="failed", detail=detail))
+    for cell in group.asked:
+        why = Missing(why="skipped", detail=cell.why_skipped) if cell.why_skipped else Missing(why="not_run", detail="")
+        found.setdefault((cell.nodes, cell.devices), why)
+    for count in sibling_counts:
+        found.setdefault(count, Missing(why="not_run", detail=""))
+    return [
+        Case(
+            nodes=nodes, devices=devices, batch_size_per_device=_batch(group, devices), line=None, missing=missing,
+            speedup=None, efficiency=None, loss=None,
+        )
+        for (nodes, devices), missing in found.items()
+        if (nodes, devices) not in group.counts
+    ]  # fmt: skip
+
+
+def _batch(group: _Group, devices: int) -> int | None:
+    if group.mode != "strong" or group.batch_size is None:
+        return group.batch_size
+    return group.batch_size // devices if group.batch_size % devices == 0 else None
+
+
+def _count(row: RunRow) -> Count:
+    assert row.devices is not None
+    return row.nodes, row.devices

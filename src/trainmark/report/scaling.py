@@ -1,0 +1,156 @@
+"""Scaling studies as texts: the table of each, why a count is missing, and what made a poor efficiency poor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trainmark.analyse.result import describe_estimate
+from trainmark.analyse.scaling import Case, Study
+from trainmark.analyse.speedup import Ratio
+from trainmark.report.cells import describe_line, format_ratio
+from trainmark.report.words import UNITS, WORDS
+from trainmark.units import ABSENT, format_bytes, format_number, format_seconds, plain
+
+
+def title(study: Study, lang: str) -> str:
+    """weak scaling: resnet50 (small) reference fp32, CPU, batch/device 4, synthetic"""
+    words, base = WORDS[lang], study.base.line
+    assert base is not None
+    cells = describe_line(base, lang)
+    what = " ".join(cells[name] for name in ("workload", "recipe", "precision"))
+    parts = [what.replace(f" @ {base.variant}", "") if base.variant else what]
+    parts += ["CPU"] if study.first.device == "cpu" else []
+    if study.batch_size is not None:
+        parts.append(f"{words['global_batch' if study.mode == 'strong' else 'batch']} {study.batch_size}")
+    return plain(f"{words[study.mode]}: {', '.join([*parts, cells['data']])}")
+
+
+def columns(study: Study) -> tuple[str, ...]:
+    batch = ("batch",) if study.mode == "strong" else ()
+    variant = ("software",) if any(case.line is not None and case.line.variant for case in study.cases) else ()
+    return ("nodes", "devices", *batch, *variant, "throughput", "interval", "relative", "speedup", "efficiency")
+
+
+def describe_case(case: Case, study: Study, lang: str) -> dict[str, str]:
+    """Of a count that is missing, the throughput says so."""
+    words = WORDS[lang]
+    cells = describe_line(case.line, lang) if case.line is not None else {}
+    is_base = case is study.base
+    texts = {
+        "nodes": str(case.nodes or ABSENT),
+        "devices": str(case.devices),
+        "batch": str(case.batch_size_per_device or ABSENT),
+        "software": (case.line.variant if case.line is not None else "") or ABSENT,
+        "throughput": cells.get("throughput", words["missing"]),
+        "interval": cells.get("interval", ABSENT),
+        "relative": cells.get("relative", ABSENT),
+        "speedup": words["base"] if is_base else format_ratio(case.speedup, ""),
+        "efficiency": format_ratio(case.efficiency, "%"),
+    }
+    return {name: plain(text) for name, text in texts.items()}
+
+
+def explain(case: Case, lang: str) -> str:
+    """Why it is missing, or what its efficiency went to; empty where there is nothing to say."""
+    words = WORDS[lang]
+    if case.missing is not None:
+        known = words["not_run"] if case.missing.why == "not_run" else case.missing.detail
+        text = f"{words['skipped']}: {known}" if case.missing.why == "skipped" else known
+        return plain(f"{words['missing']}: {text}")
+    if case.loss is None or case.efficiency is None:
+        return ""
+    share = f"{format_number(100 * case.efficiency.value, digits=2)}%"
+    split, lost_s = case.loss.split, case.loss.lost_s
+    if split is None or lost_s is None:
+        reason = case.loss.reason or ABSENT
+        return plain(words["why_unknown"].format(efficiency=share, reason=words.get(reason, reason)))
+    part_s = {"communication": split.communication_s, "compute": split.compute_s, "rest": split.rest_s}[split.cause]
+    rate = split.allreduce_gb_per_s
+    return words[f"why_{split.cause}"].format(
+        efficiency=share,
+        share=words["part_of" if part_s < lost_s else "all_of"].format(
+            part=format_seconds(part_s), lost=format_seconds(lost_s)
+        ),
+        size=format_bytes(split.gradient_bytes),
+        rate=words["at_rate"].format(rate=f"{format_number(rate, digits=2)} GB/s") if rate else "",
+        twin=format_seconds(split.twin_s),
+        ideal=format_seconds(split.ideal_twin_s),
+    )
+
+
+def print_studies(studies: Sequence[Study], console: Console, *, lang: str = "en") -> None:
+    for study in studies:
+        console.print()
+        console.print(Text(title(study, lang)))
+        console.print(_table(study, lang))
+        for case in study.cases:
+            why = explain(case, lang)
+            if why:
+                console.print(Text(f"  {name_count(case)}: {why}"))
+
+
+def _table(study: Study, lang: str) -> Table:
+    """Without the interval, which ± tells as well, and the unit in the heading: it must fit into 80 columns."""
+    words, unit = WORDS[lang], study.first.unit
+    shown = [name for name in columns(study) if name != "interval"]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in shown:
+        heading = words.get(f"short_{name}", words[name])
+        heading = UNITS[lang].get(unit, f"{unit}/s") if name == "throughput" else heading
+        table.add_column(heading, justify="left" if name == "software" else "right", overflow="fold")
+    for case in study.cases:
+        cells = describe_case(case, study, lang)
+        if case.line is not None:
+            cells["throughput"] = cells["throughput"].split(" ", 1)[0]
+        table.add_row(*(Text(cells[name]) for name in shown))
+    return table
+
+
+def name_count(case: Case) -> str:
+    """2 × 4: nodes, and devices of each."""
+    return f"{case.nodes} × {case.devices // case.nodes}" if case.nodes else str(case.devices)
+
+
+def describe_studies(studies: Sequence[Study]) -> list[dict[str, Any]]:
+    """For `--json`."""
+    return [
+        {
+            "mode": study.mode,
+            **{name: getattr(study.first, name) for name in ("workload", "model", "dialect", "framework", "recipe",
+               "precision", "size", "device", "data", "epochs", "machine")},
+            "batch_size_per_device": study.batch_size if study.mode == "weak" else None,
+            "global_batch_size": study.batch_size if study.mode == "strong" else None,
+            "base": {"nodes": study.base.nodes, "devices": study.base.devices},
+            "lines": [_describe_case(case, study) for case in study.cases],
+        }
+        for study in studies
+    ]  # fmt: skip
+
+
+def _describe_case(case: Case, study: Study) -> dict[str, Any]:
+    estimate = case.line.estimate if case.line is not None else None
+    split = case.loss.split if case.loss is not None else None
+    return {
+        "nodes": case.nodes,
+        "devices": case.devices,
+        "batch_size_per_device": case.batch_size_per_device,
+        "runs": [run.id for run in case.line.runs] if case.line is not None else [],
+        "throughput": describe_estimate(estimate, study.first.unit),
+        "speedup": _describe_ratio(case.speedup),
+        "efficiency": _describe_ratio(case.efficiency),
+        "missing": asdict(case.missing) if case.missing is not None else None,
+        "lost_s": case.loss.lost_s if case.loss is not None else None,
+        "lost_to": asdict(split) if split is not None else None,
+        "cause": split.cause if split is not None else None,
+        "why": explain(case, "en") or None,
+    }
+
+
+def _describe_ratio(ratio: Ratio | None) -> dict[str, Any] | None:
+    return None if ratio is None else {"value": ratio.value, "ci95": list(ratio.ci95) if ratio.ci95 else None}

@@ -1,0 +1,103 @@
+"""Measures the network between the real processes: `python -m trainmark.worker.engine_torch_network FOLDER`.
+
+Started by a launcher, once per device, as the worker is. Reads network-request.json in the folder; rank 0 writes
+network.json: all-reduce over sizes, the raw samples of each. Every rank ends with a run_end record, so that the
+supervisor can tell who failed and why.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+
+from trainmark import records
+from trainmark.parent import die_with
+from trainmark.records import Kind, Outcome
+from trainmark.worker.engine_torch_collective import join_processes, time_all_reduce
+from trainmark.worker.recorder import Recorder
+
+_SMALLEST_BYTES = 4
+_GROWTH = 4
+_SIZE_S = 0.5
+"""To spend on the samples of one size."""
+
+
+def main(argv: list[str]) -> int:
+    folder = Path(argv[1])
+    faulthandler.enable()
+    die_with(os.getppid())
+    rank = int(os.environ.get("RANK", "0"))
+    recorder = Recorder(folder / records.rank_file(rank))
+    recorder.write({"kind": Kind.RUN_START, "schema": records.SCHEMA, "rank": rank, "pid": os.getpid()})
+    outcome, reason = Outcome.OK, "all sizes done"
+    try:
+        request = records.read_json(folder / records.NETWORK_REQUEST_FILE)
+        if request is None:
+            raise ValueError(f"no readable {records.NETWORK_REQUEST_FILE} in {folder}")
+        measured = measure_network(device=request["device"], max_bytes=request["max_bytes"], max_s=request["max_s"])
+        if rank == 0:
+            records.write_json(folder / records.NETWORK_FILE, {"schema": records.SCHEMA, **measured})
+    except Exception as error:
+        traceback.print_exc()
+        outcome, reason = Outcome.FAILED, f"{type(error).__name__}: {error}"[:1000]
+    recorder.write({"kind": Kind.RUN_END, "outcome": outcome, "reason": reason, "steps": None})
+    recorder.close()
+    if distributed.is_initialized() and outcome is Outcome.OK:
+        distributed.destroy_process_group()
+    return 0 if outcome is Outcome.OK else 1
+
+
+def measure_network(*, device: str, max_bytes: int, max_s: float) -> dict[str, Any]:
+    place = _choose_device(device)
+    backend = "nccl" if place.type == "cuda" else "gloo"
+    control = join_processes(place)
+    hosts: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(hosts, socket.gethostname(), group=control)
+    measured: list[dict[str, Any]] = []
+    left_out: list[int] = []
+    spent_s = 0.0
+    for num_bytes in _sizes(max_bytes):
+        # Next to come: two to warm up and one that counts, each about the growth of the sizes longer than the last.
+        expected_s = 3 * _GROWTH * measured[-1]["seconds"][-1] if measured else 0.0
+        if left_out or spent_s + expected_s > max_s:
+            left_out.append(num_bytes)
+            continue
+        samples = time_all_reduce(num_bytes, device=place, control=control, max_seconds=_SIZE_S)
+        measured.append({"num_bytes": num_bytes, "seconds": samples})
+        spent_s += sum(samples) + 2 * samples[0]
+    return {
+        "backend": backend,
+        "device": device,
+        "num_ranks": len(hosts),
+        "hosts": hosts,
+        "sizes": measured,
+        "left_out_bytes": left_out,
+    }
+
+
+def _sizes(max_bytes: int) -> Iterator[int]:
+    size = _SMALLEST_BYTES
+    while size <= max_bytes:
+        yield size
+        size *= _GROWTH
+
+
+def _choose_device(kind: str) -> torch.device:
+    if kind == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    return device
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
