@@ -6,6 +6,7 @@
     log.jsonl     records read from the output of a command that writes none itself
     checkpoint.pt where a training can go on, replaced from time to time
     stop          appears when the controller asks the worker to end at the next block of steps
+    rank<k>.stacks  what each thread was doing when a step took far too long; stacks.txt for a command
 
 Standard library only: the worker writes these inside any vendor container, and everything else reads them.
 """
@@ -29,6 +30,7 @@ OUTPUT_FILE = "output.log"
 LOG_FILE = "log.jsonl"
 CHECKPOINT_FILE = "checkpoint.pt"
 STOP_FILE = "stop"
+STACKS_FILE = "stacks.txt"
 
 Json = dict[str, Any]
 
@@ -55,6 +57,10 @@ class Kind(StrEnum):
 
 def rank_file(rank: int) -> str:
     return f"rank{rank}.jsonl"
+
+
+def stacks_file(rank: int) -> str:
+    return f"rank{rank}.stacks"
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

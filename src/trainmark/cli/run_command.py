@@ -112,7 +112,14 @@ def _make_task(
 
     return Task(
         cell=cell,
-        facts={"suite": None, "source": "command", "dialect": None, "unit": "samples", "model": cell.text},
+        facts={
+            "suite": None,
+            "source": "command",
+            "dialect": None,
+            "unit": "samples",
+            "model": cell.text,
+            "measure": dict(suite.hang),
+        },
         launcher=launcher,
         timeout_s=suite.timeout_s if suite.timeout_s is not None else math.inf,
         job=job,

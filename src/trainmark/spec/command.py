@@ -17,7 +17,8 @@ from trainmark.spec.parse import Checker
 
 PLACEHOLDERS = ("devices", "batch_size", "precision", "seed")
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_-]+)\}")
-_FLAGS = (*PLACEHOLDERS, "repeat", "timeout_s")
+_HANG = ("hang_least_s", "hang_factor")
+_FLAGS = (*PLACEHOLDERS, "repeat", "timeout_s", *_HANG)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,8 @@ class CommandSuite:
     cells: tuple[CommandCell, ...]
     timeout_s: float | None
     """None: a command takes as long as it takes."""
+    hang: Mapping[str, float]
+    """When silence is a hang, where somebody said: the keys of `Measure`."""
 
 
 def placeholders(template: Sequence[str]) -> set[str]:
@@ -102,6 +105,10 @@ def parse_command(template: Sequence[str], values: Mapping[str, Any], *, device:
     }
     repeat = check.count("repeat") or 1
     timeout_s = check.positive("timeout_s")
+    hang = {name: value for name in _HANG if (value := check.positive(name)) is not None}
+    if hang.get("hang_factor", 2) < 2:
+        hint = "it is how many usual gaps without a word are a hang: give 2 or more"
+        faults.append(Fault(where="--hang-factor", problem="would end healthy runs", hint=hint))
     if not template:
         faults.append(Fault(where="--", problem="no command", hint="trainmark run -- python train.py"))
     elif template[0].startswith("-"):
@@ -112,7 +119,7 @@ def parse_command(template: Sequence[str], values: Mapping[str, Any], *, device:
     if faults:
         noun = "fault" if len(faults) == 1 else "faults"
         raise SpecError(f"the command has {len(faults)} {noun}", faults)
-    return CommandSuite(cells=_expand(tuple(template), device, axes, repeat), timeout_s=timeout_s)
+    return CommandSuite(cells=_expand(tuple(template), device, axes, repeat), timeout_s=timeout_s, hang=hang)
 
 
 def _expand(

@@ -56,6 +56,9 @@ class Engine(Protocol):
     def restore(self, path: Path) -> Mapping[str, float]:
         """Back to what `save` saw; returns its `progress`."""
 
+    def advise_on_bad_loss(self, step: int) -> str:
+        """What to try where the loss of a step is no number."""
+
     def weights_changed(self) -> bool:
         """Whether any weight differs from what it was before the first step."""
 

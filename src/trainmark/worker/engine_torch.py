@@ -23,6 +23,7 @@ from trainmark.worker.engine_torch_checkpoint import (
 from trainmark.worker.engine_torch_feed import Feed, FeedRequest, build_feed
 from trainmark.worker.engine_torch_step import Precision, TrainStep
 from trainmark.worker.engine_torch_workload import Metric, Scores, TorchWorkload
+from trainmark.worker.sanity import advise_on_bad_loss
 from trainmark.workloads.registry import load_card, load_module
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
 
@@ -62,8 +63,8 @@ class TorchEngine:
         self._feed = self._build_feed()
         self.steps_per_epoch = self._feed.steps_per_epoch
         self._train_step = self._build_step()
-        recipe_rate = peak_learning_rate(self._card.schedule, global_batch=self.samples_per_step)
-        self._peak_rate: float = cell["lr"] or recipe_rate
+        self._recipe_rate = peak_learning_rate(self._card.schedule, global_batch=self.samples_per_step)
+        self._peak_rate: float = cell["lr"] or self._recipe_rate
         self._num_steps = 0
         self._recent: deque[torch.cuda.Event] = deque()
         self._losses = torch.zeros(_LOSS_SLOTS, pin_memory=self._device.type == "cuda")
@@ -196,6 +197,14 @@ class TorchEngine:
         progress: Mapping[str, float] = state["progress"]
         self._num_steps = int(progress["num_steps"])
         return progress
+
+    def advise_on_bad_loss(self, step: int) -> str:
+        return advise_on_bad_loss(
+            rate=self.learning_rate(step - 1),
+            peak=self._peak_rate,
+            recipe_peak=self._recipe_rate,
+            is_fp16=self._cell["precision"] == "amp",
+        )
 
     def weights_changed(self) -> bool:
         return self._first_weights != self._fingerprint()
