@@ -62,6 +62,14 @@ def execute(tasks: Sequence[Task], args: argparse.Namespace) -> int:
     return 0 if all(row.outcome == "ok" for row in rows) else 1
 
 
+def run_probe(task: Task, store: Store) -> RunRow:
+    """One run beside the measurements: its row is given back and shown nowhere."""
+    from trainmark.cli.progress import Progress
+
+    with Progress(total=1) as progress:
+        return _run_one(task, store, progress, 1)
+
+
 def _run_all(tasks: Sequence[Task], store: Store) -> tuple[list[RunRow], bool]:
     from trainmark.cli.progress import Progress
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainmark import records
 from trainmark.cli.execute import Task, execute
+from trainmark.cli.find_batch import add_find_batch_argument, find_batches
+from trainmark.cli.memory_limit import memory_limit
 from trainmark.cli.output import talk
 from trainmark.cli.run_command import add_command_arguments, command_tasks
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
@@ -35,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume", action="store_true", help="go on from the checkpoint of the same training that was cut short"
     )
+    add_find_batch_argument(parser)
     parser.add_argument(
         "--launcher", choices=CHOICES, default="auto", help="how processes start; dry prints the command"
     )
@@ -52,7 +55,11 @@ def _workload_tasks(args: argparse.Namespace) -> list[Task]:
         raise InputError("nothing to run", hint="trainmark run quick, or trainmark run -- python train.py")
     plan = make_plan(args)
     cells = _runnable(plan)
-    tasks = [_make_task(cell, plan, choose(args.launcher, num_processes=cell.devices_per_node)) for cell in cells]
+
+    def make_task(cell: Cell) -> Task:
+        return _make_task(cell, plan, choose(args.launcher, num_processes=cell.devices_per_node))
+
+    tasks = find_batches(cells, make_task, _most_batch, args) if args.find_batch else [make_task(c) for c in cells]
     return [_resumed(task, Path(args.store)) for task in tasks] if args.resume else tasks
 
 
@@ -84,6 +91,15 @@ def _runnable(plan: Plan) -> list[Cell]:
     for data in dict.fromkeys((cell.workload, cell.data.path, cell.global_batch_size) for cell in cells):
         _check_data(*data)
     return cells
+
+
+def _most_batch(cell: Cell) -> int | None:
+    """The largest batch for each device that a data set has samples for; None where samples are made."""
+    if cell.data.path is None:
+        return None
+    from trainmark.datasets.formats import find_format
+
+    return find_format(load_card(cell.workload).dataset).summarise(Path(cell.data.path)).num_train // cell.num_devices
 
 
 def _check_data(workload: str, path: str | None, global_batch_size: int) -> None:
@@ -123,6 +139,7 @@ def _make_task(cell: Cell, plan: Plan, launcher: str) -> Task:
         "unit": card.unit,
         "model": card.title,
     }
+    facts |= memory_limit()
     if cell.epochs is not None:
         facts["eval_every"] = evaluation_interval(card.schedule, epochs=cell.epochs)
     return Task(cell=cell, facts=facts, launcher=launcher, timeout_s=measure.timeout_s, job=job, watch=watch)

@@ -47,6 +47,8 @@ def command_tasks(args: argparse.Namespace) -> list[Task]:
     if args.what is not None:
         why = f"{args.what!r} stands before --"
         raise InputError("a workload and a command cannot be run at once", why=why, hint="leave one of them out")
+    if args.find_batch:
+        raise InputError("--find-batch goes with a workload", hint="give the command's own --batch-size A,B")
     from trainmark.plan.machine import read_machine
 
     machine = read_machine()

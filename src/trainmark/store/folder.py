@@ -49,6 +49,7 @@ def read_run(folder: Path) -> RunRow | None:
         lr=_number(cell.get("lr")),
         until_target=_read_targets(cell),
         resumed_from=_text(run.get("resumed_from")),
+        purpose=_text(run.get("purpose")),
         seed=_whole(cell.get("seed")),
         repeat=_whole(cell.get("repeat")),
         unit=_text(run.get("unit")) or "samples",

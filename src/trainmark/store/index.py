@@ -83,15 +83,18 @@ class Store:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def rows(self) -> list[RunRow]:
-        """By time of start."""
-        query = select(schema.RUNS).order_by(schema.RUNS.c.started_unix_s, schema.RUNS.c.id)
+        """By time of start; probes are no measurements and are left out."""
+        table = schema.RUNS.c
+        query = select(schema.RUNS).where(table.purpose.is_(None)).order_by(table.started_unix_s, table.id)
         with self._connect() as connection:
             return [schema.from_record(dict(record)) for record in connection.execute(query).mappings()]
 
     def wall_seconds(self) -> dict[str, list[float]]:
         """How long the finished runs of each cell took, by cell id."""
         table = schema.RUNS.c
-        query = select(table.cell_id, table.wall_s).where(table.outcome == "ok", table.wall_s.is_not(None))
+        query = select(table.cell_id, table.wall_s).where(
+            table.outcome == "ok", table.wall_s.is_not(None), table.purpose.is_(None)
+        )
         found: dict[str, list[float]] = {}
         with self._connect() as connection:
             for cell_id, wall_s in connection.execute(query):

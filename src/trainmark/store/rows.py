@@ -53,6 +53,8 @@ class RunRow:
     pauses: dict[str, float] = field(default_factory=dict)
     """Seconds in which no step ran, by what was done instead: `eval`, `checkpoint`."""
     resumed_from: str | None = None
+    purpose: str | None = None
+    """None: a measurement. `find-batch`: a probe of whether a batch fits, which no table shows."""
     num_records: int | None = None
     """Step records in the folder, also those without a speed; None in rows that were made by hand."""
     steps: Floats = field(default_factory=lambda: np.empty(0))

@@ -16,7 +16,7 @@ METADATA = MetaData()
 META = Table("meta", METADATA, Column("key", String(32), primary_key=True), Column("value", String(64)))
 
 _TEXT = ("cell_id", "suite", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size",
-         "device", "data", "unit", "outcome", "reason", "machine", "resumed_from")  # fmt: skip
+         "device", "data", "unit", "outcome", "reason", "machine", "resumed_from", "purpose")  # fmt: skip
 _WHOLE = ("nodes", "devices", "batch_size_per_device", "epochs", "seed", "repeat", "peak_memory_bytes",
           "num_records")  # fmt: skip
 _NUMBERS = ("started_unix_s", "wall_s", "lr")

@@ -1,6 +1,7 @@
 """What the measured loop needs of a framework. Nothing here or in the loop knows torch, so a fake can stand in.
 
-Each framework has a module `engine_<name>` with `build_engine(cell) -> Engine` and `is_out_of_memory(error) -> bool`.
+Each framework has a module `engine_<name>` with `build_engine(cell) -> Engine`, `is_out_of_memory(error) -> bool` and
+`limit_memory(device, num_bytes)`.
 """
 
 from __future__ import annotations

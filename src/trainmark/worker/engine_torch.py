@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import time
 from collections import deque
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainmark import host
 from trainmark.worker.engine_torch_checkpoint import (
     read_checkpoint,
     read_randomness,
@@ -36,9 +38,27 @@ def build_engine(cell: Mapping[str, Any]) -> TorchEngine:
     return TorchEngine(cell)
 
 
+_NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "out of memory", "std::bad_alloc", "ALLOC_FAILED")
+
+
 def is_out_of_memory(error: BaseException) -> bool:
-    known = ("can't allocate memory", "out of memory")
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(text in str(error) for text in known)
+    """The host's allocators have no error type of their own; a library under torch says it in its own words."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(text in str(error) for text in _NO_MEMORY)
+
+
+def limit_memory(device: str, num_bytes: int) -> None:
+    """From now on this process has no more: its allocator fails as it would on a smaller device or host."""
+    if device == "cpu":
+        taken = host.private_bytes() or 0
+        if taken >= num_bytes:
+            raise MemoryError(f"torch itself has taken {taken:,} of the {num_bytes:,} bytes that are allowed")
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        most = num_bytes if hard == resource.RLIM_INFINITY else min(num_bytes, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+        return
+    index = int(os.environ.get("LOCAL_RANK", "0"))
+    total = torch.cuda.get_device_properties(index).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, num_bytes / total), index)
 
 
 class TorchEngine:
@@ -250,8 +270,6 @@ class TorchEngine:
     def peak_memory_bytes(self) -> int | None:
         if self._device.type == "cuda":
             return torch.cuda.max_memory_allocated()
-        import resource
-
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
     def facts(self) -> Mapping[str, Any]:

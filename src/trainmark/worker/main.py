@@ -60,7 +60,10 @@ class Worker:
         self._alarm.expect_pause()
         self._write_environment({})  # already now: where a run failed is worth knowing too
         with Telemetry(self._recorder, gpu_index=self._gpu_index):
-            self._engine = self._engine_module().build_engine(self._cell)
+            module = self._engine_module()
+            if self._run.get("memory_limit_bytes") is not None:
+                module.limit_memory(self._cell["device"], self._run["memory_limit_bytes"])
+            self._engine = module.build_engine(self._cell)
             self._write_environment(dict(self._engine.facts()))
             end = self._build_loop(self._engine).run()
             peak = self._engine.peak_memory_bytes()

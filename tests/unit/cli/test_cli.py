@@ -218,14 +218,14 @@ def test_the_set_of_flags_is_pinned() -> None:
             o for a in parser._actions for o in a.option_strings if o.startswith("--") and o != "--help"
         )
     axes = "batch-size data device devices epochs framework json lr max-seconds max-steps min-seconds nodes precision"
-    axes += " recipe repeat seed size store target-ci timeout-s until-target"
+    axes += " recipe repeat seed size store target-ci timeout-s until-target hang-factor hang-least-s"
     facts = "batch-size devices framework json model nodes pattern precision protocol store workers workload"
     assert found == {
         "list": ["--json"],
         "doctor": ["--json", "--store"],
         "data": [],
-        "plan": [f"--{name}" for name in axes.split()],
-        "run": sorted(f"--{name}" for name in [*axes.split(), "launcher", "pattern", "resume"]),
+        "plan": sorted(f"--{name}" for name in axes.split()),
+        "run": sorted(f"--{name}" for name in [*axes.split(), "find-batch", "launcher", "pattern", "resume"]),
         "import": sorted(f"--{name}" for name in facts.split()),
         "show": ["--json", "--protocol", "--reindex", "--store"],
         "report": ["--format", "--json", "--lang", "--output", "--store"],
