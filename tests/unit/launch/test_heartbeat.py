@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from trainmark import records
-from trainmark.launch import heartbeat
 from trainmark.launch.hang import Silent, describe, find_culprits
 from trainmark.launch.heartbeat import WorkerSource
 from trainmark.patience import Patience, dump_after_s, patience_s
@@ -27,7 +26,7 @@ def steps(first: int, num: int, seconds: float = 2.0) -> list[Json]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("trainmark.launch.heartbeat.time.monotonic", lambda: now[0])
     return now
 
 
