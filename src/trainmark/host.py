@@ -59,3 +59,29 @@ def _address_of(probe: socket.socket, interface: str) -> str | None:
     except OSError:
         return None
     return socket.inet_ntoa(answer[20:24])
+
+
+def private_bytes() -> int | None:
+    """Of this process, what RLIMIT_DATA counts; None where the kernel does not say."""
+    return _read_kilobytes(Path("/proc/self/status"), "VmData")
+
+
+def free_bytes() -> int:
+    """What new processes can have before the kernel must end some: of the box, or less where a container limits it."""
+    free = _read_kilobytes(Path("/proc/meminfo"), "MemAvailable") or memory_bytes()
+    groups = Path("/sys/fs/cgroup")
+    pairs = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
+    for most, used in pairs:
+        try:
+            free = min(free, int((groups / most).read_text()) - int((groups / used).read_text()))
+        except (OSError, ValueError):  # not this kernel's way, or no limit
+            continue
+    return max(0, free)
+
+
+def _read_kilobytes(path: Path, key: str) -> int | None:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{key}:")), None)
+    except (OSError, ValueError, IndexError):
+        return None

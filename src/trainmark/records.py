@@ -7,6 +7,7 @@
     checkpoint.pt where a training can go on, replaced from time to time
     stop          appears when the controller asks the worker to end at the next block of steps
     lease         written again and again while the controller lives, for processes that outlive its signals
+    rank<k>.stacks  what each thread was doing when a step took far too long; stacks.txt for a command
 
 Standard library only: the worker writes these inside any vendor container, and everything else reads them.
 """
@@ -36,6 +37,7 @@ PREFLIGHT_SIGN = "TRAINMARK_PREFLIGHT "
 NETWORK_REQUEST_FILE = "network-request.json"
 NETWORK_FILE = "network.json"
 """Of `doctor --network`: what to measure, and what was measured. Not part of a run."""
+STACKS_FILE = "stacks.txt"
 
 Json = dict[str, Any]
 
@@ -63,6 +65,10 @@ class Kind(StrEnum):
 
 def rank_file(rank: int) -> str:
     return f"rank{rank}.jsonl"
+
+
+def stacks_file(rank: int) -> str:
+    return f"rank{rank}.stacks"
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

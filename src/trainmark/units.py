@@ -72,6 +72,18 @@ def format_seconds(value: float | None) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
 
 
+_BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b)?", re.IGNORECASE)
+
+
+def parse_bytes(text: str) -> int | None:
+    """8000000000, 8GB (of 1000) or 8GiB (of 1024); None for what is no such number."""
+    match = _BYTES.fullmatch(text.strip())
+    if match is None:
+        return None
+    power = "kmgt".find(match[2].lower()) + 1 if match[2] else 0
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+
+
 def format_bytes(value: float | None) -> str:
     if value is None:
         return ABSENT

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-BOTTOM = {"units", "errors", "records", "parent", "ranks", "host", "mark"}
+BOTTOM = {"units", "errors", "records", "parent", "ranks", "host", "mark", "patience"}
 MAY_IMPORT = {
     "units": set(),
     "errors": set(),
@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "ranks": {"parent"},
     "host": set(),
     "mark": set(),
+    "patience": set(),
     "spec": BOTTOM,
     "plan": BOTTOM | {"spec"},
     "launch": BOTTOM | {"spec", "plan"},

@@ -53,3 +53,20 @@ def test_json_escapes_what_drives_a_terminal() -> None:
         assert not set(text) & set(map(chr, unsafe))
         assert json.loads(text) == value
     assert units.to_json({"图像": "\x9b"}) == '{"图像": "\\u009b"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "num_bytes"),
+    [
+        ("8000000000", 8_000_000_000),
+        ("8GB", 8_000_000_000),
+        ("1.5 GiB", 3 << 29),
+        ("512m", 512_000_000),
+        ("10B", 10),
+        ("8XB", None),
+        ("-1", None),
+        ("", None),
+    ],
+)
+def test_bytes_are_read(text: str, num_bytes: int | None) -> None:
+    assert units.parse_bytes(text) == num_bytes

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark import records
 from trainmark.cli.output import exit_code_of, next_command, stdout_console, talk
 from trainmark.cli.sweep import SweepRequest, SweepRuns, end_all, open_sweep
-from trainmark.errors import RunError, StoreError
+from trainmark.errors import InputError, RunError, StoreError
 from trainmark.launch.job import Job
 from trainmark.launch.registry import LAUNCHERS
 from trainmark.plan.identity import cell_id, new_run_id
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from trainmark.analyse.scaling import Asked
     from trainmark.cli.progress import Progress
+    from trainmark.launch.kubernetes import PodJob
     from trainmark.launch.outcome import Ending
     from trainmark.launch.supervise import Observer, Source
     from trainmark.launch.warden import Warden
@@ -65,16 +66,17 @@ def execute(
     """
     if args.launcher == "dry":
         return _print_commands(tasks, Path(args.store))
+    if args.launcher == "kubernetes":
+        return _print_manifests(tasks)
     from trainmark.cli.results import open_store
 
     store = open_store(Path(args.store))
     store.check_writable()
     cells = [task.cell for task in tasks]
-    request = SweepRequest(
-        content=content_of(tasks, settings), cells=cells, skipped=skipped or {}, settings=dict(settings)
-    )
+    content = content_of(tasks, settings)
+    request = SweepRequest(content=content, cells=cells, skipped=skipped or {}, settings=dict(settings))
     with open_sweep(request, store, fresh=args.fresh, resumes=args.resume) as (held, sweep):
-        interrupt = _run_all(tasks, _Controller(store=store, sweep=sweep, retries=args.retries))
+        interrupt = _run_all(tasks, store, sweep, retries=args.retries)
         if interrupt is None:
             held.finish()
         rows = sweep.results(cells)
@@ -90,58 +92,75 @@ def execute(
 def content_of(tasks: Sequence[Task], settings: Mapping[str, Any]) -> str:
     """All that the runs are told; where a training goes on is no other question."""
     asked = [
-        {"cell": task.cell.to_json(), "facts": task.facts, "launcher": task.launcher, "timeout_s": task.timeout_s}
+        {
+            "cell": task.cell.to_json(),
+            "facts": task.facts,
+            "launcher": task.launcher,
+            "cluster": asdict(task.job("RUN", Path()).cluster),
+            "timeout_s": task.timeout_s,
+        }
         for task in tasks
     ]
     return content_id(asked, settings)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Controller:
-    """What every run of a sweep needs."""
+class _Place:
+    """Where runs go and who looks after them."""
 
     store: Store
-    sweep: SweepRuns
-    retries: int
+    progress: Progress
+    warden: Warden
 
 
-def _run_all(tasks: Sequence[Task], controller: _Controller) -> KeyboardInterrupt | None:
+def run_probe(task: Task, store: Store) -> RunRow:
+    """One run beside the measurements: its row is given back and shown nowhere."""
+    from trainmark.cli.progress import Progress
+    from trainmark.launch.warden import Warden
+
+    with Progress(total=1) as progress, Warden() as warden:
+        row, _ = _run_one(task, _Place(store=store, progress=progress, warden=warden), 1, {})
+    end_all([row.id])
+    return row
+
+
+def _run_all(tasks: Sequence[Task], store: Store, sweep: SweepRuns, *, retries: int) -> KeyboardInterrupt | None:
     """All that are not done yet. Ctrl-C and SIGTERM end the run in order and are returned."""
     from trainmark.cli.progress import Progress
     from trainmark.launch.warden import Warden
 
     with Progress(total=len(tasks)) as progress, Warden() as warden:
+        place = _Place(store=store, progress=progress, warden=warden)
         try:
             for number, task in enumerate(tasks, start=1):
-                if controller.sweep.answer(task.cell) is None:
-                    _run_task(task, controller, progress, warden, number)
+                if sweep.answer(task.cell) is None:
+                    _run_task(task, place, sweep, number, retries=retries)
         except KeyboardInterrupt as interrupt:
-            _mark_interrupted(controller, progress.run_id, interrupt)
+            _mark_interrupted(store, sweep, progress.run_id, interrupt)
             return interrupt
     return None
 
 
-def _run_task(task: Task, controller: _Controller, progress: Progress, warden: Warden, number: int) -> None:
+def _run_task(task: Task, place: _Place, sweep: SweepRuns, number: int, *, retries: int) -> None:
     """Once, and again where that can help; each attempt is a run of its own."""
     from trainmark.launch.retry import LAST_BYTES, why_retry
 
-    for num_left in range(controller.retries, -1, -1):
-        run_id, ending = _run_one(task, controller, progress, warden, number)
-        end_all([run_id])
-        output = controller.store.root / run_id / records.OUTPUT_FILE
+    for num_left in range(retries, -1, -1):
+        row, ending = _run_one(task, place, number, sweep.facts(task.cell))
+        sweep.add(row)
+        end_all([row.id])
+        output = place.store.root / row.id / records.OUTPUT_FILE
         cause = why_retry(ending, records.read_end(output, LAST_BYTES)) if num_left else None
         if cause is None:
             return
         talk(f"{task.cell.title}: tried again, since {cause}")
 
 
-def _run_one(
-    task: Task, controller: _Controller, progress: Progress, warden: Warden, number: int
-) -> tuple[str, Ending]:
-    store, run_id = controller.store, new_run_id(task.cell)
-    folder = _make_folder(task, store, run_id, controller.sweep.facts(task.cell))
+def _run_one(task: Task, place: _Place, number: int, facts: Mapping[str, Any]) -> tuple[RunRow, Ending]:
+    store, progress, run_id = place.store, place.progress, new_run_id(task.cell)
+    folder = _make_folder(task, store, run_id, facts)
     progress.begin(run_id, task.cell.title, number)
-    warden.watch(run_id)
+    place.warden.watch(run_id)
     try:
         ending = _supervise(task, run_id, folder, progress)
     except OSError as error:
@@ -151,13 +170,12 @@ def _run_one(
     progress.end(ending.outcome, ending.reason)
     row = store.index(folder)
     assert row is not None
-    controller.sweep.add(row)
-    return run_id, ending
+    return row, ending
 
 
-def _mark_interrupted(controller: _Controller, run_id: str, interrupt: KeyboardInterrupt) -> None:
+def _mark_interrupted(store: Store, sweep: SweepRuns, run_id: str, interrupt: KeyboardInterrupt) -> None:
     """The run that was going on keeps what it has, and says so however early it was caught."""
-    folder = controller.store.root / run_id
+    folder = store.root / run_id
     if not run_id or not folder.is_dir():
         return
     end_all([run_id])
@@ -165,9 +183,9 @@ def _mark_interrupted(controller: _Controller, run_id: str, interrupt: KeyboardI
         reason = f"interrupted by {str(interrupt) or 'Ctrl-C'} before it began"
         ending = {"outcome": Outcome.KILLED, "reason": reason, "look_at": records.OUTPUT_FILE}
         records.write_json(folder / records.EXIT_FILE, {"schema": records.SCHEMA, **ending})
-    row = controller.store.index(folder)
+    row = store.index(folder)
     if row is not None:
-        controller.sweep.add(row)
+        sweep.add(row)
 
 
 def _supervise(task: Task, run_id: str, folder: Path, progress: Progress) -> Ending:
@@ -213,6 +231,39 @@ def _print_commands(tasks: Sequence[Task], store: Path) -> int:
             print(f"{settings} {shlex.join(command.argv)}")
     talk("dry: nothing was started")
     return 0
+
+
+def _print_manifests(tasks: Sequence[Task]) -> int:
+    from trainmark.launch.kubernetes import render, to_text
+
+    print(to_text([render(_pod_job(task)) for task in tasks]), end="")
+    talk("nothing was started: pipe this into kubectl apply -f -")
+    return 0
+
+
+def _pod_job(task: Task) -> PodJob:
+    from trainmark.launch.kubernetes import PodJob
+
+    cell = task.cell
+    if isinstance(cell, CommandCell):
+        raise InputError("a command has no manifest", hint="--launcher kubernetes goes with a workload or a suite")
+    cluster = task.job("RUN", Path()).cluster
+    document = {"schema": records.SCHEMA, "cell": cell.to_json(), "cell_id": cell_id(cell), **task.facts}
+    return PodJob(
+        run_id=new_run_id(cell),
+        run=document,
+        framework=cell.framework,
+        device=cell.device,
+        num_nodes=cell.nodes,
+        processes_per_node=cell.devices_per_node,
+        timeout_s=task.timeout_s,
+        image=cluster.image,
+        store_claim=cluster.volume,
+        data_path=cell.data.path,
+        namespace=cluster.namespace,
+        job_kind=cluster.job_kind,
+        environment=cluster.variables,
+    )
 
 
 def _print_results(rows: list[RunRow], planned: Sequence[Asked], *, is_json: bool) -> None:

@@ -39,7 +39,7 @@ def choose_launcher(name: str, shape: Shape, cluster: Cluster) -> str:
     if missing:
         hint = "install it, or use another --launcher (trainmark list launchers)"
         raise InputError(f"the launcher {chosen} needs {' and '.join(missing)}", why="not on the PATH", hint=hint)
-    if chosen not in ("slurm", "local") and len(cluster.hosts) < shape.nodes > 1:
+    if name != "kubernetes" and chosen not in ("slurm", "local") and len(cluster.hosts) < shape.nodes > 1:
         why = f"{shape.nodes} nodes, {len(cluster.hosts)} hosts"
         raise InputError(f"{chosen} must be told the machines", why=why, hint="give --hosts A,B or --cluster FILE")
     return chosen

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import trainmark
 from trainmark.cli.execute import Task, execute
+from trainmark.cli.find_batch import add_find_batch_argument, find_batches
 from trainmark.cli.launching import choose_launcher, make_job
+from trainmark.cli.memory_limit import memory_limit
 from trainmark.cli.output import talk
 from trainmark.cli.preflight import check_machines
 from trainmark.cli.run_command import add_command_arguments, command_settings, command_tasks
@@ -47,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="try a run again that hung, was killed or lost a connection (default: 1)",
     )
+    add_find_batch_argument(parser)
     parser.add_argument(
         "--resume", action="store_true", help="go on from the checkpoint of the same training that was cut short"
     )
@@ -59,8 +62,13 @@ def run(args: argparse.Namespace) -> int:
         _check_machines(tasks, args)
         return execute(tasks, args, settings={**sweep_settings(machine), **command_settings(args)})
     plan = _read_plan(args)
-    tasks = workload_tasks(plan, _runnable(plan), launcher=args.launcher)
+    cells = _runnable(plan, is_elsewhere=args.launcher == "kubernetes")
+    tasks = workload_tasks(plan, cells, launcher=args.launcher)
     _check_machines(tasks, args)
+    if args.find_batch:
+        tasks = find_batches(
+            cells, lambda cell: workload_tasks(plan, [cell], launcher=args.launcher)[0], _most_batch, args
+        )
     return execute(tasks, args, settings=sweep_settings(plan.machine), skipped=plan.skipped, planned=asked_cells(plan))
 
 
@@ -92,7 +100,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _runnable(plan: Plan) -> list[Cell]:
+def _runnable(plan: Plan, *, is_elsewhere: bool) -> list[Cell]:
     """What can run here; an error if nothing can, so that a sweep that does nothing never looks like a success."""
     for reason in dict.fromkeys(plan.skipped.values()):
         num = sum(other == reason for other in plan.skipped.values())
@@ -102,9 +110,19 @@ def _runnable(plan: Plan) -> list[Cell]:
         reason = next(iter(plan.skipped.values()))
         what, _, hint = reason.partition("; ")
         raise InputError("nothing can run on this machine", why=what, hint=hint)
-    for data in dict.fromkeys((cell.workload, cell.data.path, cell.global_batch_size) for cell in cells):
-        _check_data(*data)
+    if not is_elsewhere:
+        for data in dict.fromkeys((cell.workload, cell.data.path, cell.global_batch_size) for cell in cells):
+            _check_data(*data)
     return cells
+
+
+def _most_batch(cell: Cell) -> int | None:
+    """The largest batch for each device that a data set has samples for; None where samples are made."""
+    if cell.data.path is None:
+        return None
+    from trainmark.datasets.formats import find_format
+
+    return find_format(load_card(cell.workload).dataset).summarise(Path(cell.data.path)).num_train // cell.num_devices
 
 
 def _check_data(workload: str, path: str | None, global_batch_size: int) -> None:
@@ -139,6 +157,7 @@ def _make_task(cell: Cell, plan: Plan, launcher: str) -> Task:
         "unit": card.unit,
         "model": card.title,
     }
+    facts |= memory_limit()
     if cell.epochs is not None:
         facts["eval_every"] = evaluation_interval(card.schedule, epochs=cell.epochs)
     return Task(cell=cell, facts=facts, launcher=launcher, timeout_s=measure.timeout_s, job=job, watch=watch)

@@ -47,6 +47,8 @@ def command_tasks(args: argparse.Namespace, machine: Machine) -> list[Task]:
     if args.what is not None:
         why = f"{args.what!r} stands before --"
         raise InputError("a workload and a command cannot be run at once", why=why, hint="leave one of them out")
+    if args.find_batch:
+        raise InputError("--find-batch goes with a workload", hint="give the command's own --batch-size A,B")
     suite = parse_command(args.command, read_flags(args), device=None if machine.gpus else "cpu")
     _check_program(suite.cells)
     dialects = _load_dialects(args.pattern)
@@ -121,7 +123,14 @@ def _make_task(
 
     return Task(
         cell=cell,
-        facts={"suite": None, "source": "command", "dialect": None, "unit": "samples", "model": cell.text},
+        facts={
+            "suite": None,
+            "source": "command",
+            "dialect": None,
+            "unit": "samples",
+            "model": cell.text,
+            "measure": dict(suite.hang),
+        },
         launcher=launcher,
         timeout_s=suite.timeout_s if suite.timeout_s is not None else math.inf,
         job=job,

@@ -46,6 +46,8 @@ _FRACTION_FLAGS = {
     "min-seconds": "measure at least this long",
     "max-seconds": "measure at most this long",
     "timeout-s": "end a run that takes longer in all",
+    "hang-least-s": "no step for this long (default 20; a command: 600) and ...",
+    "hang-factor": "... for this many usual steps (default 20) is a hang",
 }
 _WHOLE = ("nodes", "devices", "batch_size")
 

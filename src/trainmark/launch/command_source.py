@@ -19,11 +19,15 @@ from pathlib import Path
 from typing import Protocol
 
 from trainmark import records
+from trainmark.launch import hang
+from trainmark.launch.kernel_memory import read_oom_kills
 from trainmark.launch.outcome import judge_command
-from trainmark.records import Json, Kind, RecordTail
+from trainmark.launch.stacks import dump_stacks
+from trainmark.patience import NUM_RECENT, Patience
+from trainmark.records import Json, Kind, Outcome, RecordTail
+from trainmark.units import format_seconds
 
-_QUIET_FACTOR = 50
-_QUIET_LEAST_S = 600.0
+_LEAST_S = 600.0
 """A script may evaluate or write a checkpoint for minutes without a word: it is not told from a hang any earlier."""
 _CHUNK_BYTES = 1 << 20
 _MOST_CHUNKS = 64
@@ -54,7 +58,11 @@ class CommandSource:
         self._last_output = b""
         self._last_sign = time.monotonic()
         self._last_step: float | None = None
-        self._gaps: deque[float] = deque(maxlen=200)
+        self._gaps: deque[float] = deque(maxlen=NUM_RECENT)
+        run = records.read_json(folder / records.RUN_FILE) or {}
+        self._patience = Patience.of(run, least_s=_LEAST_S, setup_s=math.inf)
+        self._num_oom_kills = read_oom_kills()
+        self._stacks: str | None = None
         self._num_marked = self._num_read = 0
         self._bad_loss: str | None = None
 
@@ -74,10 +82,16 @@ class CommandSource:
 
     def quiet_s(self) -> tuple[float, float]:
         """Only what has a usual gap between records can be seen to hang."""
-        silence = time.monotonic() - self._last_sign
-        if len(self._gaps) < 4:
-            return silence, math.inf
-        return silence, max(_QUIET_LEAST_S, _QUIET_FACTOR * statistics.median(self._gaps))
+        return time.monotonic() - self._last_sign, self._patience.after(self._gaps)
+
+    def explain_silence(self, silence_s: float) -> str:
+        run_id = self._folder.name
+        states = hang.read_states(run_id)
+        stopped = hang.describe_stopped(states)
+        self._stacks, problem = dump_stacks(run_id, self._folder / records.STACKS_FILE)
+        usual = f" (usually {format_seconds(statistics.median(self._gaps))} from one to the next)" if self._gaps else ""
+        what = "; ".join(part for part in (stopped, problem) if part)
+        return f"neither a step nor a word for {silence_s:.0f} s{usual}" + (f": {what}" if what else "")
 
     def close(self, returncode: int | None) -> dict[int, Json]:
         # A full disk, a pattern that takes too long: the end of the run must be written all the same.
@@ -86,7 +100,14 @@ class CommandSource:
             self._read_output(None)
             self._keep(self._reader.close())
             self._keep_final()
-        end = judge_command(returncode=returncode, last_output=self._last_output, bad_loss=self._bad_loss)
+        if self._stacks is not None:
+            return {0: {"kind": Kind.RUN_END, "outcome": Outcome.HANG, "look_at": self._stacks}}
+        end = judge_command(
+            returncode=returncode,
+            last_output=self._last_output,
+            bad_loss=self._bad_loss,
+            was_oom_killed=(read_oom_kills() or 0) > (self._num_oom_kills or 0),
+        )
         if returncode == 0 and not self._num_marked and not self._num_read:
             with contextlib.suppress(OSError):
                 self._keep([{"kind": Kind.WARNING, "code": "no-records", "message": NO_RECORDS}])

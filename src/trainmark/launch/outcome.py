@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
 from collections.abc import Mapping
@@ -21,20 +22,23 @@ class Ending:
 
 _TELLING = (Outcome.NAN, Outcome.OUT_OF_MEMORY, Outcome.FAILED, Outcome.KILLED, Outcome.OK)
 """Which rank's word counts when they differ: the others are usually ended because of it."""
+_CAUSE = _TELLING.index(Outcome.FAILED) - 0.5
+"""A rank whose death the launcher saw first: others fail for want of it, with errors of their own."""
 
 
 def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: Outcome | None, why: str) -> Ending:
     """`run_ends` are the ranks' last records; `ended_by` is set where the supervisor itself ended the run."""
     if ended_by is not None:
-        return Ending(outcome=ended_by, reason=why, look_at=OUTPUT_FILE)
+        stuck = (end.get("look_at") for end in run_ends.values() if end.get("outcome") == ended_by)
+        return Ending(outcome=ended_by, reason=why, look_at=str(next(stuck, None) or OUTPUT_FILE))
     if returncode is None:
         return Ending(outcome=Outcome.HANG, reason="a process could not be ended", look_at=OUTPUT_FILE)
     if run_ends:
-        rank = min(run_ends, key=lambda rank: (_TELLING.index(_parse(run_ends[rank].get("outcome"))), rank))
+        rank = min(run_ends, key=lambda rank: _telling(run_ends[rank], rank))
         outcome = _parse(run_ends[rank].get("outcome"))
         if outcome is not Outcome.OK or returncode == 0:
             look_at = str(run_ends[rank].get("look_at") or rank_file(rank))
-            return Ending(outcome=outcome, reason=str(run_ends[rank].get("reason", "")), look_at=look_at)
+            return Ending(outcome=outcome, reason=_name_rank(run_ends, rank, outcome), look_at=look_at)
         why = f"all steps were done, but the process then ended with {describe_exit(returncode)}"
         return Ending(outcome=Outcome.FAILED, reason=why, look_at=OUTPUT_FILE)
     if returncode < 0:
@@ -43,17 +47,39 @@ def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: Ou
     return Ending(outcome=Outcome.FAILED, reason=reason, look_at=OUTPUT_FILE)
 
 
+def _telling(end: Json, rank: int) -> tuple[float, bool, float, int]:
+    """The smallest is told: by gravity; one's own word before another's; the first in time is the cause."""
+    gravity = _TELLING.index(_parse(end.get("outcome")))
+    at = end.get("unix_s")
+    is_own = end.get("is_own", True) is not False
+    when = at if isinstance(at, (int, float)) else math.inf
+    return (min(gravity, _CAUSE) if end.get("is_cause") else gravity), not is_own, when, rank
+
+
+def _name_rank(run_ends: Mapping[int, Json], rank: int, outcome: Outcome) -> str:
+    reason = str(run_ends[rank].get("reason", ""))
+    if outcome is Outcome.OK or len(run_ends) == 1 or run_ends[rank].get("is_cause"):
+        return reason
+    return reason if reason.startswith(f"rank {rank} ") else f"rank {rank}: {reason}"
+
+
 _OUT_OF_MEMORY = re.compile(
-    rb"out of memory|OutOfMemoryError|ResourceExhaustedError|MemoryError|CUBLAS_STATUS_ALLOC_FAILED"
-    rb"|DefaultCPUAllocator: can't allocate",
+    r"out of memory|OutOfMemoryError|ResourceExhaustedError|MemoryError|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|can't allocate memory|Cannot allocate memory|std::bad_alloc",
     re.IGNORECASE,
 )
+
+
+def speaks_of_memory(output: str) -> bool:
+    return _OUT_OF_MEMORY.search(output) is not None
 
 
 _LOSS = re.compile(rb"loss[\"'\])]?[ \t:=|]{1,6}([-+]?(?:nan|inf(?:inity)?|\d))", re.IGNORECASE)
 
 
-def judge_command(*, returncode: int | None, last_output: bytes, bad_loss: str | None) -> Json:
+def judge_command(
+    *, returncode: int | None, last_output: bytes, bad_loss: str | None, was_oom_killed: bool = False
+) -> Json:
     """How a command of the user's own ended, as the record that our worker would have written of itself."""
     losses = _LOSS.findall(last_output)
     if losses and not losses[-1][-1:].isdigit():
@@ -61,10 +87,13 @@ def judge_command(*, returncode: int | None, last_output: bytes, bad_loss: str |
     outcome, reason = Outcome.OK, "the command ended with exit code 0"
     if returncode is not None and returncode < 0:
         outcome, reason = Outcome.KILLED, f"the command was ended by {describe_exit(returncode)}"
+        if returncode == -signal.SIGKILL and was_oom_killed:
+            outcome = Outcome.OUT_OF_MEMORY
+            reason = "the command was ended by the kernel for lack of memory on the host (SIGKILL)"
     elif returncode:
         lines = last_output.decode("utf-8", errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        is_memory = _OUT_OF_MEMORY.search(last_output) is not None
+        is_memory = speaks_of_memory(last_output.decode("utf-8", errors="replace"))
         outcome = Outcome.OUT_OF_MEMORY if is_memory else Outcome.FAILED
         reason = f"the command ended with exit code {returncode}" + (f": {last[:300]}" if last else "")
     elif bad_loss is not None:

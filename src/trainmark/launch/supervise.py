@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import os
 import signal
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,23 +21,20 @@ from typing import Protocol
 
 from trainmark import records
 from trainmark.launch import processes
+from trainmark.launch.heartbeat import WorkerSource
 from trainmark.launch.job import Command
 from trainmark.launch.outcome import Ending, decide
 from trainmark.launch.processes import Root
 from trainmark.ranks import LEASE
-from trainmark.records import Json, Kind, Outcome, RecordTail
+from trainmark.records import Json, Outcome
 
 Observer = Callable[[list[Json]], str | None]
 """Gets the new records; a reason asks the run to stop."""
 
 _POLL_S = 0.1
 _LEASE_EVERY_S = 5.0
-_QUIET_FACTOR = 50
-_QUIET_LEAST_S = 60.0
 _PREEMPTION_S = 25.0
 """After SIGTERM a training has the time to end its step and write a checkpoint; Slurm kills after 30 s by default."""
-_QUIET_SETUP_S = 900.0
-"""Before the first steps there is no usual step: compiling a large model may take minutes."""
 
 
 class Source(Protocol):
@@ -53,49 +49,11 @@ class Source(Protocol):
     def quiet_s(self) -> tuple[float, float]:
         """How long there was no sign of life, and how long that is normal."""
 
+    def explain_silence(self, silence_s: float) -> str:
+        """Called once, when it was too long: what is wrong, with the stacks of all processes put into the folder."""
+
     def close(self, returncode: int | None) -> dict[int, Json]:
         """All processes have ended: what each of them said of its end, by rank."""
-
-
-class WorkerSource:
-    """Our own worker: rank 0's file. Phases (evaluation) and set-up have their own, longer patience."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._tail = RecordTail(folder / records.rank_file(0))
-        self._last_sign = time.monotonic()
-        self._seconds: list[float] = []
-        self._in_phase = True
-
-    def begin(self) -> None:
-        self._last_sign = time.monotonic()
-
-    def read_new(self) -> list[Json]:
-        new = self._tail.read_new()
-        for record in new:
-            if record["kind"] == Kind.STEP:
-                self._seconds.append(float(record["seconds"]))
-                self._in_phase = False
-            elif record["kind"] == Kind.PHASE:
-                self._in_phase = record.get("edge") == "begin"
-            if record["kind"] != Kind.TELEMETRY:  # telemetry has its own thread: it goes on while the loop hangs
-                self._last_sign = time.monotonic()
-        return new
-
-    def quiet_s(self) -> tuple[float, float]:
-        silence = time.monotonic() - self._last_sign
-        if self._in_phase or len(self._seconds) < 5:
-            return silence, _QUIET_SETUP_S
-        return silence, max(_QUIET_LEAST_S, _QUIET_FACTOR * statistics.median(self._seconds[-200:]))
-
-    def close(self, returncode: int | None) -> dict[int, Json]:  # noqa: ARG002 - the worker itself says how it ended
-        ends = {}
-        for path in self._folder.glob("rank*.jsonl"):
-            rank = path.stem.removeprefix("rank")
-            for record in records.read_records(path):
-                if record["kind"] == Kind.RUN_END and rank.isdigit():
-                    ends[int(rank)] = record
-        return ends
 
 
 def supervise(
@@ -186,7 +144,7 @@ class _Watch:
                 )
             silence_s, patience_s = self._source.quiet_s()
             if silence_s > patience_s:
-                return Outcome.HANG, f"no step for {silence_s:.0f} s"
+                return Outcome.HANG, self._source.explain_silence(silence_s)
         return None, ""
 
     def _wait_in_queue(self) -> None:

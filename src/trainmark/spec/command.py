@@ -19,7 +19,8 @@ from trainmark.spec.parse import Checker
 PLACEHOLDERS = ("devices", "batch_size", "precision", "seed")
 _AXES = ("nodes", *PLACEHOLDERS)
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_-]+)\}")
-_FLAGS = (*PLACEHOLDERS, "nodes", "repeat", "timeout_s", *CLUSTER_KEYS)
+_HANG = ("hang_least_s", "hang_factor")
+_FLAGS = (*PLACEHOLDERS, "nodes", "repeat", "timeout_s", *_HANG, *CLUSTER_KEYS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +85,8 @@ class CommandSuite:
     cells: tuple[CommandCell, ...]
     timeout_s: float | None
     """None: a command takes as long as it takes."""
+    hang: Mapping[str, float]
+    """When silence is a hang, where somebody said: the keys of `Measure`."""
     cluster: Cluster
 
 
@@ -107,6 +110,10 @@ def parse_command(template: Sequence[str], values: Mapping[str, Any], *, device:
     repeat = check.count("repeat") or 1
     timeout_s = check.positive("timeout_s")
     cluster = parse_cluster({key: value for key, value in values.items() if key in CLUSTER_KEYS}, faults)
+    hang = {name: value for name in _HANG if (value := check.positive(name)) is not None}
+    if hang.get("hang_factor", 2) < 2:
+        hint = "it is how many usual gaps without a word are a hang: give 2 or more"
+        faults.append(Fault(where="--hang-factor", problem="would end healthy runs", hint=hint))
     if not template:
         faults.append(Fault(where="--", problem="no command", hint="trainmark run -- python train.py"))
     elif template[0].startswith("-"):
@@ -118,7 +125,7 @@ def parse_command(template: Sequence[str], values: Mapping[str, Any], *, device:
         noun = "fault" if len(faults) == 1 else "faults"
         raise SpecError(f"the command has {len(faults)} {noun}", faults)
     cells = _expand(tuple(template), device, axes, repeat)
-    return CommandSuite(cells=cells, timeout_s=timeout_s, cluster=cluster)
+    return CommandSuite(cells=cells, timeout_s=timeout_s, hang=hang, cluster=cluster)
 
 
 def _expand(

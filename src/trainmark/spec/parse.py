@@ -89,6 +89,9 @@ def _parse_measure(raw: Table, faults: list[Fault]) -> Measure:
         elif key == "target_ci" and value >= 1:
             hint = "it is a fraction: 0.01 means ±1%"
             faults.append(Fault(where="measure.target_ci", problem=f"{value!r} is 100% or more", hint=hint))
+        elif key == "hang_factor" and value < 2:
+            hint = "it is how many usual steps without one are a hang: give 2 or more"
+            faults.append(Fault(where="measure.hang_factor", problem=f"{value!r} would end healthy runs", hint=hint))
         else:
             values[key] = value
     return Measure(**values)

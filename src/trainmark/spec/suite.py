@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from trainmark.patience import Patience
 from trainmark.spec.cell import DataSource
 from trainmark.spec.cluster import Cluster
 
@@ -22,6 +23,9 @@ class Measure:
     """Stop after this many steps; None: no such limit."""
     timeout_s: float = 1800.0
     """End a run that takes longer than this in all, set-up included: outcome `timeout`."""
+    hang_least_s: float = Patience.least_s
+    """No step for this long, and for `hang_factor` times the usual step, is a hang; set-up has 15 minutes."""
+    hang_factor: float = Patience.factor
 
 
 @dataclass(frozen=True, kw_only=True)

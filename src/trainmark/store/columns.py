@@ -16,7 +16,7 @@ from trainmark.store.rows import RunRow, Steps
 
 TEXT = ("cell_id", "suite", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size",
         "device", "data", "unit", "outcome", "reason", "machine", "resumed_from", "sweep", "retry_of",
-        "analysis_version")  # fmt: skip
+        "purpose", "analysis_version")  # fmt: skip
 WHOLE = ("nodes", "devices", "batch_size_per_device", "epochs", "seed", "repeat", "peak_memory_bytes",
          "num_records", "attempt")  # fmt: skip
 NUMBERS = ("started_unix_s", "wall_s", "lr")

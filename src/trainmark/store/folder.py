@@ -57,6 +57,7 @@ def read_run(folder: Path) -> RunRow | None:
         sweep=_text(run.get("sweep")),
         attempt=_whole(run.get("attempt")),
         retry_of=_text(run.get("retry_of")),
+        purpose=_text(run.get("purpose")),
         seed=_whole(cell.get("seed")),
         repeat=_whole(cell.get("repeat")),
         unit=_text(run.get("unit")) or "samples",

@@ -93,9 +93,10 @@ class Store:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def rows(self, *, wanted: Callable[[str], bool] = lambda _: True, **facts: str | int) -> list[RunRow]:
-        """By time of start; those whose id is wanted and that have these facts, or all."""
+    def rows(self, *, wanted: Callable[[str], bool] = lambda _: True, **facts: str | int | None) -> list[RunRow]:
+        """By time of start; those whose id is wanted and that have these facts, or all. Probes are no measurements."""
         names = TABLES[RUNS]
+        facts = {"purpose": None, **facts}
         start, asked = names.index("started_unix_s"), [(names.index(name), value) for name, value in facts.items()]
         read = self._read(RUNS, names)
         found = [row for row in read if wanted(row[0]) and all(row[place] == value for place, value in asked)]
@@ -114,8 +115,8 @@ class Store:
     def wall_seconds(self) -> dict[str, list[float]]:
         """How long the finished runs of each cell took, by cell id."""
         found: dict[str, list[float]] = {}
-        for cell_id, wall_s, outcome in self._read(RUNS, ("cell_id", "wall_s", "outcome")):
-            if outcome == "ok" and wall_s is not None:
+        for cell_id, wall_s, outcome, purpose in self._read(RUNS, ("cell_id", "wall_s", "outcome", "purpose")):
+            if outcome == "ok" and wall_s is not None and purpose is None:
                 found.setdefault(cell_id, []).append(wall_s)
         return found
 

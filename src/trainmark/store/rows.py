@@ -76,6 +76,8 @@ class RunRow:
     """Which try of the same run in its sweep, from 1."""
     retry_of: str | None = None
     """The attempt that this one stands for: that one ended without an answer."""
+    purpose: str | None = None
+    """None: a measurement. `find-batch`: a probe of whether a batch fits, which no table shows."""
     num_records: int | None = None
     """Step records in the folder, also those without a speed; None in rows that were made by hand."""
     log: dict[str, Any] = field(default_factory=dict)

@@ -1,6 +1,7 @@
 """What the measured loop needs of a framework. Nothing here or in the loop knows torch, so a fake can stand in.
 
-Each framework has a module `engine_<name>` with `build_engine(cell) -> Engine` and `is_out_of_memory(error) -> bool`.
+Each framework has a module `engine_<name>` with `build_engine(cell) -> Engine`, `is_out_of_memory(error) -> bool` and
+`limit_memory(device, num_bytes)`.
 """
 
 from __future__ import annotations
@@ -70,6 +71,9 @@ class Engine(Protocol):
 
     def restore(self, path: Path) -> Mapping[str, float]:
         """Back to what `save` saw; returns its `progress`."""
+
+    def advise_on_bad_loss(self, step: int) -> str:
+        """What to try where the loss of a step is no number."""
 
     def weights_changed(self) -> bool:
         """Whether any weight differs from what it was before the first step."""

@@ -116,6 +116,9 @@ class FakeEngine:
         progress: Mapping[str, float] = state["progress"]
         return progress
 
+    def advise_on_bad_loss(self, step: int) -> str:  # noqa: ARG002 - it has no learning rate
+        return "try a lower learning rate"
+
     def weights_changed(self) -> bool:
         return self._learns
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import time
 from collections import deque
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainmark import host
 from trainmark.worker.engine_torch_checkpoint import (
     read_checkpoint,
     read_randomness,
@@ -24,6 +26,7 @@ from trainmark.worker.engine_torch_collective import join_processes, slowest, ti
 from trainmark.worker.engine_torch_feed import Feed, FeedRequest, build_feed
 from trainmark.worker.engine_torch_step import Precision, TrainStep
 from trainmark.worker.engine_torch_workload import Metric, Scores, TorchWorkload
+from trainmark.worker.sanity import advise_on_bad_loss
 from trainmark.workloads.registry import load_card, load_module
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
 
@@ -36,9 +39,27 @@ def build_engine(cell: Mapping[str, Any]) -> TorchEngine:
     return TorchEngine(cell)
 
 
+_NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "out of memory", "std::bad_alloc", "ALLOC_FAILED")
+
+
 def is_out_of_memory(error: BaseException) -> bool:
-    known = ("can't allocate memory", "out of memory")
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(text in str(error) for text in known)
+    """The host's allocators have no error type of their own; a library under torch says it in its own words."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(text in str(error) for text in _NO_MEMORY)
+
+
+def limit_memory(device: str, num_bytes: int) -> None:
+    """From now on this process has no more: its allocator fails as it would on a smaller device or host."""
+    if device == "cpu":
+        taken = host.private_bytes() or 0
+        if taken >= num_bytes:
+            raise MemoryError(f"torch itself has taken {taken:,} of the {num_bytes:,} bytes that are allowed")
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        most = num_bytes if hard == resource.RLIM_INFINITY else min(num_bytes, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+        return
+    index = int(os.environ.get("LOCAL_RANK", "0"))
+    total = torch.cuda.get_device_properties(index).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, num_bytes / total), index)
 
 
 class TorchEngine:
@@ -63,8 +84,8 @@ class TorchEngine:
         self._feed = self._build_feed()
         self.steps_per_epoch = self._feed.steps_per_epoch
         self._train_step = self._build_step()
-        recipe_rate = peak_learning_rate(self._card.schedule, global_batch=self.samples_per_step)
-        self._peak_rate: float = cell["lr"] or recipe_rate
+        self._recipe_rate = peak_learning_rate(self._card.schedule, global_batch=self.samples_per_step)
+        self._peak_rate: float = cell["lr"] or self._recipe_rate
         self._num_steps = 0
         self._recent: deque[torch.cuda.Event] = deque()
         self._losses = torch.zeros(_LOSS_SLOTS, pin_memory=self._device.type == "cuda")
@@ -215,6 +236,14 @@ class TorchEngine:
         self._num_steps = int(progress["num_steps"])
         return progress
 
+    def advise_on_bad_loss(self, step: int) -> str:
+        return advise_on_bad_loss(
+            rate=self.learning_rate(step - 1),
+            peak=self._peak_rate,
+            recipe_peak=self._recipe_rate,
+            is_fp16=self._cell["precision"] == "amp",
+        )
+
     def weights_changed(self) -> bool:
         return self._first_weights != self._fingerprint()
 
@@ -259,8 +288,6 @@ class TorchEngine:
     def peak_memory_bytes(self) -> int | None:
         if self._device.type == "cuda":
             return torch.cuda.max_memory_allocated()
-        import resource
-
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
     def facts(self) -> Mapping[str, Any]:

@@ -13,10 +13,12 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from trainmark.patience import NUM_RECENT
 from trainmark.records import Kind, Outcome
+from trainmark.worker.alarm import Alarm
 from trainmark.worker.engine import Engine, Mark
 from trainmark.worker.recorder import Recorder
 from trainmark.worker.sanity import why_no_metric, why_not_plausible, why_not_training
@@ -50,6 +52,8 @@ class LoopEnd:
     reason: str
     num_steps: int | None
     """None where the loop was left by an exception."""
+    is_own: bool = True
+    """Whether this rank has the reason itself, not only agreed to it."""
 
 
 @dataclass(kw_only=True)
@@ -83,6 +87,8 @@ class MeasuredLoop:
     start: Progress = field(default_factory=Progress)
     earlier_losses: tuple[float, ...] = ()
     """Of the steps before `start`."""
+    alarm: Alarm | None = None
+    """Leaves stacks where the next edge never comes."""
     clock: Callable[[], float] = time.perf_counter
     _pending: deque[_Pending] = field(default_factory=deque)
     _last_mark: Mark = None
@@ -90,6 +96,7 @@ class MeasuredLoop:
     _is_warm: bool = False
     _begin_s: float = 0.0
     _saved_s: float = 0.0
+    _recent_s: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_RECENT))
     _losses: list[float] = field(default_factory=list)
     _bad_loss: str | None = None
 
@@ -141,11 +148,13 @@ class MeasuredLoop:
         self._last_mark = self.engine.mark()  # the clock starts here: what came before it is not step time
         begin = self.clock()
         block = 1
+        self._expect_step()
         while until_step is None or self._at.num_steps < until_step:
             block_begin = self.clock()
             num_steps = int(min(block, (until_step or math.inf) - self._at.num_steps))
             self._queue_block(num_steps)
             self._record_done()
+            self._expect_step()
             if block == 1 and not self._is_warm:
                 # The first step ever chooses kernels and fills caches, for seconds: that is set-up, not measuring time.
                 self.engine.wait()
@@ -162,6 +171,7 @@ class MeasuredLoop:
                 self._record_done()
                 self._checkpoint()
                 self._last_mark = self.engine.mark()
+                self._expect_step()
         self.engine.wait()
         self._record_done()
         return self._agree(0.0, block)[0]  # once more: the last losses are known only now
@@ -176,8 +186,10 @@ class MeasuredLoop:
         agreed = _GRAVITY[gravity]
         if agreed is None:
             return None, block, bool(due)
-        told = reason if agreed is outcome else "as another rank asked; see its rank file"
-        return self._end(agreed, told), block, False
+        if agreed is outcome:
+            return self._end(agreed, reason), block, False
+        end = self._end(agreed, "as another rank asked; see its rank file")
+        return replace(end, is_own=False), block, False
 
     def _queue_block(self, num_steps: int) -> None:
         for position in range(num_steps):
@@ -195,6 +207,7 @@ class MeasuredLoop:
             seconds = self.engine.seconds_between(self._last_mark, done.mark)
             self._last_mark = done.mark
             self._at.device_s += seconds
+            self._recent_s.append(seconds)
             record: dict[str, Any] = {
                 "kind": Kind.STEP,
                 "step": done.step,
@@ -207,6 +220,10 @@ class MeasuredLoop:
             self.recorder.write(record)
         self._write_warnings()
 
+    def _expect_step(self) -> None:
+        if self.alarm is not None:
+            self.alarm.expect_step(self._recent_s)
+
     def _write_warnings(self) -> None:
         for code, message in self.engine.warnings():
             self.recorder.write({"kind": Kind.WARNING, "code": code, "message": message})
@@ -215,7 +232,7 @@ class MeasuredLoop:
         if math.isfinite(loss):
             self._losses.append(loss)
             return loss
-        self._bad_loss = self._bad_loss or f"the loss was {loss} at step {step}; try a lower learning rate or bf16"
+        self._bad_loss = self._bad_loss or f"the loss was {loss} at step {step}; {self.engine.advise_on_bad_loss(step)}"
         return None
 
     def _reason_to_end(self, elapsed_s: float) -> tuple[Outcome | None, str]:
@@ -264,6 +281,8 @@ class MeasuredLoop:
     def _pause(self, phase: str, work: Callable[[], Any]) -> Any:
         where = {"kind": Kind.PHASE, "phase": phase, "step": self._at.num_steps}
         self.recorder.write({**where, "edge": "begin"})
+        if self.alarm is not None:
+            self.alarm.expect_pause()
         begin = self.clock()
         result = work()
         self.recorder.write({**where, "edge": "end", "seconds": self.clock() - begin})

@@ -15,7 +15,9 @@ from typing import Any
 
 from trainmark import records
 from trainmark.parent import die_with
+from trainmark.patience import Patience
 from trainmark.records import Kind, Outcome
+from trainmark.worker.alarm import Alarm
 from trainmark.worker.communication import measure_communication
 from trainmark.worker.engine import Engine
 from trainmark.worker.environment import describe_environment
@@ -50,14 +52,19 @@ class Worker:
         self._gpu_index = int(os.environ.get("LOCAL_RANK", "0")) if is_cuda else None
         self._signals = _Signals()
         self._recorder = Recorder(folder / records.rank_file(self._rank))
+        self._alarm = Alarm(folder / records.stacks_file(self._rank), Patience.of(run))
         self._engine: Engine | None = None
 
     def train(self) -> LoopEnd:
-        start = {"kind": Kind.RUN_START, "schema": records.SCHEMA, "rank": self._rank, "pid": os.getpid()}
-        self._recorder.write(start)
+        start = {"kind": Kind.RUN_START, "schema": records.SCHEMA, "rank": self._rank}
+        self._recorder.write({**start, "pid": os.getpid(), "host": os.uname().nodename})
+        self._alarm.expect_pause()
         self._write_environment({})  # already now: where a run failed is worth knowing too
         with Telemetry(self._recorder, gpu_index=self._gpu_index):
-            self._engine = self._engine_module().build_engine(self._cell)
+            module = self._engine_module()
+            if self._run.get("memory_limit_bytes") is not None:
+                module.limit_memory(self._cell["device"], self._run["memory_limit_bytes"])
+            self._engine = module.build_engine(self._cell)
             self._write_environment(dict(self._engine.facts()))
             end = self._build_loop(self._engine).run()
             peak = self._engine.peak_memory_bytes()
@@ -74,6 +81,7 @@ class Worker:
             return
         phase = {"kind": Kind.PHASE, "phase": "communication"}  # without its seconds: it is no pause of a training
         self._recorder.write({**phase, "edge": "begin"})
+        self._alarm.expect_pause()
         try:
             record = measure_communication(
                 engine,
@@ -106,6 +114,7 @@ class Worker:
             save=lambda progress: engine.save(checkpoint, vars(progress)),
             start=start,
             earlier_losses=losses,
+            alarm=self._alarm,
         )
 
     def _resume(self, engine: Engine) -> tuple[Progress, tuple[float, ...]]:
@@ -128,6 +137,8 @@ class Worker:
             ):
                 self._recorder.write(record)
                 losses += [record["loss"]] if record.get("loss") is not None else []
+        # The copied steps tell the usual one, yet the next has to warm up first: no shorter patience before it.
+        self._recorder.write({"kind": Kind.PHASE, "phase": "resume", "edge": "begin", "step": start.num_steps})
         return start, tuple(losses)
 
     def explain(self, error: Exception) -> LoopEnd:
@@ -143,8 +154,9 @@ class Worker:
         if end.outcome is not Outcome.OK:
             print(f"{end.outcome}: {end.reason}", file=sys.stderr)
         record = {"kind": Kind.RUN_END, "outcome": end.outcome, "reason": end.reason, "steps": end.num_steps}
-        self._recorder.write(record)
+        self._recorder.write(record if end.is_own else {**record, "is_own": False})
         self._recorder.close()
+        self._alarm.close()
         if self._engine is not None:
             with contextlib.suppress(Exception):
                 self._engine.close()

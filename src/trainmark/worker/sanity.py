@@ -37,6 +37,17 @@ def why_not_plausible(losses: Sequence[float]) -> str | None:
     return None
 
 
+def advise_on_bad_loss(*, rate: float, peak: float, recipe_peak: float, is_fp16: bool) -> str:
+    """A rate to try: the recipe's own where a higher one was asked for, else a tenth."""
+    lower = recipe_peak if peak > recipe_peak else peak / 10
+    whose = "the recipe's own" if peak > recipe_peak else "a tenth"
+    used = f"the learning rate was {rate:.3g}" + ("" if math.isclose(rate, peak) else f" on its way to {peak:.3g}")
+    advice = f"{used}: try --lr {lower:.3g} ({whose})"
+    if is_fp16 and peak <= recipe_peak:
+        return f"fp16 holds nothing above 65504: try --precision bf16; else {advice}"
+    return advice
+
+
 def why_no_metric(metrics: Mapping[str, float]) -> str | None:
     """All our metrics are fractions."""
     for name, value in metrics.items():

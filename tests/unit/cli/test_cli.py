@@ -28,7 +28,7 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("run resnet50 --batch-size many", "'many' is no whole number"),
         ("run resnet50 --precision fp33", "did you mean fp32"),
         ("run resnet50 --device cpu --devices 4096", "4096 devices asked for"),
-        ("run resnet50 --device cpu --nodes 2", "use --nodes 1"),
+        ("run resnet50 --device cpu --nodes 2", "give --hosts A,B"),
         ("run resnet50 --device cpu --precision tf32", "use --precision fp32"),
         ("run resnet50 --device cpu --data /no/such/folder", "/no/such/folder"),
         ("run nowhere.toml", "cannot read the suite"),
@@ -41,6 +41,11 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("run -- no-such-program", "there is no program"),
         ("run -- --store X", "trainmark's own flags go before --"),
         ("run --pattern x.toml resnet50", "--pattern goes with a command"),
+        ("run resnet50 --hang-factor 1", "would end healthy runs"),
+        ("run --hang-factor 1 -- echo", "would end healthy runs"),
+        ("run --hang-least-s 0 -- echo", "no positive number"),
+        ("run resnet50 --device cpu --find-batch --launcher dry", "--find-batch needs real runs"),
+        ("run --find-batch -- echo", "--find-batch goes with a workload"),
         ("run --batch-size 1,2 -- echo", "they would be the same run"),
         ("run --devices 2 --launcher local -- echo", "use --launcher torchrun"),
         ("show --store /no/such/store", "trainmark run quick"),
@@ -223,14 +228,17 @@ def test_the_set_of_flags_is_pinned() -> None:
             o for a in parser._actions for o in a.option_strings if o.startswith("--") and o != "--help"
         )
     axes = "batch-size data device devices epochs framework json lr max-seconds max-steps min-seconds nodes precision"
-    axes += " recipe repeat seed size store target-ci timeout-s until-target"
+    axes += " recipe repeat seed size store target-ci timeout-s until-target hang-factor hang-least-s"
+    axes += " cluster hosts launcher"
+    doctor = "cluster device devices hosts json launcher network nodes store"
+    own = "find-batch fresh no-preflight pattern resume retries"
     facts = "batch-size devices framework json model nodes pattern precision protocol store workers workload"
     assert found == {
         "list": ["--json"],
-        "doctor": ["--device", "--devices", "--json", "--launcher", "--network", "--nodes", "--store"],
+        "doctor": sorted(f"--{name}" for name in doctor.split()),
         "data": [],
-        "plan": [f"--{name}" for name in axes.split()],
-        "run": sorted(f"--{name}" for name in [*axes.split(), "fresh", "launcher", "pattern", "resume", "retries"]),
+        "plan": sorted(f"--{name}" for name in axes.split()),
+        "run": sorted(f"--{name}" for name in [*axes.split(), *own.split()]),
         "import": sorted(f"--{name}" for name in facts.split()),
         "show": ["--json", "--protocol", "--reindex", "--store"],
         "report": ["--format", "--json", "--lang", "--output", "--store"],

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from trainmark import records
 from trainmark.errors import InputError
 from trainmark.launch import command_source
 from trainmark.launch.command_source import CommandSource
+from trainmark.launch.processes import find
 from trainmark.records import Json
 from trainmark.store.folder import read_run
 from trainmark.store.rows import RunRow
@@ -162,10 +165,29 @@ def test_only_what_has_a_usual_gap_can_hang(tmp_path: Path, monkeypatch: pytest.
         write(tmp_path, records.OUTPUT_FILE, f"step {number}\n")
         source.read_new()
     clock[0] += 30
-    assert source.quiet_s() == (30.0, 1000.0), "50 gaps of 20 s"
+    assert source.quiet_s() == (30.0, 600.0), "20 gaps of 20 s, but ten minutes at least"
     write(tmp_path, records.OUTPUT_FILE, "evaluating\n")
     source.read_new()
     assert source.quiet_s()[0] == 0.0, "any word is a sign of life"
+
+
+def test_the_silence_of_a_command_says_how_to_get_stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records.write_json(tmp_path / records.RUN_FILE, {"measure": {"hang_least_s": 2.0}})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    source = CommandSource(tmp_path, Words())
+    assert "pip install py-spy" in source.explain_silence(7.0)
+    spy = tmp_path / "py-spy"
+    spy.write_text("#!/bin/sh\necho Thread 1 in train_step\n")
+    spy.chmod(0o755)
+    with subprocess.Popen(["/bin/sleep", "20"], env={"TRAINMARK_RUN": tmp_path.name}) as process:
+        while not find(tmp_path.name):
+            time.sleep(0.02)
+        reason = source.explain_silence(7.0)
+        process.kill()
+    assert reason == "neither a step nor a word for 7 s"
+    assert "train_step" in (tmp_path / "stacks.txt").read_text()
+    (end,) = source.close(-9).values()
+    assert (end["outcome"], end["look_at"]) == ("hang", "stacks.txt")
 
 
 class Doubling(Words):

@@ -66,11 +66,25 @@ def test_a_time_out_ends_the_whole_tree_and_nothing_else(tmp_path: Path) -> None
         bystander.wait()
 
 
-def test_silence_is_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_QUIET_LEAST_S", 0.5)
+def test_silence_is_a_hang(tmp_path: Path) -> None:
+    """A process that stopped itself is named, woken for its stacks and ended."""
+    records.write_json(tmp_path / records.RUN_FILE, {"measure": {"hang_least_s": 0.5, "hang_factor": 20.0}})
     steps = "".join(STEP % n for n in range(10))
-    body = f"open(folder + '/rank0.jsonl', 'w').write({steps!r}); time.sleep(60)"
+    body = (
+        "import faulthandler, json\n"
+        "out = open(folder + '/rank0.jsonl', 'w')\n"
+        "out.write(json.dumps({'kind': 'run_start', 'pid': os.getpid(), 'host': os.uname().nodename}) + '\\n')\n"
+        f"out.write({steps!r}); out.flush()\n"
+        "faulthandler.dump_traceback_later(0.1, file=open(folder + '/rank0.stacks', 'w'))\n"
+        "os.kill(os.getpid(), signal.SIGSTOP); time.sleep(60)"
+    )
     assert run(tmp_path, body) is Outcome.HANG
+    document = records.read_json(tmp_path / records.EXIT_FILE)
+    assert document is not None
+    assert document["reason"].startswith("no step for 1 s (usual step 10 ms): rank 0 (pid ")
+    assert document["reason"].endswith("is stopped")
+    assert document["look_at"] == "rank0.stacks"
+    assert "worker.py" in (tmp_path / "rank0.stacks").read_text()
 
 
 def test_the_observer_stops_a_run(tmp_path: Path) -> None:

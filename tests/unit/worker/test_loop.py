@@ -11,6 +11,7 @@ import pytest
 
 from trainmark import records
 from trainmark.records import Outcome
+from trainmark.worker import sanity
 from trainmark.worker.engine_fake import FakeClock, FakeEngine
 from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, Progress
 from trainmark.worker.recorder import Recorder
@@ -274,3 +275,13 @@ def test_a_warning_of_the_last_evaluation_is_kept(tmp_path: Path) -> None:
     recorder.close()
     found = [r["message"] for r in records.read_records(tmp_path / "r") if r["kind"] == "warning"]
     assert found == ["val/0.jpg: cut short", "val/1.jpg: cut short"]
+
+
+def test_the_advice_on_a_bad_loss_names_a_rate() -> None:
+    advise = sanity.advise_on_bad_loss
+    assert advise(rate=0.1, peak=0.1, recipe_peak=0.1, is_fp16=False) == (
+        "the learning rate was 0.1: try --lr 0.01 (a tenth)"
+    )
+    too_high = advise(rate=0.5, peak=5.0, recipe_peak=0.1, is_fp16=True)
+    assert too_high == "the learning rate was 0.5 on its way to 5: try --lr 0.1 (the recipe's own)"
+    assert advise(rate=0.1, peak=0.1, recipe_peak=0.1, is_fp16=True).startswith("fp16 holds nothing above 65504")

@@ -1,0 +1,104 @@
+"""What can be said of a run that hangs: which rank is silent, what its process does, where its threads stand."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from trainmark.launch import processes
+
+_WAKE_S = 3.0
+_STATES = {
+    psutil.STATUS_STOPPED: "is stopped",
+    psutil.STATUS_TRACING_STOP: "is stopped by a debugger",
+    psutil.STATUS_ZOMBIE: "has ended",
+    psutil.STATUS_DEAD: "has ended",
+    psutil.STATUS_DISK_SLEEP: "waits inside the kernel (a disk, a network drive or a driver)",
+}
+"""What explains silence; a process that sleeps or runs may be well."""
+_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Silent:
+    """A rank as far as it is known when the run hangs."""
+
+    rank: int
+    pid: int | None
+    host: str | None
+    last_step: int | None
+    """None: it has not come to its first one, or its file cannot be seen from here."""
+
+    @property
+    def name(self) -> str:
+        where = [f"pid {self.pid}" if self.pid else "", f"on {self.host}" if self.host else ""]
+        known = " ".join(part for part in where if part)
+        return f"rank {self.rank}" + (f" ({known})" if known else "")
+
+
+def read_states(run_id: str) -> dict[int, str]:
+    """The state of each process of the run on this machine, by pid."""
+    states: dict[int, str] = {}
+    for process in processes.find(run_id):
+        with contextlib.suppress(psutil.Error):
+            states[process.pid] = process.status()
+    return states
+
+
+def find_culprits(ranks: Sequence[Silent], states: Mapping[int, str], *, host: str) -> dict[int, str]:
+    """By rank, what is wrong with it: by the state of its process, else by being behind the others. Pure."""
+    found = {}
+    for silent in ranks:
+        is_here = silent.pid is not None and silent.host in (None, host)
+        if is_here and silent.pid is not None:
+            state = _STATES.get(states[silent.pid]) if silent.pid in states else "has ended"
+            if state is not None:
+                found[silent.rank] = state
+    if found:
+        return found
+    steps = [silent.last_step for silent in ranks if silent.last_step is not None]
+    return {
+        silent.rank: f"made its last step {silent.last_step}, while others came to {max(steps)}"
+        for silent in ranks
+        if silent.last_step is not None and silent.last_step < max(steps)
+    }
+
+
+def describe(ranks: Sequence[Silent], culprits: Mapping[int, str], states: Mapping[int, str]) -> str:
+    """The end of the sentence that begins with "no step for 21 s"."""
+    parts = [f"{silent.name} {culprits[silent.rank]}" for silent in ranks if silent.rank in culprits]
+    known = {silent.pid for silent in ranks}
+    parts += [describe_stopped({pid: state for pid, state in states.items() if pid not in known})]
+    parts = [part for part in parts if part]
+    if not parts:
+        return "no rank is behind another" if len(ranks) > 1 else ""
+    is_part = 0 < len(culprits) < len(ranks)
+    return ", ".join(parts) + ("; the others wait for it" if is_part and len(culprits) == 1 else "")
+
+
+def describe_stopped(states: Mapping[int, str]) -> str:
+    return ", ".join(f"process {pid} of the run is stopped" for pid, state in states.items() if state in _STOPPED)
+
+
+def wake(states: Mapping[int, str], *, until: Callable[[], bool]) -> None:
+    """A stopped process can write no stacks: let it go on, for as long as it takes to do so."""
+    stopped = [pid for pid, state in states.items() if state == psutil.STATUS_STOPPED]
+    for pid in stopped:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGCONT)
+    deadline = time.monotonic() + _WAKE_S
+    while stopped and time.monotonic() < deadline and not until():
+        time.sleep(0.05)
+
+
+def is_written(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size > 0
+    return False

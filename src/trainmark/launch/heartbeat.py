@@ -1,0 +1,160 @@
+"""Our worker's signs of life: the records of all its ranks, how long it may be silent, and what its silence means."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+
+from trainmark import records
+from trainmark.launch import hang
+from trainmark.launch.dead_ranks import infer_ends
+from trainmark.launch.hang import Silent
+from trainmark.launch.kernel_memory import read_oom_kills
+from trainmark.patience import NUM_RECENT, Patience
+from trainmark.records import Json, Kind, Outcome, RecordTail
+from trainmark.units import format_seconds
+
+_OTHERS_EVERY_S = 1.0
+"""Only rank 0 is followed closely: on a network drive each look at a file is a question to its server."""
+_LAST_BYTES = 1 << 16
+
+
+class WorkerSource:
+    """Follows the files of all ranks that can be seen from here. Any sign of any rank counts: they step together."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._patience = Patience.of(records.read_json(folder / records.RUN_FILE) or {})
+        self._ranks = {0: _Rank(folder / records.rank_file(0))}
+        self._others_at = self._last_sign = time.monotonic()
+        self._num_oom_kills = read_oom_kills()
+        self._stuck: list[int] = []
+
+    def begin(self) -> None:
+        self._last_sign = time.monotonic()
+
+    def read_new(self) -> list[Json]:
+        """Rank 0's: each record of it stands for all ranks."""
+        new = self._ranks[0].read_new()
+        now = time.monotonic()
+        if now - self._others_at >= _OTHERS_EVERY_S:
+            self._others_at = now
+            self._read_others()
+        self._last_sign = max(self._last_sign, *(rank.last_sign for rank in self._ranks.values()))
+        return new
+
+    def quiet_s(self) -> tuple[float, float]:
+        """A rank in an evaluation or a checkpoint keeps the others waiting."""
+        silence = time.monotonic() - self._last_sign
+        if any(rank.in_phase for rank in self._ranks.values()):
+            return silence, self._patience.setup_s
+        return silence, self._patience.after(self._ranks[0].seconds)
+
+    def explain_silence(self, silence_s: float) -> str:
+        self._read_others()
+        ranks = [rank.describe(number) for number, rank in sorted(self._ranks.items())]
+        states = hang.read_states(self._folder.name)
+        culprits = hang.find_culprits(ranks, states, host=os.uname().nodename)
+        self._stuck = [*culprits, *(number for number in self._ranks if number not in culprits)]
+        stopped = [self._folder / records.stacks_file(number) for number in culprits]
+        hang.wake(states, until=lambda: all(hang.is_written(path) for path in stopped))
+        seconds = self._ranks[0].seconds
+        usual = f" (usual step {format_seconds(statistics.median(seconds))})" if seconds else ""
+        what = hang.describe(ranks, culprits, states)
+        return f"no step for {silence_s:.0f} s{usual}" + (f": {what}" if what else "")
+
+    def close(self, returncode: int | None) -> dict[int, Json]:
+        self._read_others()
+        self._ranks[0].read_new()
+        ends = {number: rank.end for number, rank in self._ranks.items() if rank.end is not None}
+        if self._stuck:
+            return ends | self._stuck_ends()
+        inferred = infer_ends(
+            ends,
+            started={number: rank.describe(number).name for number, rank in self._ranks.items() if rank.has_started},
+            has_launcher=(records.read_json(self._folder / records.COMMAND_FILE) or {}).get("launcher") != "local",
+            output=_read_last(self._folder / records.OUTPUT_FILE),
+            returncode=returncode,
+            was_oom_killed=(read_oom_kills() or 0) > (self._num_oom_kills or 0),
+        )
+        return ends | inferred
+
+    def _stuck_ends(self) -> dict[int, Json]:
+        """One record that names the file to look at: the culprit's stacks, or those of whoever left some."""
+        files = [records.stacks_file(number) for number in self._stuck]
+        written = (name for name in files if hang.is_written(self._folder / name))
+        return {self._stuck[0]: {"kind": Kind.RUN_END, "outcome": Outcome.HANG, "look_at": next(written, None)}}
+
+    def _read_others(self) -> None:
+        for number in _rank_numbers(self._folder.glob("rank*.jsonl")):
+            if number not in self._ranks:
+                self._ranks[number] = _Rank(self._folder / records.rank_file(number))
+        for number, rank in self._ranks.items():
+            if number != 0:
+                rank.read_new()
+
+
+class _Rank:
+    """What one rank's file has told so far."""
+
+    def __init__(self, path: Path) -> None:
+        self._tail = RecordTail(path)
+        self._start: Json = {}
+        self._last_step: int | None = None
+        self.last_sign = -float("inf")
+        self.seconds: deque[float] = deque(maxlen=NUM_RECENT)
+        self.in_phase = False
+        self.end: Json | None = None
+
+    @property
+    def has_started(self) -> bool:
+        return bool(self._start)
+
+    def read_new(self) -> list[Json]:
+        new = self._tail.read_new()
+        for record in new:
+            self._note(record)
+        return new
+
+    def _note(self, record: Json) -> None:
+        kind = record["kind"]
+        if kind == Kind.TELEMETRY:  # it has a thread of its own, which goes on while the loop hangs
+            return
+        self.last_sign = time.monotonic()
+        if kind == Kind.STEP:
+            self.seconds.append(float(record["seconds"]))
+            self._last_step = record.get("step")
+            self.in_phase = False
+        elif kind == Kind.PHASE:
+            self.in_phase = record.get("edge") == "begin"
+        elif kind == Kind.RUN_START:
+            self._start = record
+        elif kind == Kind.RUN_END:
+            self.in_phase, self.end = False, record
+
+    def describe(self, number: int) -> Silent:
+        pid, host = self._start.get("pid"), self._start.get("host")
+        return Silent(
+            rank=number,
+            pid=pid if isinstance(pid, int) else None,
+            host=host if isinstance(host, str) else None,
+            last_step=self._last_step,
+        )
+
+
+def _rank_numbers(paths: Iterable[Path]) -> list[int]:
+    texts = (path.stem.removeprefix("rank") for path in paths)
+    return sorted(int(text) for text in texts if text.isdecimal())
+
+
+def _read_last(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LAST_BYTES))
+            return file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ""

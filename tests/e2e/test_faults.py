@@ -1,0 +1,177 @@
+"""The fault matrix: real two-rank runs, each disturbed in one way; outcome, reason and the time until the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from making import make_images
+from trainmark.launch.processes import find
+from trainmark.records import Json, read_json, read_records
+
+CPU = ["--device", "cpu", "--size", "small", "--max-seconds", "300", "--target-ci", "1e-9"]
+PAIR = [*CPU, "--batch-size", "2", "--devices", "2"]
+QUICK = ["--hang-least-s", "3", "--hang-factor", "8"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    name: str
+    signal: signal.Signals
+    whom: str
+    outcome: str
+    reason: str
+    look_at: str
+    most_s: float
+    """Until every process has ended and the end is written."""
+    num_steps: int = 1
+    """Before the fault: a hang is told only where there is a usual step."""
+    flags: tuple[str, ...] = ()
+
+
+MATRIX = (
+    Fault(
+        name="kill -9 of one rank",
+        signal=signal.SIGKILL,
+        whom="rank 1",
+        outcome="killed",
+        reason="rank 1 (pid PID on ",
+        look_at="output.log",
+        most_s=15,
+    ),
+    Fault(
+        name="kill -9 of the launcher",
+        signal=signal.SIGKILL,
+        whom="launcher",
+        outcome="killed",
+        reason="the launcher, which takes its ranks with it, was ended by SIGKILL",
+        look_at="output.log",
+        most_s=15,
+    ),
+    Fault(
+        name="SIGSTOP of one rank",
+        signal=signal.SIGSTOP,
+        whom="rank 1",
+        outcome="hang",
+        reason="(pid PID on ",
+        look_at="rank1.stacks",
+        most_s=60,
+        num_steps=6,
+        flags=tuple(QUICK),
+    ),
+    Fault(
+        name="SIGTERM of one rank",
+        signal=signal.SIGTERM,
+        whom="rank 1",
+        outcome="killed",
+        reason="rank 1: interrupted by SIGTERM",
+        look_at="rank1.jsonl",
+        most_s=30,
+        flags=("--epochs", "100", "--data", "DATA"),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def seen(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """Printed below the tests, with or without -s."""
+    lines: list[str] = []
+    yield lines
+    table = [f"{'fault':<26}{'outcome':<9}{'time to the end':>15}  reason", *lines]
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print("", *(line[:150] for line in table), sep="\n")
+
+
+def start(store: Path, *flags: str, **environment: str) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-m", "trainmark.cli.main", "run", "resnet50", *flags, "--store", str(store)]
+    return subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **environment}
+    )
+
+
+def wait_for_steps(store: Path, num_steps: int) -> tuple[Path, list[Json]]:
+    """The run's folder and the first record of each rank."""
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline:
+        for folder in store.glob("*/"):
+            ranks = [list(read_records(folder / f"rank{rank}.jsonl")) for rank in range(2)]
+            if all(sum(record["kind"] == "step" for record in found) >= num_steps for found in ranks):
+                return folder, [found[0] for found in ranks]
+        time.sleep(0.1)
+    raise AssertionError("the run did not come to its steps")
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie is not: it waits for nothing but its new parent's look."""
+    try:
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.parametrize("fault", MATRIX, ids=lambda fault: fault.name)
+def test_a_fault_ends_the_run_and_says_so(fault: Fault, tmp_path: Path, seen: list[str]) -> None:
+    data = make_images(tmp_path / "data", per_class=8) if "DATA" in fault.flags else None
+    flags = [str(data) if flag == "DATA" else flag for flag in fault.flags]
+    process = start(tmp_path / "s", *PAIR, *flags)
+    try:
+        folder, starts = wait_for_steps(tmp_path / "s", fault.num_steps)
+        launcher = psutil.Process(starts[1]["pid"]).ppid()
+        victim = launcher if fault.whom == "launcher" else starts[1]["pid"]
+        begin = time.monotonic()
+        os.kill(victim, fault.signal)
+        out, _ = process.communicate(timeout=fault.most_s)
+        took_s = time.monotonic() - begin
+    finally:
+        process.kill()
+    ending = read_json(folder / "exit.json")
+    assert ending is not None, out
+    seen.append(f"{fault.name:<26}{ending['outcome']:<9}{took_s:>13.1f} s  {ending['reason']}")
+    assert process.returncode == 1
+    assert ending["outcome"] == fault.outcome, out
+    assert fault.reason.replace("PID", str(victim)) in ending["reason"]
+    assert ending["look_at"] == fault.look_at
+    assert find(folder.name) == []
+    assert not any(is_alive(record["pid"]) for record in starts)
+    if fault.outcome == "hang":
+        assert ending["reason"].endswith("is stopped; the others wait for it")
+        assert "forward" in (folder / "rank1.stacks").read_text() + (folder / "rank0.stacks").read_text()
+    if fault.signal is signal.SIGTERM:
+        ends = [list(read_records(folder / f"rank{rank}.jsonl"))[-1] for rank in range(2)]
+        assert [(end["kind"], end["outcome"]) for end in ends] == [("run_end", "killed")] * 2
+        assert (folder / "checkpoint.pt").stat().st_size > 1 << 20
+    else:
+        assert "Traceback" not in out
+
+
+def test_out_of_memory_and_nan_are_results_and_the_sweep_goes_on(tmp_path: Path, seen: list[str]) -> None:
+    """A sweep of two cells: one needs more memory than it may have, the other has a rate that no loss stands."""
+    flags = [*CPU, "--batch-size", "256,2", "--lr", "1e30"]
+    process = start(tmp_path, *flags, TRAINMARK_MEMORY_LIMIT="1600MB")
+    out, _ = process.communicate(timeout=300)
+    assert process.returncode == 1
+    folders = {read_json(path / "run.json")["cell"]["batch_size_per_device"]: path for path in tmp_path.glob("*/")}  # type: ignore[index]
+    memory, nan = (read_json(folders[batch] / "exit.json") or {} for batch in (256, 2))
+    for name, ending in (("out of memory", memory), ("loss is no number", nan)):
+        seen.append(f"{name:<26}{ending['outcome']:<9}{ending['wall_s']:>13.1f} s  {ending['reason']}")
+    assert memory["outcome"] == "oom"
+    assert "allocate" in memory["reason"]
+    assert memory["reason"].endswith("use a smaller --batch-size")
+    assert nan["outcome"] == "nan"
+    assert "learning rate was" in nan["reason"]
+    assert "try --lr 0.002 (the recipe's own)" in nan["reason"]
+    assert json.loads((folders[2] / "run.json").read_text())["memory_limit_bytes"] == 1_600_000_000
+    assert out.count("no result") == 2
+    assert ": oom: " in out
+    assert ": nan: " in out

@@ -1,0 +1,90 @@
+"""Silence of all ranks, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trainmark import records
+from trainmark.launch.hang import Silent, describe, find_culprits
+from trainmark.launch.heartbeat import WorkerSource
+from trainmark.patience import Patience, dump_after_s, patience_s
+from trainmark.records import Json
+
+
+def write(folder: Path, rank: int, *lines: Json) -> None:
+    with (folder / records.rank_file(rank)).open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def steps(first: int, num: int, seconds: float = 2.0) -> list[Json]:
+    return [{"kind": "step", "step": n, "seconds": seconds, "samples": 4} for n in range(first, first + num)]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr("trainmark.launch.heartbeat.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_patience() -> None:
+    assert patience_s(0.1, least_s=20, factor=20) == 20
+    assert patience_s(3.0, least_s=20, factor=20) == 60
+    patience = Patience.of({"measure": {"hang_least_s": 3, "hang_factor": 5}})
+    assert (patience.least_s, patience.factor, patience.setup_s) == (3, 5, 900)
+    assert patience.after([9.0] * 4) == 900, "four steps tell no usual one"
+    assert patience.after([1.0, 1.0, 2.0, 2.0, 90.0]) == 10
+    assert dump_after_s(20) < 20
+    assert Patience.of({}) == Patience()
+
+
+def test_any_rank_is_a_sign_of_life_and_ranks_may_come_late(tmp_path: Path, clock: list[float]) -> None:
+    source = WorkerSource(tmp_path)
+    assert source.quiet_s() == (0.0, 900.0)
+    write(tmp_path, 0, {"kind": "run_start", "pid": 1}, *steps(1, 6))
+    assert [record["kind"] for record in source.read_new()] == ["run_start"] + ["step"] * 6
+    assert source.quiet_s() == (0.0, 40.0), "20 usual steps"
+    clock[0] += 30
+    write(tmp_path, 1, *steps(1, 6))
+    assert source.read_new() == [], "only rank 0's steps are counted"
+    assert source.quiet_s() == (0.0, 40.0)
+    clock[0] += 30
+    write(tmp_path, 1, {"kind": "telemetry"})
+    source.read_new()
+    assert source.quiet_s() == (30.0, 40.0), "telemetry has a thread of its own"
+
+
+def test_a_checkpoint_of_one_rank_keeps_the_others_waiting(tmp_path: Path, clock: list[float]) -> None:
+    source = WorkerSource(tmp_path)
+    write(tmp_path, 0, *steps(1, 6))
+    write(tmp_path, 1, *steps(1, 6), {"kind": "phase", "phase": "checkpoint", "edge": "begin"})
+    clock[0] += 2
+    source.read_new()
+    assert source.quiet_s() == (0.0, 900.0)
+    write(tmp_path, 1, {"kind": "phase", "phase": "checkpoint", "edge": "end", "seconds": 1.0})
+    clock[0] += 2
+    source.read_new()
+    assert source.quiet_s() == (0.0, 40.0)
+
+
+def silent(rank: int, *, pid: int | None = None, host: str = "here", step: int | None = 40) -> Silent:
+    return Silent(rank=rank, pid=pid, host=host, last_step=step)
+
+
+def test_who_is_to_blame() -> None:
+    pair = [silent(0, pid=10), silent(1, pid=11)]
+    culprits = find_culprits(pair, {10: "sleeping", 11: "stopped"}, host="here")
+    assert describe(pair, culprits, {}) == "rank 1 (pid 11 on here) is stopped; the others wait for it"
+    assert find_culprits(pair, {10: "running"}, host="here") == {1: "has ended"}
+    assert find_culprits(pair, {}, host="elsewhere") == {}, "nothing is known of processes of another machine"
+    late = [silent(0, pid=10), silent(1, pid=11, host="there", step=38)]
+    culprits = find_culprits(late, {10: "sleeping"}, host="here")
+    assert describe(late, culprits, {}) == (
+        "rank 1 (pid 11 on there) made its last step 38, while others came to 40; the others wait for it"
+    )
+    assert describe(pair, {}, {10: "sleeping"}) == "no rank is behind another"
+    assert describe(pair, {}, {12: "stopped"}) == "process 12 of the run is stopped"
+    assert describe(pair[:1], {}, {}) == ""
