@@ -90,12 +90,27 @@ def check(store: Path, result: dict[str, Any], expected: tuple[dict[str, Any], l
     assert losses(store, result["id"]) == pytest.approx(expected[1], rel=1e-5)
 
 
-def test_torchrun_in_two_network_namespaces(
+def test_torchrun_in_two_network_namespaces_over_a_slow_cable(
     tmp_path: Path, namespaces: Namespaces, by_torchrun: tuple[dict[str, Any], list[float]]
 ) -> None:
-    result = run(tmp_path / "s", *WORKLOAD, "--nodes", "2", "--cluster", str(namespaces.cluster(tmp_path)))
-    assert result["nodes"] == 2
-    check(tmp_path / "s", result, by_torchrun)
+    """A scaling study over one and two machines: the cause of the loss is the cable, and its speed is told."""
+    flags = ("--nodes", "1,2", "--cluster", str(namespaces.cluster(tmp_path)), "--store", str(tmp_path / "s"))
+    with namespaces.limited_to("1gbit"):
+        done = trainmark("run", *WORKLOAD, *flags, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    one, two = sorted(document["results"], key=lambda result: result["nodes"])
+    assert (one["nodes"], one["devices"], two["nodes"]) == (1, 1, 2)
+    check(tmp_path / "s", two, by_torchrun)
+    (study,) = (study for study in document["scaling"] if study["mode"] == "weak")
+    slow = study["lines"][1]
+    assert slow["efficiency"]["value"] < 0.7
+    assert slow["cause"] == "communication", slow["why"]
+    # A cable of 1 Gbit/s carries 0.125 GB/s; two machines exchange a buffer by sending it once in each direction.
+    assert 0.05 < two["communication"]["allreduce_gb_per_s"] < 0.13
+    shown = trainmark("show", "--store", str(tmp_path / "s")).stdout
+    assert "communication" in shown
+    assert "GB/s" in shown
 
 
 def test_mpirun(tmp_path: Path, threads: Path, by_torchrun: tuple[dict[str, Any], list[float]]) -> None:

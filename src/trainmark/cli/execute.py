@@ -89,12 +89,17 @@ def execute(
     return 0 if all(row.outcome == "ok" for row in rows) else 1
 
 
+def _searched(task: Task) -> tuple[str, ...]:
+    """What a search for the largest batch leaves behind: its tries, and the memory that was free then."""
+    return ("find_batch", "memory_limit_bytes") if "find_batch" in task.facts else ()
+
+
 def content_of(tasks: Sequence[Task], settings: Mapping[str, Any]) -> str:
     """All that the runs are told; where a training goes on is no other question."""
     asked = [
         {
             "cell": task.cell.to_json(),
-            "facts": task.facts,
+            "facts": {name: value for name, value in task.facts.items() if name not in _searched(task)},
             "launcher": task.launcher,
             "cluster": asdict(task.job("RUN", Path()).cluster),
             "timeout_s": task.timeout_s,

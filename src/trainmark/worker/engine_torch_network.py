@@ -27,7 +27,7 @@ from trainmark.worker.recorder import Recorder
 
 _SMALLEST_BYTES = 4
 _GROWTH = 4
-_SIZE_S = 0.5
+_SIZE_S = 0.25
 """To spend on the samples of one size."""
 
 

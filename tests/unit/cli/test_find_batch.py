@@ -34,14 +34,14 @@ sys.exit(outcome != "ok")
 def make_task(cell: Cell, *, outcome: str = "oom") -> Task:
     def job(run_id: str, folder: Path) -> Job:
         argv = (sys.executable, "-c", WORKER, str(folder), outcome)
-        return Job(run_id=run_id, folder=folder, python="", num_processes=1, num_cores=0, argv=argv)
+        return Job(run_id=run_id, folder=folder, python="", processes_per_node=1, num_cores=0, argv=argv)
 
     facts = {"unit": "images", "measure": {"max_steps": 40}}
     return Task(cell=cell, facts=facts, launcher="local", timeout_s=20, job=job, watch=lambda _: lambda _: None)
 
 
 def arguments(store: Path, launcher: str = "auto") -> argparse.Namespace:
-    return argparse.Namespace(store=str(store), launcher=launcher, json=True)
+    return argparse.Namespace(store=str(store), launcher=launcher, json=True, fresh=False, resume=False, retries=0)
 
 
 def test_probes_are_kept_but_shown_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +57,7 @@ def test_probes_are_kept_but_shown_nowhere(tmp_path: Path, capsys: pytest.Captur
     assert (probe["purpose"], probe["measure"]["max_steps"]) == ("find-batch", 3)
     assert probe["memory_limit_bytes"] > 1 << 20, "on a CPU the kernel must not have to end processes"
     assert Store(tmp_path).rows() == []
-    assert execute(tasks, arguments(tmp_path)) == 0
+    assert execute(tasks, arguments(tmp_path), settings={}) == 0
     rows = Store(tmp_path).rows()
     assert [(row.batch_size_per_device, row.outcome) for row in rows] == [(11, "ok"), (11, "ok")]
     assert Store(tmp_path).wall_seconds().keys() == {rows[0].cell_id}

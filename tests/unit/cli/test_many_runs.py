@@ -14,10 +14,13 @@ import pytest
 from making import make_run
 from many_runs import make_store
 from trainmark.analyse.results import describe_runs, render_runs
+from trainmark.analyse.scaling import build_studies
+from trainmark.analyse.table import build_lines
 from trainmark.cli.main import main
 from trainmark.cli.results import open_store
 from trainmark.errors import InputError
 from trainmark.report.document import render_document
+from trainmark.report.scaling import describe_studies
 from trainmark.store import columns
 from trainmark.store.index import INDEX_FILE, Store
 from trainmark.store.rows import Analyser, Derived, RunRow
@@ -65,8 +68,9 @@ def test_kept_and_new_analyses_give_the_same_document(root: Path, say: Say) -> N
     fresh = Store(root).rows()
     assert not any(row.analysis for row in fresh)
     assert all(row.analysis for row in open_store(root).rows())
-    assert kept == to_json({"schema": 1, "results": describe_runs(fresh)}, indent=1) + "\n"
-    assert kept == render_document(render_runs(fresh))
+    studies = describe_studies(build_studies(build_lines(fresh)))
+    assert kept == to_json({"schema": 1, "results": describe_runs(fresh), "scaling": studies}, indent=1) + "\n"
+    assert kept == render_document(render_runs(fresh), scaling=studies)
 
 
 def test_a_lost_analysis_comes_back_the_same(tmp_path: Path, say: Say) -> None:

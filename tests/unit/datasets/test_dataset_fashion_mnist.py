@@ -29,8 +29,8 @@ def source(tmp_path: Path) -> Path:
     folder.mkdir()
     for prefix, count in (("train", 40), ("t10k", 20)):
         labels = (np.arange(count) * 7 % 10).astype(np.uint8)
-        (folder / f"{prefix}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(grey_levels(labels))))
-        (folder / f"{prefix}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels)))
+        (folder / f"{prefix}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(grey_levels(labels)), mtime=0))
+        (folder / f"{prefix}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels), mtime=0))
     return folder
 
 
@@ -78,10 +78,10 @@ LABELS = np.arange(10, dtype=np.uint8)
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("images-idx3", gzip.compress(idx(grey_levels(LABELS))), "10 images but 40 labels"),
-        ("images-idx3", gzip.compress(idx(np.zeros((40, 0, 28), np.uint8))), "no pixels"),
-        ("labels-idx1", gzip.compress(idx(np.full(40, 11, np.uint8))), "not 0 to 9"),
-        ("labels-idx1", gzip.compress(idx(np.zeros(0, np.uint8))), "40 images but 0 labels"),
+        ("images-idx3", gzip.compress(idx(grey_levels(LABELS)), mtime=0), "10 images but 40 labels"),
+        ("images-idx3", gzip.compress(idx(np.zeros((40, 0, 28), np.uint8)), mtime=0), "no pixels"),
+        ("labels-idx1", gzip.compress(idx(np.full(40, 11, np.uint8)), mtime=0), "not 0 to 9"),
+        ("labels-idx1", gzip.compress(idx(np.zeros(0, np.uint8)), mtime=0), "40 images but 0 labels"),
     ],
 )
 def test_files_that_do_not_fit_together(source: Path, tmp_path: Path, name: str, content: bytes, message: str) -> None:
@@ -99,14 +99,14 @@ GOOD = idx(LABELS)
     [
         (b"", "within its header|no IDX file"),
         (b"plain text", "gzip"),
-        (gzip.compress(GOOD)[:-12], "ended"),
-        (gzip.compress(GOOD)[:12] + b"\xff" * 20, "damaged"),
-        (gzip.compress(GOOD[:-1]), "fewer"),
-        (gzip.compress(GOOD + b"x"), "more"),
-        (gzip.compress(GOOD[:6]), "within its header"),
-        (gzip.compress(b"\0\0\x08\x03" + GOOD[4:]), "1 dimensions"),
-        (gzip.compress(b"\0\0\x0d\x01" + GOOD[4:]), "no IDX file"),
-        (gzip.compress(b"\0\0\x08\x01\xff\xff\xff\xff"), "promises 4,294,967,295 bytes"),
+        (gzip.compress(GOOD, mtime=0)[:-12], "ended"),
+        (gzip.compress(GOOD, mtime=0)[:12] + b"\xff" * 20, "damaged"),
+        (gzip.compress(GOOD[:-1], mtime=0), "fewer"),
+        (gzip.compress(GOOD + b"x", mtime=0), "more"),
+        (gzip.compress(GOOD[:6], mtime=0), "within its header"),
+        (gzip.compress(b"\0\0\x08\x03" + GOOD[4:], mtime=0), "1 dimensions"),
+        (gzip.compress(b"\0\0\x0d\x01" + GOOD[4:], mtime=0), "no IDX file"),
+        (gzip.compress(b"\0\0\x08\x01\xff\xff\xff\xff", mtime=0), "promises 4,294,967,295 bytes"),
     ],
 )
 def test_damaged_idx_files(tmp_path: Path, content: bytes, message: str) -> None:
