@@ -18,9 +18,10 @@ import pytest
 from making import make_images
 from trainmark.launch.processes import find
 from trainmark.records import Json, read_json, read_records
+from trainmark.store.folder import read_run
 
 CPU = ["--device", "cpu", "--size", "small", "--max-seconds", "300", "--target-ci", "1e-9"]
-PAIR = [*CPU, "--batch-size", "2", "--devices", "2"]
+PAIR = [*CPU, "--batch-size", "2", "--devices", "2", "--retries", "0"]
 QUICK = ["--hang-least-s", "3", "--hang-factor", "8"]
 
 
@@ -153,6 +154,27 @@ def test_a_fault_ends_the_run_and_says_so(fault: Fault, tmp_path: Path, seen: li
         assert (folder / "checkpoint.pt").stat().st_size > 1 << 20
     else:
         assert "Traceback" not in out
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_a_killed_controller_takes_its_ranks_with_it(tmp_path: Path, seen: list[str]) -> None:
+    process = start(tmp_path / "s", *PAIR)
+    try:
+        folder, starts = wait_for_steps(tmp_path / "s", 1)
+    finally:
+        process.kill()
+    begin = time.monotonic()
+    process.communicate(timeout=30)
+    while any(is_alive(record["pid"]) for record in starts) and time.monotonic() < begin + 30:
+        time.sleep(0.02)
+    took_s = time.monotonic() - begin
+    assert find(folder.name) == []
+    row = read_run(folder)
+    assert row is not None
+    seen.append(f"{'kill -9 of the controller':<26}{row.outcome:<9}{took_s:>13.1f} s  {row.reason}")
+    assert row.outcome == "killed"
+    assert row.reason.startswith("the controller ended before the run did")
+    assert len(row.seconds) >= 1, "the steps so far are kept"
 
 
 def test_out_of_memory_and_nan_are_results_and_the_sweep_goes_on(tmp_path: Path, seen: list[str]) -> None:

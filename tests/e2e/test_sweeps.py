@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -17,10 +15,10 @@ from typing import Any
 
 import psutil
 import pytest
+from controllers import finished, folders, living, wait_until
 
 from trainmark.cli.main import main
 from trainmark.launch import supervise
-from trainmark.launch.job import RUN_TAG
 
 # All lines at once: the time between lines that come one by one is a clock, and no two sweeps would be equal.
 LOGS = """
@@ -64,72 +62,19 @@ def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervise, "_POLL_S", 0.02)
 
 
-def exit_with(argv: list[str]) -> None:
-    supervise._POLL_S = 0.02
-    sys.exit(main(argv))
-
-
-@pytest.fixture(scope="module")
-def start() -> Callable[..., BaseProcess]:
-    """A controller in a process of its own, from a server that has imported everything already: it starts at once."""
-    context = multiprocessing.get_context("forkserver")
-    needed = (
-        "cli.progress",
-        "cli.run",
-        "store.index",
-        "logs.live",
-        "logs.registry",
-        "launch.supervise",
-        "report.console",
-    )
-    context.set_forkserver_preload([f"trainmark.{name}" for name in needed])
-
-    def begin(store: Path, *argv: str) -> BaseProcess:
-        process = context.Process(target=exit_with, args=(["run", "--store", str(store), *argv],))
-        process.start()
-        return process
-
-    return begin
-
-
-def folders(store: Path) -> list[Path]:
-    return [path for path in store.iterdir() if path.is_dir()] if store.is_dir() else []
-
-
-def finished(store: Path) -> dict[str, str]:
-    """Every run that came to an end, with what its end says."""
-    return {path.parent.name: path.read_text() for path in store.glob("*/exit.json")}
-
-
-def living(store: Path) -> list[psutil.Process]:
-    """Processes of any run in the store."""
-    names, found = {path.name for path in folders(store)}, []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(RUN_TAG) in names:
-                found.append(process)
-    return found
-
-
-def wait_until(condition: Callable[[], object], *, seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-
-
 def without_times(result: dict[str, Any]) -> dict[str, Any]:
     own = ("id", "wall_s", "sweep", "attempt", "retry_of")
     return {name: value for name, value in result.items() if name not in own}
 
 
 def test_40_cells_killed_ten_times_give_the_results_of_an_undisturbed_sweep(
-    tmp_path: Path, start: Callable[..., BaseProcess], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, start_controller: Callable[..., BaseProcess], capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = [*FLAGS, *write_script(tmp_path, LOGS, "{batch_size}", "{precision}")]
     chance, torn = random.Random(5), tmp_path / "torn"
     kept: dict[str, str] = {}
     for number in range(1, 11):
-        process = start(torn, *asked)
+        process = start_controller(torn, *asked)
         wanted = min(len(kept) + chance.randrange(5), 3 * number)
         wait_until(lambda: len(list(torn.glob("*/exit.json"))) >= wanted)  # noqa: B023
         time.sleep(chance.uniform(0.0, 0.2))
@@ -159,7 +104,7 @@ def test_40_cells_killed_ten_times_give_the_results_of_an_undisturbed_sweep(
 
 
 def test_a_finished_sweep_is_measured_anew_and_fresh_leaves_an_unfinished_one(
-    tmp_path: Path, start: Callable[..., BaseProcess], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, start_controller: Callable[..., BaseProcess], capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = tmp_path / "s"
     slow = (
@@ -171,7 +116,7 @@ def test_a_finished_sweep_is_measured_anew_and_fresh_leaves_an_unfinished_one(
     assert "continues" not in err
     assert len({result["id"] for result in first + second}) == 4
     (tmp_path / "slow").touch()
-    process = start(store, *asked)
+    process = start_controller(store, *asked)
     wait_until(lambda: len(folders(store)) == 6 and living(store))
     (tmp_path / "slow").unlink()
     _, beside, err = run_here(store, *asked, capsys=capsys)  # while the other lives: a sweep of its own
@@ -187,12 +132,12 @@ def test_a_finished_sweep_is_measured_anew_and_fresh_leaves_an_unfinished_one(
 
 
 def test_sigterm_ends_in_order_and_the_same_command_goes_on(
-    tmp_path: Path, start: Callable[..., BaseProcess], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, start_controller: Callable[..., BaseProcess], capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = tmp_path / "s"
     text = "import os, sys, time\ntime.sleep(0 if sys.argv[1] == '1' or os.path.exists(sys.argv[2]) else 60)"
     asked = ["--batch-size", "1,2", *write_script(tmp_path, text, "{batch_size}", str(tmp_path / "quick"))]
-    process = start(store, *asked)
+    process = start_controller(store, *asked)
     wait_until(lambda: len(folders(store)) == 2 and living(store))
     process.terminate()
     process.join(30)
@@ -252,12 +197,14 @@ def test_only_what_may_go_better_is_tried_again(
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs Linux")
-def test_a_killed_controller_leaves_no_process_of_a_process(tmp_path: Path, start: Callable[..., BaseProcess]) -> None:
+def test_a_killed_controller_leaves_no_process_of_a_process(
+    tmp_path: Path, start_controller: Callable[..., BaseProcess]
+) -> None:
     """The kernel ends the script with its controller; the script's own child has a session of its own."""
     child = f"subprocess.Popen([sys.executable, '-I', '-S', '-c', {SLEEPS!r}], start_new_session=True)"
     asked = write_script(tmp_path, f"import subprocess, sys, time\n{child}\ntime.sleep(100)")
     store = tmp_path / "s"
-    process = start(store, *asked)
+    process = start_controller(store, *asked)
     wait_until(lambda: len(living(store)) == 2)
     left = living(store)
     assert len(left) == 2
