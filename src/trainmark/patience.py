@@ -27,11 +27,9 @@ class Patience:
         """From run.json, which controller and worker both read; `least_s` and `setup_s` where it does not say."""
         measure = run.get("measure")
         given = measure if isinstance(measure, dict) else {}
-        return cls(
-            least_s=float(given.get("hang_least_s") or least_s or cls.least_s),
-            factor=float(given.get("hang_factor") or cls.factor),
-            setup_s=setup_s or cls.setup_s,
-        )
+        least = float(given.get("hang_least_s") or least_s or cls.least_s)
+        factor = float(given.get("hang_factor") or cls.factor)
+        return cls(least_s=least, factor=factor, setup_s=max(setup_s or cls.setup_s, least))
 
     def after(self, recent: Sequence[float]) -> float:
         """After steps that took these seconds, none of them an evaluation."""

@@ -26,15 +26,18 @@ LEASE = "TRAINMARK_LEASE"
 LEASE_S = 60.0
 _POLL_S = 1.0
 _SOURCES = {
-    "RANK": ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "PADDLE_TRAINER_ID"),
-    "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "PADDLE_TRAINERS_NUM"),
-    "LOCAL_RANK": ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PADDLE_RANK_IN_NODE"),
+    "RANK": ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PADDLE_TRAINER_ID", "SLURM_PROCID"),
+    "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PADDLE_TRAINERS_NUM", "SLURM_NTASKS"),
+    "LOCAL_RANK": ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PADDLE_RANK_IN_NODE", "SLURM_LOCALID"),
     "LOCAL_WORLD_SIZE": ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PADDLE_LOCAL_SIZE"),
 }
 
 
 def translate(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of torchrun that are not set yet, from those of the launcher."""
+    """The variables of torchrun from those of the launcher, which beat what an outer shell left in RANK and the like.
+
+    The master is the controller's to say; only where it did not, it is the launcher's first machine.
+    """
     found = {}
     for name, sources in _SOURCES.items():
         value = next((environment[source] for source in sources if environment.get(source, "").isdigit()), None)
@@ -46,14 +49,13 @@ def translate(environment: Mapping[str, str]) -> dict[str, str]:
     master = environment.get("PADDLE_MASTER", "")
     if ":" in master:
         found["MASTER_ADDR"], found["MASTER_PORT"] = master.rsplit(":", 1)
-    return {name: value for name, value in found.items() if name not in environment}
+    return {name: value for name, value in found.items() if name in _SOURCES or name not in environment}
 
 
 def first_host(nodes: str) -> str:
     """The first of a list as Slurm writes it: `gpu[03-07,12]` begins with gpu03."""
-    first = re.match(r"([^\[,]*)(?:\[(\d+)[^\]]*\]([^,]*))?", nodes)
-    assert first is not None
-    return "".join(part or "" for part in first.groups())
+    first = re.split(r",(?![^\[]*\])", nodes, maxsplit=1)[0]
+    return re.sub(r"\[(\d+)[^\]]*\]", r"\1", first)
 
 
 def main(argv: list[str]) -> int:
@@ -89,10 +91,16 @@ def _resolve(node: str) -> str:
 
 
 def _run_under(lease: Path, command: list[str], environment: dict[str, str]) -> int:
+    seen, since = _read(lease), time.monotonic()
+    while _read(lease) == seen:  # a job that waited in a queue must not begin for a controller that is gone
+        if time.monotonic() - since > LEASE_S:
+            print(f"no word of the controller for {LEASE_S:g} s: nothing is begun", file=sys.stderr)
+            return 1
+        time.sleep(_POLL_S / 4)
     child = subprocess.Popen(command, env=environment, preexec_fn=dying_with(os.getpid()))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda received, _: child.send_signal(received))
-    seen, since = _read(lease), time.monotonic()
+    since = time.monotonic()
     while True:
         try:
             returncode = child.wait(timeout=_POLL_S)
@@ -104,7 +112,15 @@ def _run_under(lease: Path, command: list[str], environment: dict[str, str]) -> 
                 print(f"no word of the controller for {LEASE_S:g} s: ending", file=sys.stderr)
                 child.kill()
             continue
-        return returncode if returncode >= 0 else 128 - returncode
+        return returncode if returncode >= 0 else _end_alike(-returncode)
+
+
+def _end_alike(number: int) -> int:
+    """By the same signal, so that the launcher tells of it."""
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    return 128 + number
 
 
 def _read(lease: Path) -> bytes | None:

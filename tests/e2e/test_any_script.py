@@ -16,7 +16,6 @@ import pytest
 
 from making import heed_interrupts
 from trainmark.cli.main import main
-from trainmark.launch import command_source
 from trainmark.launch.processes import find
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -133,14 +132,11 @@ def test_out_of_memory_and_nan_are_outcomes(tmp_path: Path, capsys: pytest.Captu
     assert (result["outcome"], result["throughput"]) == ("nan", None)
 
 
-def test_a_hanging_script_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(command_source, "_QUIET_LEAST_S", 1.0)
-    monkeypatch.setattr(command_source, "_QUIET_FACTOR", 3)
+def test_a_hanging_script_is_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quick = ["--hang-least-s", "1", "--hang-factor", "3", "--retries", "0"]
     line = "print('Epoch: [0][%d/99]\\tTime  0.150 ( 0.150)\\tLoss 1.0 (1.0)' % i); time.sleep(0.15)"
     script = write_script(tmp_path, f"import time\nfor i in range(12): {line}\ntime.sleep(100)")
-    (result,) = run(tmp_path / "s", "--retries", "0", "--batch-size", "3", "--", *script, capsys=capsys, code=1)
+    (result,) = run(tmp_path / "s", *quick, "--batch-size", "3", "--", *script, capsys=capsys, code=1)
     assert result["outcome"] == "hang"
     assert result["records"] >= 8
 

@@ -94,7 +94,7 @@ def test_killed_and_started_again(tmp_path: Path, number: signal.Signals) -> Non
         process.send_signal(number)
         _, err = process.communicate(timeout=20)
         if number != signal.SIGKILL:
-            assert (process.returncode, "run the same command again" in err) == (130, True)
+            assert (process.returncode, "run the same command again" in err) == (128 + number, True)
         assert not (tmp_path / "big.bin").exists()
         num_done = sum(json.loads(state.read_text())["parts"][0]["done"])
         assert 200_000 < num_done < len(data)

@@ -205,7 +205,7 @@ def test_a_node_lost_in_the_middle_ends_the_run_in_seconds(
 ) -> None:
     flags = ["--nodes", "2", "--cluster", str(namespaces.cluster(tmp_path)), "--store", str(tmp_path / "s")]
     environment = {**os.environ, "STEPS": "5000"}
-    argv = [sys.executable, "-m", "trainmark.cli.main", "run", *flags, *script]
+    argv = [sys.executable, "-m", "trainmark.cli.main", "run", *flags, "--retries", "0", *script]
     controller = subprocess.Popen(argv, env=environment)
     folder = wait_for_steps(tmp_path / "s")
     pids = subprocess.run(["ip", "netns", "pids", namespaces.names[1]], capture_output=True, text=True, check=True)

@@ -37,7 +37,7 @@ from trainmark import ranks
             {"PADDLE_TRAINER_ID": "1", "PADDLE_TRAINERS_NUM": "2", "PADDLE_MASTER": "10.0.0.1:6000"},
             {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "6000"},
         ),
-        ({"RANK": "1", "SLURM_PROCID": "0"}, {}),
+        ({"RANK": "1", "SLURM_PROCID": "0"}, {"RANK": "0"}),
         ({}, {}),
     ],
 )
@@ -51,7 +51,14 @@ def test_what_the_controller_gave_stays() -> None:
 
 @pytest.mark.parametrize(
     ("nodes", "first"),
-    [("n1", "n1"), ("n1,n2", "n1"), ("gpu[3-7]", "gpu3"), ("r[08,12]-ib,x", "r08-ib"), ("a-b[1-2]", "a-b1")],
+    [
+        ("n1", "n1"),
+        ("n1,n2", "n1"),
+        ("gpu[3-7]", "gpu3"),
+        ("r[08,12]-ib,x", "r08-ib"),
+        ("a-b[1-2]", "a-b1"),
+        ("rack[1-2]node[01-04],x", "rack1node01"),
+    ],
 )
 def test_first_host(nodes: str, first: str) -> None:
     assert ranks.first_host(nodes) == first
@@ -65,8 +72,15 @@ def test_the_command_runs_with_its_words_and_its_exit_code(tmp_path: Path, *, ha
     lease = {"TRAINMARK_LEASE": str(tmp_path / "lease")} if has_lease else {}
     environment = {**os.environ, "SLURM_PROCID": "7", **lease}
     argv = [sys.executable, "-m", "trainmark.ranks", sys.executable, "-c", SHOW, "a b", "--c"]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.stdout, done.returncode) == ("7 None a b --c\n", 5)
+    process = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True)
+    for number in range(600):  # a living controller
+        (tmp_path / "lease").write_text(str(number))
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    assert process.stdout is not None
+    assert (process.stdout.read(), process.returncode) == ("7 None a b --c\n", 5)
+    process.stdout.close()
 
 
 def test_a_lease_that_stands_still_ends_the_command(tmp_path: Path) -> None:
@@ -80,7 +94,20 @@ def test_a_lease_that_stands_still_ends_the_command(tmp_path: Path) -> None:
         time.sleep(0.1)
         lease.write_text(str(number))
         assert process.poll() is None
-    assert process.wait(timeout=20) == 128 + 9
+    assert process.wait(timeout=20) == -9, "as the command itself, so that the launcher tells of it"
+
+
+def test_nothing_begins_for_a_controller_that_is_gone(tmp_path: Path) -> None:
+    """A job that waited in a queue for hours."""
+    lease, began = tmp_path / "lease", tmp_path / "began"
+    lease.write_text("1")
+    shorter = "ranks.LEASE_S = 0.5; ranks._POLL_S = 0.1"
+    code = f"import sys; from trainmark import ranks; {shorter}; sys.exit(ranks.main(sys.argv))"
+    argv = [sys.executable, "-c", code, "touch", str(began)]
+    environment = {**os.environ, "TRAINMARK_LEASE": str(lease)}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, began.exists()) == (1, False)
+    assert "nothing is begun" in done.stderr
 
 
 def test_a_command_that_is_not_there(tmp_path: Path) -> None:

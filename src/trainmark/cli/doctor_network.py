@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import sys
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from trainmark import records
 from trainmark.cli.launching import choose_launcher, make_job
 from trainmark.cli.output import next_command, print_json, stdout_console, talk
+from trainmark.cli.preflight import make_shared_folder
 from trainmark.cli.specify import read_cluster_flags
 from trainmark.errors import InputError, RunError
 from trainmark.launch.job import Job
@@ -81,20 +82,23 @@ def measure_network(args: argparse.Namespace) -> int:
 def _read_request(args: argparse.Namespace, machine: Machine) -> _Request:
     if "torch" not in machine.frameworks:
         raise InputError("torch is not installed", hint="pip install 'trainmark[torch]'")
+    if args.launcher == "kubernetes":
+        raise InputError("a manifest measures nothing here", hint="use another --launcher")
     device = args.device or machine.best_device
     if device not in _MAX_BYTES:
         raise InputError(f"{plain(device)!r} is no kind of device", hint="use cpu or cuda")
-    if device == "cuda" and not machine.gpus:
+    cluster = read_cluster_flags(args)
+    is_here = not cluster.hosts and args.launcher != "slurm"
+    if device == "cuda" and not machine.gpus and is_here:
         raise InputError("no NVIDIA GPU is visible here", hint="use --device cpu, or look at nvidia-smi")
     nodes = _whole(args.nodes, "--nodes", default=1)
     there = machine.num_devices(device)
-    devices = _whole(args.devices, "--devices", default=there if device == "cuda" else 2)
+    devices = _whole(args.devices, "--devices", default=(there or 1) if device == "cuda" else 2)
     if nodes * devices < 2:
         hint = "use --devices 2, or --device cpu for processes that share this machine"
         raise InputError("one process has nobody to exchange with", hint=hint)
     most = there if device == "cuda" else max(2, there)  # two processes can talk on one core
-    cluster = read_cluster_flags(args)
-    if devices > most and not cluster.hosts:
+    if devices > most and is_here:
         noun = "GPUs" if device == "cuda" else "CPU cores"
         raise InputError(f"{devices} devices asked for", why=f"{noun} here: {there}", hint=f"use --devices {most}")
     request = _Request(device=device, nodes=nodes, devices_per_node=devices, launcher="auto", cluster=cluster)
@@ -113,9 +117,8 @@ def _measure(request: _Request, store: Path) -> dict[str, Any]:
     """In a folder of the store, which all machines see, and which is gone afterwards: it is no result of a training."""
     from trainmark.launch.supervise import supervise
 
-    store.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".network-", dir=store) as name:
-        folder = Path(name).resolve()
+    folder = make_shared_folder(store, ".network-")
+    try:
         wanted = {"device": request.device, "max_bytes": _MAX_BYTES[request.device], "max_s": _MAX_S}
         records.write_json(folder / records.NETWORK_REQUEST_FILE, {"schema": records.SCHEMA, **wanted})
         talk(f"measuring between {request.nodes * request.devices_per_node} processes, about half a minute at most")
@@ -134,6 +137,8 @@ def _measure(request: _Request, store: Path) -> dict[str, Any]:
                 talk(f"  {line}")
             hint = "can the machines reach each other by name, and are the ports open? NCCL_DEBUG=INFO says more"
             raise RunError("the network could not be measured", why=ending.reason, hint=hint)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     return document
 
 

@@ -13,7 +13,7 @@ from trainmark import records
 from trainmark.cli.output import exit_code_of, next_command, stdout_console, talk
 from trainmark.cli.sweep import SweepRequest, SweepRuns, end_all, open_sweep
 from trainmark.errors import InputError, RunError, StoreError
-from trainmark.launch.job import Job
+from trainmark.launch.job import Command, Job
 from trainmark.launch.registry import LAUNCHERS
 from trainmark.plan.identity import cell_id, new_run_id
 from trainmark.plan.sweep import content_id
@@ -165,9 +165,10 @@ def _run_one(task: Task, place: _Place, number: int, facts: Mapping[str, Any]) -
     store, progress, run_id = place.store, place.progress, new_run_id(task.cell)
     folder = _make_folder(task, store, run_id, facts)
     progress.begin(run_id, task.cell.title, number)
-    place.warden.watch(run_id)
+    commands = LAUNCHERS[task.launcher](task.job(run_id, folder))
+    place.warden.watch(run_id, commands)
     try:
-        ending = _supervise(task, run_id, folder, progress)
+        ending = _supervise(task, run_id, folder, commands, progress)
     except OSError as error:
         why = error.strerror or str(error)
         hint = f"is the disk of {store.root} full? finished runs are kept; give --store DIR for another one"
@@ -193,14 +194,14 @@ def _mark_interrupted(store: Store, sweep: SweepRuns, run_id: str, interrupt: Ke
         sweep.add(row)
 
 
-def _supervise(task: Task, run_id: str, folder: Path, progress: Progress) -> Ending:
+def _supervise(task: Task, run_id: str, folder: Path, commands: Sequence[Command], progress: Progress) -> Ending:
     from trainmark.launch.supervise import supervise
 
     try:
         return supervise(
             folder,
             run_id,
-            LAUNCHERS[task.launcher](task.job(run_id, folder)),
+            commands,
             launcher=task.launcher,
             timeout_s=task.timeout_s,
             observe=task.watch(progress),
@@ -264,10 +265,12 @@ def _pod_job(task: Task) -> PodJob:
         timeout_s=task.timeout_s,
         image=cluster.image,
         store_claim=cluster.volume,
+        data_claim=cluster.data_volume,
         data_path=cell.data.path,
         namespace=cluster.namespace,
         job_kind=cluster.job_kind,
         environment=cluster.variables,
+        resources=cluster.resources,
     )
 
 

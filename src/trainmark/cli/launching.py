@@ -35,6 +35,8 @@ def choose_launcher(name: str, shape: Shape, cluster: Cluster) -> str:
         num_hosts=len(cluster.hosts),
         is_allocated=is_allocated(),
     )
+    if chosen == "local" and cluster.hosts:
+        raise InputError("local starts processes here only", hint="leave out --hosts, or use --launcher torchrun")
     missing = [program for program in PROGRAMS.get(chosen, ()) if shutil.which(program) is None]
     if missing:
         hint = "install it, or use another --launcher (trainmark list launchers)"
@@ -65,6 +67,7 @@ def make_job(
         device=shape.device,
         cluster=cluster,
         argv=argv,
+        cwd=Path.cwd(),
         is_allocated=is_allocated(),
         is_root=os.geteuid() == 0,
         inherited=inherited_variables(os.environ),

@@ -9,11 +9,10 @@ import argparse
 import os
 import signal
 import sys
-from types import FrameType
 
 import trainmark
 from trainmark.cli import data, doctor, export, import_, list_, plan, report, run, show
-from trainmark.cli.output import exit_code_of
+from trainmark.cli.output import exit_code_of, interrupt
 from trainmark.errors import InputError, SpecError, TrainmarkError
 from trainmark.units import plain
 
@@ -38,16 +37,16 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
-    signal.signal(signal.SIGTERM, _interrupt)  # pre-emption ends like Ctrl-C: in order, with partial results kept
+    signal.signal(signal.SIGTERM, interrupt)  # pre-emption ends like Ctrl-C: in order, with partial results kept
     try:
         args = _parse(words)
         return int(args.run(args))
     except TrainmarkError as error:
         _print_error(error)
         return error.exit_code
-    except KeyboardInterrupt as interrupt:
+    except KeyboardInterrupt as came:
         print("interrupted", file=sys.stderr)
-        return exit_code_of(interrupt)
+        return exit_code_of(came)
     except BrokenPipeError:
         # `trainmark show | head`: the reader has gone, which is no error. Python would complain at exit otherwise.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -77,10 +76,6 @@ def _print_error(error: TrainmarkError) -> None:
         print(f"  why: {plain(error.why)}", file=sys.stderr)
     if error.hint:
         print(f"  hint: {plain(error.hint)}", file=sys.stderr)
-
-
-def _interrupt(number: int, _: FrameType | None) -> None:
-    raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from trainmark.errors import InputError
@@ -40,6 +41,11 @@ def talk(text: str) -> None:
 def next_command(text: str, *, store: str = "runs") -> None:
     """Ends every verb; names the store where it is not the usual one."""
     talk(f"next: {text}" + ("" if store == "runs" else f" --store {shlex.quote(store)}"))
+
+
+def interrupt(number: int, _: FrameType | None) -> None:
+    """A handler of signals: ends like Ctrl-C, and says which signal it was."""
+    raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 def exit_code_of(interrupt: KeyboardInterrupt) -> int:

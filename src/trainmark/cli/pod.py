@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmark import records
+from trainmark.cli.output import interrupt
 from trainmark.errors import InputError, StoreError, TrainmarkError
 from trainmark.launch.job import RUN_TAG, WORKER_MODULE, Command
 from trainmark.launch.kubernetes import POD_VARIABLE, pod_argv
@@ -46,7 +47,7 @@ def run_pod(*, node_rank: int, master: str) -> int:
     if node_rank > 0:
         os.execv(torchrun[0], torchrun)  # noqa: S606 - no shell: the same process goes on as torchrun
     _make_folder(folder, start["run"])
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # pre-emption: the first process of a pod has no default
+    signal.signal(signal.SIGTERM, interrupt)  # pre-emption
     try:
         return _control(folder, run_id, start, Command(argv=tuple(torchrun)))
     except KeyboardInterrupt:

@@ -8,16 +8,17 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from trainmark.cli.output import stderr_console, talk
-from trainmark.errors import InputError
+from trainmark.errors import InputError, StoreError
 from trainmark.units import plain
 
 if TYPE_CHECKING:
     from trainmark.cli.execute import Task
     from trainmark.launch.job import Command, Job
     from trainmark.launch.preflight import Finding
+    from trainmark.launch.processes import Root
 
 _WAIT_S = 20.0
 """For the others to come."""
@@ -54,9 +55,8 @@ def _check(task: Task, store: Path, data: list[str]) -> None:
     from trainmark.launch.preflight import judge, num_expected, read_answers
     from trainmark.worker.preflight import hash_code
 
-    store.mkdir(parents=True, exist_ok=True)
     run_id = f"preflight-{secrets.token_hex(4)}"
-    folder = Path(tempfile.mkdtemp(prefix=f".{run_id}.", dir=store))
+    folder = make_shared_folder(store, f".{run_id}.")
     try:
         job = task.job(run_id, folder)
         said = _ask(job, task, data)
@@ -105,7 +105,7 @@ def _run_all(job: Job, commands: dict[str, Command]) -> dict[str, str]:
                 (job.folder / file_name).write_text(text, encoding="utf-8")
             files[name] = job.folder / f"output{number}"
             with files[name].open("wb") as output:
-                roots.append(processes.start(command, output=output))
+                roots.append(_start(command, output))
         while any(root.poll() is None for root in roots) and time.monotonic() < deadline:
             time.sleep(0.05)
             if any(root.poll() is not None for root in roots):  # the others answer now, or wait for one that is gone
@@ -113,6 +113,28 @@ def _run_all(job: Job, commands: dict[str, Command]) -> dict[str, str]:
     finally:
         processes.end(job.run_id, roots)
     return {name: path.read_text(encoding="utf-8", errors="replace") for name, path in files.items()}
+
+
+def _start(command: Command, output: IO[bytes]) -> Root:
+    from trainmark.launch import processes
+
+    try:
+        return processes.start(command, output=output)
+    except OSError as error:
+        hint = "install it, or say in the cluster file how to reach the machines (remote_shell)"
+        why = error.strerror or str(error)
+        raise InputError(f"{command.argv[0]} could not be started", why=why, hint=hint) from error
+
+
+def make_shared_folder(store: Path, prefix: str) -> Path:
+    """In the store, which all machines of a run see."""
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=store)).resolve()
+    except OSError as error:
+        why = error.strerror or str(error)
+        hint = "give another folder with --store DIR, or mend its permissions"
+        raise StoreError(f"cannot write to the store {store}", why=why, hint=hint) from error
 
 
 def _print(findings: Sequence[Finding]) -> None:

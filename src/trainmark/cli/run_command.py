@@ -49,7 +49,8 @@ def command_tasks(args: argparse.Namespace, machine: Machine) -> list[Task]:
         raise InputError("a workload and a command cannot be run at once", why=why, hint="leave one of them out")
     if args.find_batch:
         raise InputError("--find-batch goes with a workload", hint="give the command's own --batch-size A,B")
-    suite = parse_command(args.command, read_flags(args), device=None if machine.gpus else "cpu")
+    is_here = not args.hosts and not args.cluster and args.launcher not in ("slurm", "kubernetes")
+    suite = parse_command(args.command, read_flags(args), device="cpu" if is_here and not machine.gpus else None)
     _check_program(suite.cells)
     dialects = _load_dialects(args.pattern)
     launchers = [_launcher(cell, args.launcher, suite, machine) for cell in suite.cells]
@@ -82,6 +83,9 @@ def _check_program(cells: Sequence[CommandCell]) -> None:
 def _launcher(cell: CommandCell, name: str, suite: CommandSuite, machine: Machine) -> str:
     """A command that is told the number of devices starts its own processes; others get one for each device."""
     if cell.starts_its_own_processes and name in ("auto", "local", "dry"):
+        if cell.nodes > 1 or suite.cluster.hosts:
+            hint = "leave {devices} out and let --launcher start the processes, or leave out --nodes and --hosts"
+            raise InputError("a command with {devices} starts its own processes, and only here", hint=hint)
         return "local"
     chosen = choose_launcher(name, cell, suite.cluster)
     if chosen == "torchrun" and "torch" not in machine.frameworks:

@@ -11,7 +11,7 @@ from typing import Any
 
 from trainmark.cli.launching import is_allocated
 from trainmark.cli.output import add_json_flag, add_store_flag
-from trainmark.errors import Fault, SpecError
+from trainmark.errors import Fault, InputError, SpecError
 from trainmark.launch.registry import CHOICES
 from trainmark.plan.expand import expand
 from trainmark.plan.feasible import Reach, why_not
@@ -94,8 +94,11 @@ def make_plan(args: argparse.Namespace) -> Plan:
     catalog = read_catalog()
     suite = _read_suite(args.what, read_flags(args), catalog)
     machine = read_machine()
-    cells = expand(suite, catalog=catalog, device=machine.best_device)
     reach = read_reach(args.launcher, suite.cluster)
+    if reach.is_elsewhere and not machine.gpus and any(sweep.device is None for sweep in suite.sweeps):
+        why = "this machine has no GPU, and those that will do the work may have some"
+        raise InputError("the kind of device must be said", why=why, hint="give --device cuda or --device cpu")
+    cells = expand(suite, catalog=catalog, device=machine.best_device)
     skipped = {cell: reason for cell in cells if (reason := why_not(cell, machine, reach)) is not None}
     return Plan(suite=suite, machine=machine, cells=cells, skipped=skipped)
 
@@ -177,12 +180,14 @@ def _read_cluster_file(path: Path) -> dict[str, Any]:
 
 
 def read_reach(launcher: str, cluster: Cluster) -> Reach:
-    is_slurm = launcher == "slurm" or (launcher == "auto" and is_allocated() and not cluster.hosts)
-    is_elsewhere = launcher == "kubernetes" or (launcher == "slurm" and not is_allocated())
-    return Reach(
-        num_nodes=len(cluster.hosts) or (_allocated_nodes() if is_slurm and is_allocated() else 1),
-        is_elsewhere=is_elsewhere,
-    )
+    if cluster.hosts:
+        return Reach(num_nodes=len(cluster.hosts), is_elsewhere=True)
+    if launcher == "kubernetes" or (launcher == "slurm" and not is_allocated()):
+        return Reach(num_nodes=None, is_elsewhere=True)
+    if is_allocated() and launcher in ("slurm", "auto"):
+        num_nodes = _allocated_nodes()
+        return Reach(num_nodes=num_nodes, is_elsewhere=launcher == "slurm" or num_nodes > 1)
+    return Reach()
 
 
 def _allocated_nodes() -> int:

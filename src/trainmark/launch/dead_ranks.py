@@ -20,7 +20,8 @@ _MPIRUN = re.compile(
     r" on node (?P<host>\S+) exited on signal (?P<signal>\d+)"
 )
 _SRUN = re.compile(
-    r"srun: error: (?P<host>\S+): task (?P<rank>\d+): (?P<word>Killed|Terminated|Aborted|Segmentation fault)"
+    r"srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[\d,-]*: "
+    r"(?:(?P<word>Killed|Terminated|Aborted|Segmentation fault)|Exited with exit code (?P<code>\d+))"
 )
 _WORDS = {"Killed": 9, "Terminated": 15, "Aborted": 6, "Segmentation fault": 11}
 
@@ -55,7 +56,8 @@ def _read_deaths(output: str) -> Iterator[Death]:
             rank=int(match["rank"]), code=-int(match["signal"]), pid=int(match["pid"]) or None, host=match["host"]
         )
     for match in _SRUN.finditer(output):
-        yield Death(rank=int(match["rank"]), code=-_WORDS[match["word"]], host=match["host"])
+        code = -_WORDS[match["word"]] if match["word"] else int(match["code"])
+        yield Death(rank=int(match["rank"]), code=128 - code if 128 < code < 160 else code, host=match["host"])
 
 
 def infer_ends(

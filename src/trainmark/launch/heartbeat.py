@@ -21,6 +21,8 @@ from trainmark.units import format_seconds
 _OTHERS_EVERY_S = 1.0
 """Only rank 0 is followed closely: on a network drive each look at a file is a question to its server."""
 _LAST_BYTES = 1 << 16
+_TEARDOWN_S = 120.0
+"""After the last word of all ranks: the exchange is looked at, groups and loaders are taken down."""
 
 
 class WorkerSource:
@@ -50,6 +52,8 @@ class WorkerSource:
     def quiet_s(self) -> tuple[float, float]:
         """A rank in an evaluation or a checkpoint keeps the others waiting."""
         silence = time.monotonic() - self._last_sign
+        if self._have_all_ended():
+            return silence, max(_TEARDOWN_S, self._patience.after(self._ranks[0].seconds))
         if any(rank.in_phase for rank in self._ranks.values()):
             return silence, self._patience.setup_s
         return silence, self._patience.after(self._ranks[0].seconds)
@@ -71,7 +75,7 @@ class WorkerSource:
         self._read_others()
         self._ranks[0].read_new()
         ends = {number: rank.end for number, rank in self._ranks.items() if rank.end is not None}
-        if self._stuck:
+        if self._stuck and not self._have_all_ended():
             return ends | self._stuck_ends()
         inferred = infer_ends(
             ends,
@@ -82,6 +86,9 @@ class WorkerSource:
             was_oom_killed=(read_oom_kills() or 0) > (self._num_oom_kills or 0),
         )
         return ends | inferred
+
+    def _have_all_ended(self) -> bool:
+        return all(rank.end is not None for rank in self._ranks.values())
 
     def _stuck_ends(self) -> dict[int, Json]:
         """One record that names the file to look at: the culprit's stacks, or those of whoever left some."""

@@ -12,6 +12,7 @@ from trainmark import mark, ranks
 from trainmark.spec.cluster import Cluster, Host
 
 WORKER_MODULE = "trainmark.worker.main"
+END_MODULE = "trainmark.launch.end"
 RUN_TAG = "TRAINMARK_RUN"
 """In the environment of every process of a run, so that clean-up can find all of them and only them."""
 _FIRST_PORT, _NUM_PORTS = 15_000, 16_000
@@ -32,6 +33,8 @@ class Job:
     cluster: Cluster = field(default_factory=Cluster)
     argv: tuple[str, ...] | None = None
     """What each process runs: a command of the user's own, or None for our worker."""
+    cwd: Path | None = None
+    """Where the controller runs; processes on other machines run there too."""
     is_allocated: bool = False
     """We are inside an allocation of Slurm."""
     is_root: bool = False
@@ -67,13 +70,10 @@ class Command:
     """To be written into the run folder before the start: name and text."""
     cancel: tuple[str, ...] = ()
     """Ends what a signal to our own process does not reach."""
+    started_file: Path | None = None
+    """Appears when a queued job begins, which may take hours; None: it begins at once."""
     exit_file: Path | None = None
-    """Holds the exit code once a queued job has ended; None: what we start waits for a queue at most."""
-
-    @property
-    def is_queued(self) -> bool:
-        """It may wait for machines for hours: clocks start with its first sign of life."""
-        return self.exit_file is not None
+    """Holds the exit code once a queued job has ended."""
 
 
 def inherited_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -101,12 +101,23 @@ def worker_environment(job: Job) -> dict[str, str]:
 
 
 def ranked_environment(job: Job) -> dict[str, str]:
-    return {**worker_environment(job), "MASTER_PORT": str(job.port)}
+    local = str(job.processes_per_node)
+    return {**worker_environment(job), "MASTER_PORT": str(job.port), "LOCAL_WORLD_SIZE": local}
 
 
 def on_host(job: Job, host: Host, argv: Sequence[str], environment: Mapping[str, str]) -> Command:
     """The command as the remote shell takes it; ssh joins its words and gives them to a shell, others do not."""
-    words = ("env", *(f"{name}={value}" for name, value in {**job.inherited, **environment}.items()), *argv)
+    where = (f"--chdir={job.cwd}",) if job.cwd is not None else ()
+    words = ("env", *where, *(f"{name}={value}" for name, value in {**job.inherited, **environment}.items()), *argv)
+    ending = ("env", *(f"{name}={value}" for name, value in job.inherited.items()), job.python, "-m", END_MODULE)
+    return Command(
+        argv=_by_shell(job, host, words),
+        environment=dict(environment),
+        cancel=_by_shell(job, host, (*ending, job.run_id)),
+    )
+
+
+def _by_shell(job: Job, host: Host, words: Sequence[str]) -> tuple[str, ...]:
     shell = tuple(word.replace("{host}", host.name) for word in job.cluster.remote_shell)
     is_ssh = PurePath(shell[0]).name in ("ssh", "rsh")
-    return Command(argv=(*shell, *((shlex.join(words),) if is_ssh else words)), environment=dict(environment))
+    return (*shell, *((shlex.join(words),) if is_ssh else words))

@@ -28,6 +28,9 @@ _CAUSE = _TELLING.index(Outcome.FAILED) - 0.5
 
 def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: Outcome | None, why: str) -> Ending:
     """`run_ends` are the ranks' last records; `ended_by` is set where the supervisor itself ended the run."""
+    if ended_by in (Outcome.HANG, Outcome.TIMEOUT) and _is_all_ok(run_ends):
+        reason = f"{run_ends[min(run_ends)].get('reason', '')}; its processes did not end by themselves"
+        return Ending(outcome=Outcome.OK, reason=reason, look_at=rank_file(min(run_ends)))
     if ended_by is not None:
         stuck = (end.get("look_at") for end in run_ends.values() if end.get("outcome") == ended_by)
         return Ending(outcome=ended_by, reason=why, look_at=str(next(stuck, None) or OUTPUT_FILE))
@@ -45,6 +48,11 @@ def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: Ou
         return Ending(outcome=Outcome.KILLED, reason=f"ended by {describe_exit(returncode)}", look_at=OUTPUT_FILE)
     reason = f"ended before the last step with {describe_exit(returncode)}"
     return Ending(outcome=Outcome.FAILED, reason=reason, look_at=OUTPUT_FILE)
+
+
+def _is_all_ok(run_ends: Mapping[int, Json]) -> bool:
+    """Every rank said so itself: what hangs afterwards cannot spoil a finished run."""
+    return bool(run_ends) and all(end.get("outcome") == Outcome.OK and "unix_s" in end for end in run_ends.values())
 
 
 def _telling(end: Json, rank: int) -> tuple[float, bool, float, int]:

@@ -95,6 +95,8 @@ def _judge_one(where: str, answer: Answer, job: Job) -> list[Finding]:
         faults.append((f"cannot reach rank {ranks}", "open the ports between the machines, or give interface"))
     if not answer.get("sees_store"):
         faults.append(("does not see the store", "give --store DIR on a file system that all machines share"))
+    elif not answer.get("writes_store", True):
+        faults.append(("cannot write to the store", "is it mounted read-only there, or root made nobody?"))
     faults.extend((f"does not see {path}", "mount it there too") for path in answer.get("missing_data", ()))
     if answer.get("framework") is None and job.argv is None:
         faults.append(("has no framework", "install the same one as here"))

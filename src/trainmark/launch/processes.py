@@ -6,7 +6,8 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import IO
 
@@ -68,31 +69,34 @@ def find(run_id: str) -> list[psutil.Process]:
 
 
 def end(run_id: str, roots: Sequence[Root], *, grace_s: float = GRACE_S) -> None:
+    """Everywhere: on other machines by the commands' own way, unless all ended well by themselves."""
+    cancels = [root.command.cancel for root in roots if root.command.cancel]
+    with ThreadPoolExecutor(max_workers=32) as pool:
+        if returncode(roots) != 0:
+            pool.map(run_cancel, cancels)
+        end_tagged(run_id, grace_s=grace_s, is_over=lambda: all(root.process.poll() is not None for root in roots))
+
+
+def end_tagged(run_id: str, *, grace_s: float = GRACE_S, is_over: Callable[[], bool] = lambda: True) -> bool:
     """Ask with SIGTERM, wait, then SIGKILL what is left, for ten seconds: one stuck in the kernel cannot be ended."""
-    for root in roots:
-        _cancel(root.command)
     for process in find(run_id):
         with contextlib.suppress(psutil.Error):
             process.terminate()
     deadline = time.monotonic() + grace_s
-    while time.monotonic() < deadline and (not _is_over(roots) or find(run_id)):
+    while time.monotonic() < deadline and (not is_over() or find(run_id)):
         time.sleep(0.05)
     for _ in range(100):
         left = find(run_id)
-        if not left and _is_over(roots):
-            return
+        if not left and is_over():
+            return True
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         time.sleep(0.1)
+    return False
 
 
-def _is_over(roots: Sequence[Root]) -> bool:
-    return all(root.process.poll() is not None for root in roots)
-
-
-def _cancel(command: Command) -> None:
+def run_cancel(argv: Sequence[str]) -> None:
     """Ends what runs elsewhere: the signal to our own process would not reach it."""
-    if command.cancel:
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            subprocess.run(command.cancel, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)

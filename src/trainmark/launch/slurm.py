@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 from trainmark.launch.job import Command, Job, ranked_argv, ranked_environment
 from trainmark.ranks import LEASE
 from trainmark.records import LEASE_FILE, OUTPUT_FILE
 
+_STARTED_FILE = "slurm_started"
 _EXIT_FILE = "slurm_exit"
 SUMMARY = "srun inside an allocation, sbatch outside of one"
 
 
 def build_commands(job: Job) -> tuple[Command, ...]:
-    environment = {**ranked_environment(job), LEASE: str(job.folder / LEASE_FILE)}
+    # Threads are left to Slurm, which gives each task its cores: those of this machine may be other ones.
+    ours = replace(job, num_cores=0)
+    environment = {**ranked_environment(ours), LEASE: str(job.folder / LEASE_FILE)}
     if job.hosts:
         environment["MASTER_ADDR"] = job.master_address
     return (_srun(job, environment) if job.is_allocated else _sbatch(job, environment),)
@@ -36,13 +40,24 @@ def _sbatch(job: Job, environment: dict[str, str]) -> Command:
         f"--wrap={_script(job)}",
     )
     cancel = ("scancel", f"--name={job.run_id}")
-    return Command(argv=argv, environment=environment, cancel=cancel, exit_file=job.folder / _EXIT_FILE)
+    return Command(
+        argv=argv,
+        environment=environment,
+        cancel=cancel,
+        started_file=job.folder / _STARTED_FILE,
+        exit_file=job.folder / _EXIT_FILE,
+    )
 
 
 def _script(job: Job) -> str:
-    """It leaves its exit code in a file: `sbatch --wait` looks at the queue only every half minute."""
-    step, code = shlex.join((*_step(job), *ranked_argv(job))), shlex.quote(str(job.folder / _EXIT_FILE))
-    return f"{step}; code=$?; echo $code > {code}.part; mv {code}.part {code}; exit $code"
+    """Beginning and exit code go into files: `sbatch --wait` looks at the queue only every half minute.
+
+    The cores that sbatch was asked for reach the step by a variable of its own since Slurm 22.05.
+    """
+    step = shlex.join((*_step(job), *ranked_argv(job)))
+    started, code = (shlex.quote(str(job.folder / name)) for name in (_STARTED_FILE, _EXIT_FILE))
+    cores = '[ -z "$SLURM_CPUS_PER_TASK" ] || export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"'
+    return f"{cores}; : > {started}; {step}; code=$?; echo $code > {code}.part; mv {code}.part {code}; exit $code"
 
 
 def _step(job: Job) -> tuple[str, ...]:
@@ -53,4 +68,6 @@ def _step(job: Job) -> tuple[str, ...]:
 def _size(job: Job) -> tuple[str, ...]:
     per_node = job.processes_per_node
     gpus = (f"--gpus-per-node={per_node}",) if job.device == "cuda" else ()
-    return (f"--job-name={job.run_id}", f"--nodes={job.num_nodes}", f"--ntasks-per-node={per_node}", *gpus)
+    # --ntasks too: inside an allocation srun would take the number of its tasks from there.
+    tasks = (f"--ntasks={job.num_processes}", f"--ntasks-per-node={per_node}")
+    return (f"--job-name={job.run_id}", f"--nodes={job.num_nodes}", *tasks, *gpus)

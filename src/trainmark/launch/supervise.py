@@ -9,6 +9,7 @@ silence, not by a fixed time-out.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import signal
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from trainmark import records
 from trainmark.launch import processes
@@ -32,7 +33,7 @@ Observer = Callable[[list[Json]], str | None]
 """Gets the new records; a reason asks the run to stop."""
 
 _POLL_S = 0.1
-_LEASE_EVERY_S = 5.0
+_LEASE_EVERY_S = 1.0
 _PREEMPTION_S = 25.0
 """After SIGTERM a training has the time to end its step and write a checkpoint; Slurm kills after 30 s by default."""
 
@@ -73,11 +74,10 @@ def supervise(
         (folder / name).write_text(text, encoding="utf-8")
     started = time.time()
     # To be appended to: Slurm and the nodes of torchrun write into the same file.
-    with (folder / records.OUTPUT_FILE).open("ab") as output, (folder / records.OUTPUT_FILE).open("rb") as lock:
-        # Held while the controller lives; not inherited, so that readers tell a live run from a dead one by it.
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with (folder / records.OUTPUT_FILE).open("ab") as output, (folder / records.OUTPUT_FILE).open("ab") as lock:
+        _hold(lock)
         roots: list[Root] = []
-        ended_by: Outcome | None = Outcome.FAILED
+        ended_by: Outcome | None = Outcome.KILLED  # by the controller's own trouble, which is no answer of the run
         why = "the controller failed"
         grace_s = processes.GRACE_S
         watch = _Watch(folder, source, observe, roots)
@@ -88,6 +88,9 @@ def supervise(
             ended_by, why = Outcome.KILLED, f"interrupted by {str(interrupt) or 'Ctrl-C'}; the steps so far are kept"
             grace_s = _PREEMPTION_S if str(interrupt) else grace_s
             raise
+        except Exception as error:
+            why = f"the controller failed: {type(error).__name__}: {error}"[:500]
+            raise
         finally:
             with _undisturbed():
                 code = processes.returncode(roots)
@@ -97,6 +100,18 @@ def supervise(
                 ending = decide(run_ends=run_ends, returncode=code, ended_by=ended_by, why=why)
                 _write_exit(folder, ending, code, started)
     return ending
+
+
+def _hold(file: IO[bytes]) -> None:
+    """Held while the controller lives; not inherited, so that readers tell a live run from a dead one by it.
+
+    The file is open for writing, as NFS wants it for an exclusive lock. A file system without locks has none to hold.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
 
 
 @contextlib.contextmanager
@@ -148,14 +163,9 @@ class _Watch:
         return None, ""
 
     def _wait_in_queue(self) -> None:
-        """Until the first word of the run itself: the line that the queue's own program prints is none."""
-        while any(root.command.is_queued for root in self._roots) and processes.returncode(self._roots) is None:
-            if any(self._folder.glob("rank*.jsonl")):
-                return
-            with (self._folder / records.OUTPUT_FILE).open("rb") as output:
-                output.readline()
-                if output.read(1):
-                    return
+        """Clocks start when the job does."""
+        files = [root.command.started_file for root in self._roots if root.command.started_file is not None]
+        while processes.returncode(self._roots) is None and not all(path.exists() for path in files):
             self._sleep()
 
     def _sleep(self) -> None:

@@ -8,16 +8,18 @@ controller dies.
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 import psutil
 
-from trainmark.launch.processes import find
+from trainmark.launch.job import Command
+from trainmark.launch.processes import find, run_cancel
 
 _MODULE = "trainmark.launch.warden"
 _PATIENCE_S = 10.0
@@ -38,11 +40,12 @@ class Warden:
             )
         return self
 
-    def watch(self, run_id: str) -> None:
+    def watch(self, run_id: str, commands: Sequence[Command]) -> None:
         """From now on this is the run to end; the ones before have ended."""
+        cancels = [list(command.cancel) for command in commands if command.cancel]
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):
-                self._process.stdin.write(f"{run_id}\n".encode())
+                self._process.stdin.write(json.dumps([run_id, cancels]).encode() + b"\n")
                 self._process.stdin.flush()
 
     def __exit__(
@@ -72,12 +75,14 @@ def end_leftovers(run_ids: Iterable[str], *, patience_s: float = _PATIENCE_S) ->
 
 
 def main() -> int:
-    """Reads ids, a line each; the end of the input is the end of the controller."""
+    """Reads runs, a line each; the end of the input is the end of the controller."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # a shutdown asks all processes at once, and this one is needed longest
-    run_id = ""
+    run_id, cancels = "", []
     for line in sys.stdin:
-        run_id = line.strip() or run_id
+        run_id, cancels = json.loads(line)
+    for argv in cancels:
+        run_cancel(argv)
     return 1 if run_id and end_leftovers([run_id]) else 0
 
 

@@ -12,17 +12,16 @@ from trainmark.spec.cell import Cell
 class Reach:
     """How far the launcher reaches."""
 
-    num_nodes: int = 1
+    num_nodes: int | None = 1
+    """None: a queue has as many as it has."""
     is_elsewhere: bool = False
-    """On machines that we know nothing of: a queue chooses them, and the preflight looks at them."""
+    """Processes start on machines that we know nothing of; the preflight looks at them."""
 
 
 def why_not(cell: Cell, machine: Machine, reach: Reach) -> str | None:
-    reasons = [_precision_without_hardware(cell, machine)]
-    if not reach.is_elsewhere:
-        here = (_missing_framework, _missing_gpu, _too_many_devices)
-        reasons = [*(check(cell, machine) for check in here), *reasons, _too_many_nodes(cell, reach)]
-    return next((reason for reason in reasons if reason is not None), None)
+    here = () if reach.is_elsewhere else (_missing_framework, _missing_gpu, _too_many_devices)
+    reasons = [*(check(cell, machine) for check in here), _precision_without_hardware(cell, machine)]
+    return next((reason for reason in (*reasons, _too_many_nodes(cell, reach)) if reason is not None), None)
 
 
 def _missing_framework(cell: Cell, machine: Machine) -> str | None:
@@ -47,7 +46,7 @@ def _too_many_devices(cell: Cell, machine: Machine) -> str | None:
 
 
 def _too_many_nodes(cell: Cell, reach: Reach) -> str | None:
-    if cell.nodes <= reach.num_nodes:
+    if reach.num_nodes is None or cell.nodes <= reach.num_nodes:
         return None
     noun = "machine is" if reach.num_nodes == 1 else "machines are"
     return f"{cell.nodes} nodes asked for, {reach.num_nodes} {noun} known; give --hosts A,B or --launcher slurm"

@@ -12,12 +12,17 @@ from trainmark.errors import Fault
 RENDEZVOUS = ("static", "elastic")
 CLUSTER_KEYS = (
     "hosts", "remote_shell", "interface", "rendezvous", "environment", "mpi_arguments", "slurm_arguments",
-    "image", "namespace", "volume", "job_kind",
+    "image", "namespace", "volume", "data_volume", "resources", "job_kind",
 )  # fmt: skip
+_TRUSTED = ("remote_shell", "mpi_arguments", "slurm_arguments")
+"""Can start any program: only from a file that was given as the cluster's, not from a suite, which may be anybody's."""
+_SUITE_VARIABLE = re.compile(r"(NCCL|GLOO|UCX|OMP|MKL|KMP|FI|CUDA)_(?!.*(PLUGIN|MODULE|PATH|DIR|LIB|FILE|PRELOAD)).*")
+_OURS = re.compile(r"TRAINMARK_.*|(LOCAL_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)")
 _SSH = ("ssh", "-tt", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "{host}")
 """With a terminal, so that processes there end with the connection; alive-checks, so that a lost node is noticed."""
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RESOURCE = re.compile(r"[a-z0-9][a-z0-9./-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +57,11 @@ class Cluster:
     image: str | None = None
     namespace: str = "default"
     volume: str | None = None
+    data_volume: str | None = None
+    resources: Mapping[str, str] = field(default_factory=dict)
     job_kind: str = "PyTorchJob"
-    """For Kubernetes: the container image, the namespace, the volume claim of the store, PyTorchJob or JobSet."""
+    """For Kubernetes: the container image, the namespace, the volume claims of the store and of the data, what a pod
+    needs beside its GPUs (cpu, memory, an InfiniBand device), PyTorchJob or JobSet."""
 
     @property
     def variables(self) -> dict[str, str]:
@@ -61,6 +69,19 @@ class Cluster:
         if self.interface is not None:
             by_interface = {"GLOO_SOCKET_IFNAME": self.interface, "NCCL_SOCKET_IFNAME": self.interface}
         return {**by_interface, **self.environment}
+
+
+def check_suite_cluster(raw: Mapping[str, Any], faults: list[Fault]) -> None:
+    """A suite may say where to run and set what libraries read, but name no program and no file to load."""
+    check = _Check({}, faults)
+    for key in _TRUSTED:
+        if key in raw:
+            check.fault(key, "could start any program", "put it into a file of your own and give --cluster FILE")
+    environment = raw.get("environment")
+    for name in environment if isinstance(environment, dict) else ():
+        if not _SUITE_VARIABLE.fullmatch(str(name)):
+            hint = "a suite sets NCCL_, GLOO_, UCX_, OMP_, MKL_, KMP_, FI_ and CUDA_ variables; others: --cluster FILE"
+            check.fault("environment", f"{name} is not a suite's to set", hint)
 
 
 def parse_cluster(raw: Mapping[str, Any], faults: list[Fault]) -> Cluster:
@@ -71,16 +92,24 @@ def parse_cluster(raw: Mapping[str, Any], faults: list[Fault]) -> Cluster:
         "remote_shell": check.words("remote_shell", _is_word, "words with {host} in one of them"),
         "interface": check.word("interface"),
         "rendezvous": check.choice("rendezvous", RENDEZVOUS),
-        "environment": check.variables("environment"),
+        "environment": check.table("environment", _NAME, 'as in { NCCL_DEBUG = "WARN" }'),
         "mpi_arguments": check.words("mpi_arguments", _is_word, "a list of words"),
         "slurm_arguments": check.words("slurm_arguments", _is_word, "a list of words"),
         "image": check.word("image"),
         "namespace": check.word("namespace"),
         "volume": check.word("volume"),
+        "data_volume": check.word("data_volume"),
+        "resources": check.table("resources", _RESOURCE, 'as in { cpu = "64", memory = "200Gi" }'),
         "job_kind": check.choice("job_kind", ("PyTorchJob", "JobSet")),
     }
     if found["hosts"] is not None:
         found["hosts"] = tuple(Host.parse(text) for text in found["hosts"])
+        names = [host.name for host in found["hosts"]]
+        if len(set(names)) < len(names):
+            check.fault("hosts", "names one machine twice", "give each once; --devices says how many processes it gets")
+    for name in found["environment"] or ():
+        if _OURS.fullmatch(name):
+            check.fault("environment", f"{name} is set by trainmark itself", "leave it out")
     if found["remote_shell"] is not None and not any("{host}" in word for word in found["remote_shell"]):
         check.fault("remote_shell", "has no {host}", 'as in ["ssh", "{host}"]')
     return Cluster(**{key: value for key, value in found.items() if value is not None})
@@ -119,15 +148,15 @@ class _Check:
         self.fault(key, f"{value!r} is not right", hint)
         return None
 
-    def variables(self, key: str) -> dict[str, str] | None:
+    def table(self, key: str, names: re.Pattern[str], hint: str) -> dict[str, str] | None:
         value = self._raw.get(key)
         if value is None:
             return None
         if isinstance(value, dict):
             texts = {name: str(number) for name, number in value.items() if isinstance(number, (str, int, float))}
-            if texts.keys() == value.keys() and all(_NAME.fullmatch(n) and _is_word(t) for n, t in texts.items()):
+            if texts.keys() == value.keys() and all(names.fullmatch(n) and _is_word(t) for n, t in texts.items()):
                 return texts
-        self.fault(key, f"{value!r} is no table of variables", 'as in { NCCL_DEBUG = "WARN" }')
+        self.fault(key, f"{value!r} is no such table", hint)
         return None
 
 

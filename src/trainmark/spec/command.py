@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from trainmark.errors import Fault, SpecError
-from trainmark.spec.cell import PRECISIONS, Cell
+from trainmark.spec.cell import DEVICES, PRECISIONS, Cell
 from trainmark.spec.cluster import CLUSTER_KEYS, Cluster, parse_cluster
 from trainmark.spec.parse import Checker
 
@@ -20,7 +20,7 @@ PLACEHOLDERS = ("devices", "batch_size", "precision", "seed")
 _AXES = ("nodes", *PLACEHOLDERS)
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_-]+)\}")
 _HANG = ("hang_least_s", "hang_factor")
-_FLAGS = (*PLACEHOLDERS, "nodes", "repeat", "timeout_s", *_HANG, *CLUSTER_KEYS)
+_FLAGS = (*PLACEHOLDERS, "nodes", "device", "repeat", "timeout_s", *_HANG, *CLUSTER_KEYS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ def placeholders(template: Sequence[str]) -> set[str]:
 
 
 def parse_command(template: Sequence[str], values: Mapping[str, Any], *, device: str | None) -> CommandSuite:
-    """`values` are the flags beside the command, as the raw values that TOML would hold."""
+    """`values` are the flags beside the command, as the raw values that TOML would hold; `device` is what is known."""
     faults: list[Fault] = []
     _refuse_flags(values, faults)
     _refuse_misspelt(template, faults)
@@ -107,6 +107,7 @@ def parse_command(template: Sequence[str], values: Mapping[str, Any], *, device:
         "precision": check.words("precision", PRECISIONS) or (None,),
         "seed": (check.count("seed", least=0),),
     }
+    device = check.word("device", DEVICES) or device
     repeat = check.count("repeat") or 1
     timeout_s = check.positive("timeout_s")
     cluster = parse_cluster({key: value for key, value in values.items() if key in CLUSTER_KEYS}, faults)

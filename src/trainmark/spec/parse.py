@@ -10,7 +10,7 @@ from typing import Any
 from trainmark.errors import Fault, SpecError
 from trainmark.spec.catalog import Catalog, Offer
 from trainmark.spec.cell import DEVICES, PRECISIONS, DataSource
-from trainmark.spec.cluster import CLUSTER_KEYS, parse_cluster
+from trainmark.spec.cluster import CLUSTER_KEYS, check_suite_cluster, parse_cluster
 from trainmark.spec.suite import Measure, Suite, Sweep
 
 Table = Mapping[str, Any]
@@ -30,7 +30,8 @@ def parse_suite(raw: Table, *, origin: str, catalog: Catalog, overrides: Table |
     cluster_keys = {key: value for key, value in overrides.items() if key in CLUSTER_KEYS}
     cell_keys = {key: value for key, value in overrides.items() if key not in {*MEASURE_KEYS, *CLUSTER_KEYS}}
     measure = _parse_measure({**_table(raw, "measure", faults), **measure_keys}, faults)
-    cluster = parse_cluster({**_table(raw, "cluster", faults), **cluster_keys}, faults)
+    check_suite_cluster(_table(raw, "cluster", faults), faults)
+    cluster = parse_cluster({**_table(raw, "cluster", []), **cluster_keys}, faults)
     cells = raw.get("cells")
     if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
         faults.append(Fault(where="cells", problem="no cells", hint="add at least one [[cells]] table with a workload"))

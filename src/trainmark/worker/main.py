@@ -51,9 +51,11 @@ class Worker:
         is_cuda = self._cell["device"] == "cuda"
         self._gpu_index = int(os.environ.get("LOCAL_RANK", "0")) if is_cuda else None
         self._signals = _Signals()
-        self._recorder = Recorder(folder / records.rank_file(self._rank))
+        here, all_ranks = (os.environ.get(name, "1") for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
+        self._recorder = Recorder(folder / records.rank_file(self._rank), is_read_from_afar=here != all_ranks)
         self._alarm = Alarm(folder / records.stacks_file(self._rank), Patience.of(run))
         self._engine: Engine | None = None
+        self._has_ended = False
 
     def train(self) -> LoopEnd:
         start = {"kind": Kind.RUN_START, "schema": records.SCHEMA, "rank": self._rank}
@@ -69,6 +71,7 @@ class Worker:
             end = self._build_loop(self._engine).run()
             peak = self._engine.peak_memory_bytes()
             self._recorder.write({"kind": Kind.PHASE, "phase": "end", "edge": "end", "peak_memory_bytes": peak})
+            self._record_end(end)  # now: what is looked at afterwards cannot spoil a finished measurement
             self._look_at_communication(self._engine, end)
             return end
 
@@ -153,13 +156,18 @@ class Worker:
         """The end is on disk before anything is torn down: what hangs there cannot spoil a finished run."""
         if end.outcome is not Outcome.OK:
             print(f"{end.outcome}: {end.reason}", file=sys.stderr)
-        record = {"kind": Kind.RUN_END, "outcome": end.outcome, "reason": end.reason, "steps": end.num_steps}
-        self._recorder.write(record if end.is_own else {**record, "is_own": False})
+        self._record_end(end)
         self._recorder.close()
         self._alarm.close()
         if self._engine is not None:
             with contextlib.suppress(Exception):
                 self._engine.close()
+
+    def _record_end(self, end: LoopEnd) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            record = {"kind": Kind.RUN_END, "outcome": end.outcome, "reason": end.reason, "steps": end.num_steps}
+            self._recorder.write(record if end.is_own else {**record, "is_own": False})
 
     def _reason_to_stop(self) -> tuple[Outcome, str] | None:
         if self._signals.reason is not None:

@@ -16,6 +16,7 @@ import resource
 import shutil
 import socket
 import sys
+import tempfile
 import threading
 import time
 from importlib import metadata
@@ -56,6 +57,7 @@ def describe(request: dict[str, Any]) -> dict[str, Any]:
         "framework": _version(request["package"]) if request["package"] else None,
         "num_gpus": _num_gpus() if request["device"] == "cuda" else None,
         "sees_store": (folder / request["token"]).exists(),
+        "writes_store": _can_write(folder),
         "missing_data": [path for path in request["data"] if not Path(path).exists()],
         "free_bytes": shutil.disk_usage(folder).free if folder.exists() else None,
         "shm_bytes": shutil.disk_usage(_SHM).free if _SHM.exists() else None,
@@ -63,6 +65,16 @@ def describe(request: dict[str, Any]) -> dict[str, Any]:
         "locked_bytes": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
         "interface": host.interface_to(os.environ["MASTER_ADDR"]),
     }
+
+
+def _can_write(folder: Path) -> bool:
+    """By doing it: a file system may show everything and let root write nothing."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x")
+    except OSError:
+        return False
+    return True
 
 
 def hash_code(folder: Path) -> str:
@@ -96,7 +108,7 @@ def _num_gpus() -> int | None:
 
 def _lead(_: int, size: int, master: tuple[str, int], deadline: float) -> dict[str, Any]:
     """The master hears everyone, tells all who is where, and waits until they have tried to reach each other."""
-    server = socket.create_server(("", master[1]))
+    server = _listen(master[1])
     lines: dict[int, _Line] = {}
     offsets: dict[str, float] = {}
     places: dict[str, list[Any]] = {}
@@ -104,7 +116,7 @@ def _lead(_: int, size: int, master: tuple[str, int], deadline: float) -> dict[s
         while len(lines) < size - 1 and time.monotonic() < deadline:
             server.settimeout(max(0.01, deadline - time.monotonic()))
             with contextlib.suppress(TimeoutError):
-                connection, (address, _port) = server.accept()
+                connection, (address, *_) = server.accept()
                 line = _Line(connection, deadline)
                 hello = line.read()
                 lines[int(hello["rank"])] = line
@@ -121,7 +133,7 @@ def _lead(_: int, size: int, master: tuple[str, int], deadline: float) -> dict[s
 
 def _join(rank: int, _: int, master: tuple[str, int], deadline: float) -> dict[str, Any]:
     line = _Line(_connect(master, deadline), deadline + 10)
-    with socket.create_server(("", 0)) as own:
+    with _listen(0) as own:
         threading.Thread(target=_welcome, args=(own,), daemon=True).start()
         line.write({"rank": rank, "port": own.getsockname()[1]})
         line.read()
@@ -129,6 +141,12 @@ def _join(rank: int, _: int, master: tuple[str, int], deadline: float) -> dict[s
         unreachable = _try_to_reach(line.read()["places"], rank)
         line.write({"done": True})
     return {"unreachable": unreachable}
+
+
+def _listen(port: int) -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))
 
 
 class _Line:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import os
 import queue
 import threading
 import time
@@ -10,15 +13,20 @@ from typing import Any, BinaryIO
 
 from trainmark.records import Kind, encode_record
 
+_FLUSH_EVERY_S = 2.0
+
 
 class Recorder:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_read_from_afar: bool = False) -> None:
+        """`is_read_from_afar`: by another machine, which sees what is written only after a flush, or half a minute."""
         self.failure: str | None = None
         """Why writing failed (a full disk), for the loop to end the run with a reason."""
         self.is_stepping = False
         """Whether steps are being timed now: no longer set-up, and no pause. Telemetry tells them apart by it."""
         self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._file = path.open("ab", buffering=0)
+        self._flush_every_s = _FLUSH_EVERY_S if is_read_from_afar else math.inf
+        self._flushed_s = time.monotonic()
         self._thread = threading.Thread(target=self._work, name="recorder", daemon=True)
         self._thread.start()
 
@@ -55,6 +63,10 @@ class Recorder:
                 problem = f"{type(error).__name__}: {error}"
         if lines and self.failure is None:
             self.failure = _append(self._file, b"".join(lines))
+            if time.monotonic() - self._flushed_s > self._flush_every_s:
+                self._flushed_s = time.monotonic()
+                with contextlib.suppress(OSError):
+                    os.fdatasync(self._file.fileno())
         self.failure = self.failure or problem
 
 

@@ -58,6 +58,13 @@ def test_torchrun_over_nodes_by_ssh() -> None:
         f"--master-port={JOB.port}", "--nproc-per-node=4", "--max-restarts=0", "--no-python", *WORKER,
     ]  # fmt: skip
     assert "--node-rank=0" in first.argv[2]
+    assert second.cancel[:2] == ("ssh", "b")
+    assert shlex.split(second.cancel[2]) == ["env", "PATH=/bin dir", "/py", "-m", "trainmark.launch.end", "r1"]
+
+
+def test_processes_elsewhere_run_in_the_same_folder() -> None:
+    command = torchrun.build_commands(replace(TWO_NODES, cwd=Path("/home/me/my work")))[1]
+    assert shlex.split(command.argv[2])[:2] == ["env", "--chdir=/home/me/my work"]
 
 
 def test_torchrun_elastic_by_another_remote_shell() -> None:
@@ -75,13 +82,14 @@ def test_torchrun_elastic_by_another_remote_shell() -> None:
 
 def test_mpirun_with_a_host_file() -> None:
     (command,) = mpi.build_commands(replace(TWO_NODES, cluster=replace(CLUSTER, mpi_arguments=("--mca", "btl", "tcp"))))
-    names = ("PATH", *VARIABLES, "MASTER_PORT", "MASTER_ADDR")
+    names = ("PATH", *VARIABLES, "MASTER_PORT", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
     assert command.argv == (
         "mpirun", "--hostfile", "/runs/r1/hostfile", "-np", "8", "--map-by", "ppr:4:node", "--bind-to", "none",
         "--tag-output", *(word for name in names for word in ("-x", name)), "--mca", "btl", "tcp", *RANKED,
     )  # fmt: skip
     assert command.files == {"hostfile": "a slots=4\nb slots=4\n"}
-    assert command.environment == {**VARIABLES, "MASTER_PORT": str(JOB.port), "MASTER_ADDR": "10.0.0.1"}
+    ranked = {"MASTER_PORT": str(JOB.port), "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "10.0.0.1"}
+    assert command.environment == {**VARIABLES, **ranked}
 
 
 def test_mpirun_here_as_root() -> None:
@@ -94,24 +102,27 @@ def test_srun_inside_an_allocation() -> None:
     job = replace(TWO_NODES, is_allocated=True, cluster=Cluster(slurm_arguments=("--partition=gpu",)))
     (command,) = slurm.build_commands(job)
     assert command.argv == (
-        "srun", "--job-name=r1", "--nodes=2", "--ntasks-per-node=4", "--gpus-per-node=4", "--kill-on-bad-exit=1",
-        "--label", "--unbuffered", "--export=ALL", "--partition=gpu", *RANKED,
+        "srun", "--job-name=r1", "--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--gpus-per-node=4",
+        "--kill-on-bad-exit=1", "--label", "--unbuffered", "--export=ALL", "--partition=gpu", *RANKED,
     )  # fmt: skip
     assert command.environment["TRAINMARK_LEASE"] == "/runs/r1/lease"
-    assert not command.is_queued
+    assert command.started_file is None
 
 
 def test_sbatch_waits_and_can_be_cancelled() -> None:
     (command,) = slurm.build_commands(replace(JOB, num_nodes=2, device="cpu"))
-    step = "srun --job-name=r1 --nodes=2 --ntasks-per-node=4 --kill-on-bad-exit=1 --label --unbuffered --export=ALL"
+    size = "--job-name=r1 --nodes=2 --ntasks=8 --ntasks-per-node=4"
+    step = f"srun {size} --kill-on-bad-exit=1 --label --unbuffered --export=ALL {' '.join(RANKED)}"
+    cores = '[ -z "$SLURM_CPUS_PER_TASK" ] || export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"'
+    begin = f"{cores}; : > /runs/r1/slurm_started"
+    end = "code=$?; echo $code > /runs/r1/slurm_exit.part; mv /runs/r1/slurm_exit.part /runs/r1/slurm_exit; exit $code"
     assert command.argv == (
-        "sbatch", "--wait", "--parsable", "--job-name=r1", "--nodes=2", "--ntasks-per-node=4",
-        "--output=/runs/r1/output.log", "--open-mode=append", "--export=ALL",
-        (f"--wrap={step} {' '.join(RANKED)}; code=$?; echo $code > /runs/r1/slurm_exit.part; "
-        "mv /runs/r1/slurm_exit.part /runs/r1/slurm_exit; exit $code"),
+        "sbatch", "--wait", "--parsable", *size.split(), "--output=/runs/r1/output.log", "--open-mode=append",
+        "--export=ALL", f"--wrap={begin}; {step}; {end}",
     )  # fmt: skip
     assert command.cancel == ("scancel", "--name=r1")
-    assert command.exit_file == Path("/runs/r1/slurm_exit")
+    assert (command.started_file, command.exit_file) == (Path("/runs/r1/slurm_started"), Path("/runs/r1/slurm_exit"))
+    assert "OMP_NUM_THREADS" not in command.environment, "the cores of another machine are Slurm's to share out"
 
 
 def test_paddle_on_two_machines() -> None:

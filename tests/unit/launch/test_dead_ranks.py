@@ -45,6 +45,9 @@ GLOO = {"outcome": "failed", "reason": "RuntimeError: Connection closed by peer"
             Death(rank=3, code=-9, host="n2"),
         ),
         ("srun: error: n1: task 1: Segmentation fault", Death(rank=1, code=-11, host="n1")),
+        ("srun: error: n1: tasks 4-7: Killed", Death(rank=4, code=-9, host="n1")),
+        ("srun: error: n1: task 1: Exited with exit code 137", Death(rank=1, code=-9, host="n1")),
+        ("srun: error: n1: task 1: Exited with exit code 2", Death(rank=1, code=2, host="n1")),
     ],
 )
 def test_launchers_tell_who_died(output: str, death: Death) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -77,9 +78,24 @@ def test_leftovers_are_ended_and_no_others(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_an_orderly_end_leaves_no_warden() -> None:
     with Warden() as warden:
-        warden.watch("retry-test-c")
+        warden.watch("retry-test-c", [])
         process = warden._process
         assert process is not None
         time.sleep(0.05)
         assert process.poll() is None
     assert process.poll() is not None
+
+
+def test_a_dead_controllers_queued_job_is_cancelled(tmp_path: Path) -> None:
+    """The warden does it: nobody else is left who knows of the job."""
+    cancelled = tmp_path / "cancelled"
+    source = (
+        "import os, signal; from trainmark.launch.job import Command; from trainmark.launch.warden import Warden\n"
+        f"with Warden() as w: w.watch('retry-test-d', [Command(argv=(), cancel=('touch', {str(cancelled)!r}))]); "
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", source], check=False, timeout=30)
+    deadline = time.monotonic() + 20
+    while not cancelled.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert cancelled.exists()

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from trainmark import records
+from trainmark.launch import heartbeat
 from trainmark.launch import supervise as module
 from trainmark.launch.job import RUN_TAG, Command
 from trainmark.launch.processes import find
@@ -87,6 +88,21 @@ def test_silence_is_a_hang(tmp_path: Path) -> None:
     assert "worker.py" in (tmp_path / "rank0.stacks").read_text()
 
 
+def test_what_hangs_after_the_end_does_not_spoil_a_finished_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "_TEARDOWN_S", 0.5)
+    measure = {"hang_least_s": 0.2, "hang_factor": 2}
+    records.write_json(tmp_path / "run.json", {"measure": measure})
+    lines = "".join(STEP % n for n in range(10))
+    lines += '{"kind":"run_end","outcome":"ok","reason":"10 steps done","unix_s":1.0}\n'
+    body = f"open(folder + '/rank0.jsonl', 'w').write({lines!r}); time.sleep(60)"
+    assert run(tmp_path, body) is Outcome.OK
+    ending = records.read_json(tmp_path / "exit.json")
+    assert ending is not None
+    assert ending["reason"] == "10 steps done; its processes did not end by themselves"
+
+
 def test_the_observer_stops_a_run(tmp_path: Path) -> None:
     body = (
         "out = open(folder + '/rank0.jsonl', 'w', buffering=1)\n"
@@ -115,7 +131,8 @@ def test_an_observer_that_fails_leaves_an_end_and_no_process(tmp_path: Path) -> 
         run(tmp_path, f"open(folder + '/rank0.jsonl', 'w').write({STEP % 1!r}); time.sleep(60)", observe=observe)
     document = records.read_json(tmp_path / records.EXIT_FILE)
     assert document is not None
-    assert document["outcome"] == Outcome.FAILED
+    assert document["outcome"] == Outcome.KILLED, "the controller's trouble is no answer of the run"
+    assert document["reason"] == "the controller failed: RuntimeError: the screen broke"
     assert find(tmp_path.name) == []
 
 

@@ -54,7 +54,8 @@ def test_why_a_cell_cannot_run_here() -> None:
     assert "give --hosts" in str(why_not(make_cell(nodes=2), machine(), Reach()))
     assert why_not(make_cell(nodes=2), machine(), Reach(num_nodes=2)) is None
     assert "3 nodes asked for, 2 machines" in str(why_not(make_cell(nodes=3), machine(), Reach(num_nodes=2)))
-    assert why_not(make_cell(nodes=9, device="cuda"), machine(), Reach(is_elsewhere=True)) is None
+    assert why_not(make_cell(nodes=9, device="cuda"), machine(), Reach(num_nodes=None, is_elsewhere=True)) is None
+    assert "3 nodes" in str(why_not(make_cell(nodes=3), machine(), Reach(num_nodes=2, is_elsewhere=True)))
     assert why_not(make_cell(device="cuda", precision="tf32"), machine(1), Reach()) is None
 
 

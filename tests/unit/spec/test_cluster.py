@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trainmark.errors import Fault
-from trainmark.spec.cluster import Cluster, Host, parse_cluster
+from trainmark.spec.cluster import Cluster, Host, check_suite_cluster, parse_cluster
 
 
 def test_a_whole_cluster() -> None:
@@ -46,9 +46,32 @@ def test_nothing_said_is_the_default() -> None:
         ({"environment": {"A": []}}, "cluster.environment"),
         ({"interface": 3}, "cluster.interface"),
         ({"host": ["a"]}, "cluster.host"),
+        ({"hosts": ["a", "b", "a"]}, "cluster.hosts"),
+        ({"environment": {"TRAINMARK_RUN": "x"}}, "cluster.environment"),
+        ({"environment": {"RANK": 3}}, "cluster.environment"),
+        ({"resources": {"CPU!": 3}}, "cluster.resources"),
     ],
 )
 def test_faults(raw: dict[str, Any], where: str) -> None:
     faults: list[Fault] = []
     parse_cluster(raw, faults)
     assert [fault.where for fault in faults] == [where]
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_fine"),
+    [
+        ({"hosts": ["a"], "environment": {"NCCL_IB_HCA": "mlx5", "OMP_NUM_THREADS": 2}}, True),
+        ({"remote_shell": ["sh", "-c", "touch /tmp/x {host}"]}, False),
+        ({"mpi_arguments": ["--mca", "plm_rsh_agent", "/tmp/x"]}, False),
+        ({"slurm_arguments": ["--prolog=/tmp/x"]}, False),
+        ({"environment": {"LD_PRELOAD": "/tmp/x.so"}}, False),
+        ({"environment": {"PYTHONPATH": "/tmp"}}, False),
+        ({"environment": {"NCCL_NET_PLUGIN": "/tmp/x.so"}}, False),
+        ({"environment": {"OMPI_MCA_plm_rsh_agent": "/tmp/x"}}, False),
+    ],
+)
+def test_a_strangers_suite_starts_no_program(raw: dict[str, Any], *, is_fine: bool) -> None:
+    faults: list[Fault] = []
+    check_suite_cluster(raw, faults)
+    assert (faults == []) is is_fine
