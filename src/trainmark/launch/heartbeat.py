@@ -60,6 +60,8 @@ class WorkerSource:
 
     def explain_silence(self, silence_s: float) -> str:
         self._read_others()
+        if self._have_all_ended():
+            return f"all ranks had ended for {silence_s:.0f} s, but their processes had not"
         ranks = [rank.describe(number) for number, rank in sorted(self._ranks.items())]
         states = hang.read_states(self._folder.name)
         culprits = hang.find_culprits(ranks, states, host=os.uname().nodename)
@@ -75,7 +77,7 @@ class WorkerSource:
         self._read_others()
         self._ranks[0].read_new()
         ends = {number: rank.end for number, rank in self._ranks.items() if rank.end is not None}
-        if self._stuck and not self._have_all_ended():
+        if self._stuck:
             return ends | self._stuck_ends()
         inferred = infer_ends(
             ends,

@@ -10,6 +10,7 @@ from typing import Any
 
 from trainmark.launch.job import Command, Job, on_host, worker_environment
 from trainmark.launch.registry import LAUNCHERS
+from trainmark.ranks import LEASE
 from trainmark.records import PREFLIGHT_SIGN
 
 MODULE = "trainmark.worker.preflight"
@@ -32,12 +33,18 @@ def build_commands(job: Job, launcher: str, request: Mapping[str, Any]) -> tuple
     """By torchrun's remote shell without torchrun, which would start no process where one machine is missing."""
     argv = (job.python, "-m", MODULE, json.dumps(request, separators=(",", ":")))
     if launcher in ("mpi", "slurm"):
-        return LAUNCHERS[launcher](replace(job, argv=argv))
+        commands = LAUNCHERS[launcher](replace(job, argv=argv))
+        return tuple(replace(command, environment=_without_lease(command.environment)) for command in commands)
     common = {"WORLD_SIZE": str(len(job.hosts)), "MASTER_ADDR": job.master_address, "MASTER_PORT": str(job.port)}
     return tuple(
         on_host(job, host, argv, {**worker_environment(job), **common, "RANK": str(number)})
         for number, host in enumerate(job.hosts)
     )
+
+
+def _without_lease(environment: Mapping[str, str]) -> dict[str, str]:
+    """It is over in seconds: nobody writes a lease for it."""
+    return {name: value for name, value in environment.items() if name != LEASE}
 
 
 def num_expected(job: Job, launcher: str) -> int:

@@ -71,7 +71,6 @@ class Worker:
             end = self._build_loop(self._engine).run()
             peak = self._engine.peak_memory_bytes()
             self._recorder.write({"kind": Kind.PHASE, "phase": "end", "edge": "end", "peak_memory_bytes": peak})
-            self._record_end(end)  # now: what is looked at afterwards cannot spoil a finished measurement
             self._look_at_communication(self._engine, end)
             return end
 
@@ -82,6 +81,7 @@ class Worker:
         went_wrong, _ = engine.agree(int(end.outcome is not Outcome.OK), ())
         if went_wrong:
             return
+        self._record_end(end)  # now: what follows cannot spoil a finished measurement
         phase = {"kind": Kind.PHASE, "phase": "communication"}  # without its seconds: it is no pause of a training
         self._recorder.write({**phase, "edge": "begin"})
         self._alarm.expect_pause()

@@ -95,6 +95,8 @@ def test_one_process_a_machine_by_the_remote_shell_and_all_ranks_by_mpirun() -> 
     (by_mpi,) = build_commands(JOB, "mpi", {"a": 1})
     assert by_mpi.argv[-3:] == ("-m", "trainmark.worker.preflight", '{"a":1}')
     assert num_expected(JOB, "mpi") == 16
+    (by_slurm,) = build_commands(replace(JOB, is_allocated=True), "slurm", {"a": 1})
+    assert "TRAINMARK_LEASE" not in by_slurm.environment, "nobody writes one for it"
 
 
 def test_two_real_processes_meet(tmp_path: Path) -> None:
