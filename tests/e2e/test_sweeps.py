@@ -98,9 +98,10 @@ def test_40_cells_killed_ten_times_give_the_results_of_an_undisturbed_sweep(
     assert {result["outcome"] for result in results} == {"ok", "oom", "failed"}
     assert results[0]["throughput"]["value"] == pytest.approx(100.0)
     shown = show(torn, capsys)
-    assert sorted(result["id"] for result in shown if result["outcome"] != "killed") == sorted(r["id"] for r in results)
-    replaced = {result["retry_of"] for result in shown} - {None}
-    assert replaced == {result["id"] for result in shown if result["outcome"] == "killed"}, "each was made again"
+    # For a minute, one that was killed before its output.log was there cannot be told from one that is starting.
+    cut = {result["id"] for result in shown if result["outcome"] in ("killed", None)}
+    assert sorted({result["id"] for result in shown} - cut) == sorted(r["id"] for r in results)
+    assert {result["retry_of"] for result in shown} - {None} == cut, "each was made again"
 
 
 def test_a_finished_sweep_is_measured_anew_and_fresh_leaves_an_unfinished_one(

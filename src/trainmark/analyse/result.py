@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from trainmark.analyse.analysis import analysis_of
@@ -23,7 +24,7 @@ def describe_run(row: RunRow) -> dict[str, Any]:
 def describe_numbers(row: RunRow) -> dict[str, Any]:
     """All but the warnings, to which other runs may add."""
     found = analysis_of(row)
-    return {
+    numbers = {
         **{name: getattr(row, name) for name in _PLAIN},
         "records": found.num_records if row.num_records is None else row.num_records,
         "throughput": describe_estimate(found.estimate, row.unit),
@@ -37,6 +38,16 @@ def describe_numbers(row: RunRow) -> dict[str, Any]:
         "communication": describe_communication(row),
         "stated": row.log.get("stated"),
     }
+    return {name: only_finite(value) for name, value in numbers.items()}
+
+
+def only_finite(value: Any) -> Any:
+    """The same with None for what is no number: JSON has no word for it, and one run must not hide the others."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: only_finite(item) for name, item in value.items()}
+    return [only_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def own_warnings(row: RunRow) -> list[dict[str, str]]:

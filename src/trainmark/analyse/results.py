@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainmark.analyse.result import describe_numbers, describe_run, own_warnings
+from trainmark.analyse.result import describe_numbers, describe_run, only_finite, own_warnings
 from trainmark.analyse.table import check_rows
 from trainmark.store.rows import RunRow
 from trainmark.units import to_json
@@ -48,4 +48,5 @@ _BEGIN, _END = "{", "\n}"
 def _apply(protocol: str, row: RunRow) -> dict[str, Any]:
     from trainmark.analyse.protocols import apply_protocol
 
-    return apply_protocol(protocol, row)
+    answer: dict[str, Any] = only_finite(apply_protocol(protocol, row))
+    return answer

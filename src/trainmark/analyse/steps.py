@@ -9,10 +9,28 @@ from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.rates import last_rate, mean_of_rates, median_rate
 from trainmark.analyse.throughput import estimate_throughput
 from trainmark.analyse.training import speeds
+from trainmark.analyse.traps import warn
 from trainmark.store.rows import RunRow
 
 
 def analyse_steps(row: RunRow) -> Analysis:
+    """Of any run: one whose numbers are beyond reckoning has no speed and says so, and hides none beside it."""
+    try:
+        return _analyse(row)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        why = f"its numbers cannot be analysed: {type(error).__name__} {error}"
+        return Analysis(
+            estimate=None,
+            num_records=len(row.seconds),
+            median=None,
+            mean_of_rates=None,
+            last=None,
+            speeds=None,
+            warnings=(warn("not-analysed", why),),
+        )
+
+
+def _analyse(row: RunRow) -> Analysis:
     has_speed = row.outcome == "ok" and len(row.seconds) > 0
     estimate = _estimate(row) if has_speed else None
     return Analysis(

@@ -18,6 +18,7 @@ CODES = (
     "mixed-batch",
     "superlinear",
     "tf32-as-fp32",
+    "not-analysed",
 )
 
 _SUPERLINEAR = 1.005

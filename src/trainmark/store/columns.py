@@ -16,7 +16,7 @@ from trainmark.store.rows import RunRow, Steps
 
 TEXT = ("cell_id", "suite", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size",
         "device", "data", "unit", "outcome", "reason", "machine", "resumed_from", "sweep", "retry_of",
-        "purpose", "analysis_version")  # fmt: skip
+        "purpose", "folder_state", "reading_version", "analysis_version")  # fmt: skip
 WHOLE = ("nodes", "devices", "batch_size_per_device", "epochs", "seed", "repeat", "peak_memory_bytes",
          "num_records", "attempt")  # fmt: skip
 NUMBERS = ("started_unix_s", "wall_s", "lr")
@@ -48,7 +48,7 @@ def to_derived_record(row: RunRow) -> dict[str, Any]:
 
 
 def _encode(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value)  # in ASCII: any text can be written, also half a surrogate pair
 
 
 def from_record(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from trainmark.records import Json
 
 _MAX_PAIRS = 64
 _MAX_REASON = 300
+_LEAST_S, _MOST_S = 1e-9, 1e9
+"""Nothing is exchanged faster than that, and a bandwidth from less may be no number."""
 
 
 def read_communication(record: Json) -> Json | None:
@@ -38,5 +39,5 @@ def _positives(value: Any, length: int | None = None) -> list[float] | None:
     if not isinstance(value, list) or len(value) > _MAX_PAIRS or (length is not None and len(value) != length):
         return None
     numbers = [item for item in value if isinstance(item, (int, float)) and not isinstance(item, bool)]
-    is_right = len(numbers) == len(value) and all(math.isfinite(item) and 0 < item < 1e9 for item in numbers)
+    is_right = len(numbers) == len(value) and all(_LEAST_S <= item < _MOST_S for item in numbers)
     return [float(item) for item in numbers] if is_right else None

@@ -16,6 +16,7 @@ from trainmark.store import schema
 from trainmark.store.columns import VERSION, to_derived_record, to_record
 from trainmark.store.reading import BUSY_S
 from trainmark.store.rows import RunRow
+from trainmark.store.version import reading_version
 
 _WRITES = {"writes": True}
 _NEXT = "give another folder with --store DIR, or mend its permissions"
@@ -48,12 +49,14 @@ class Database:
     def write(self, rows: Sequence[RunRow], *, replace_all: bool = False, only_unsettled: bool = False) -> None:
         """One transaction: another process sees all of it or nothing.
 
-        `only_unsettled` keeps what ended and was indexed by its own controller since these rows were read.
+        `only_unsettled` keeps what ended and was indexed by its own controller since these rows were read; an outcome
+        that was only judged from a folder is no end.
         """
         with self._begin() as connection:
             if only_unsettled:
-                ended = select(schema.RUNS.c.id).where(schema.RUNS.c.outcome.is_not(None))
-                settled = set(connection.scalars(ended))
+                runs = schema.RUNS.c
+                ended = select(runs.id).where(runs.outcome.is_not(None), runs.folder_state.is_(None))
+                settled = set(connection.scalars(ended.where(runs.reading_version == reading_version())))
                 rows = [row for row in rows if row.id not in settled]
             written = [to_record(row) for row in rows]
             for table in schema.OF_A_RUN:

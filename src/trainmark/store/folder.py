@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
+import json
 import math
 from array import array
 from collections.abc import Callable
@@ -14,11 +14,29 @@ import numpy as np
 from trainmark import records
 from trainmark.records import Json, Kind, Outcome
 from trainmark.store.communication import read_communication
+from trainmark.store.ending import read_ending, read_state
 from trainmark.store.marks import add_up
 from trainmark.store.rows import RunRow, Steps
+from trainmark.store.version import reading_version
 
-_KILLED = "the controller ended before the run did; the steps so far are kept"
 _COLUMNS = ("seconds", "samples", "steps", "times", "loss_steps", "losses")
+_LEAST_S, _MOST_S, _MOST_SAMPLES = 1e-9, 1e9, 1e15
+"""Of a step: what lies outside is no measurement, and its speed may be no number."""
+
+_MAX_REASON = 300
+_CELL_TEXT = ("workload", "framework", "recipe", "precision", "size", "device", "data")
+_CELL_WHOLE = ("nodes", "batch_size_per_device", "epochs", "seed", "repeat")
+
+
+def read_any_run(folder: Path) -> RunRow | None:
+    """The same, and a run that cannot be read is a failed one that says so: it must not hide those beside it."""
+    state = read_state(folder)
+    try:
+        return read_run(folder)
+    except Exception as error:
+        if not (folder / records.RUN_FILE).exists():
+            return None
+        return _describe_unreadable(folder, state, error)
 
 
 def read_run(folder: Path) -> RunRow | None:
@@ -27,8 +45,8 @@ def read_run(folder: Path) -> RunRow | None:
     if run is None or not isinstance(run.get("cell"), dict):
         return None
     cell: Json = run["cell"]
-    ending = _read_ending(folder)
-    environment = records.read_json(folder / records.ENVIRONMENT_FILE) or {}
+    ending = read_ending(folder, read_state(folder))
+    environment = _keep(records.read_json(folder / records.ENVIRONMENT_FILE))
     nodes, per_node = _whole(cell.get("nodes")), _whole(cell.get("devices_per_node"))
     is_command = run.get("source") == "command"
     found = _read_command(folder) if is_command else _read_ranks(folder)
@@ -47,7 +65,7 @@ def read_run(folder: Path) -> RunRow | None:
         size=_text(cell.get("size")),
         device=_text(cell.get("device")),
         nodes=nodes,
-        devices=nodes * per_node if nodes and per_node else _whole(cell.get("devices")),
+        devices=_whole(nodes * per_node if nodes and per_node else cell.get("devices")),
         batch_size_per_device=_whole(cell.get("batch_size_per_device")),
         data=_text(cell.get("data")),
         epochs=_whole(cell.get("epochs")),
@@ -62,20 +80,65 @@ def read_run(folder: Path) -> RunRow | None:
         repeat=_whole(cell.get("repeat")),
         unit=_text(run.get("unit")) or "samples",
         outcome=ending["outcome"],
-        reason=ending["reason"],
+        reason=_text(ending["reason"]) or "",
         started_unix_s=_number(run.get("created_unix_s")),
         wall_s=_number(ending.get("wall_s")),
         environment=environment,
         log=_read_log_facts(run),
         machine=_text(environment.get("device_name")) or _text(environment.get("cpu")),
         load_steps=lambda: steps,
+        folder_state=ending["state"],
+        reading_version=reading_version(),
         **found,
+    )
+
+
+def _describe_unreadable(folder: Path, state: str, error: Exception) -> RunRow:
+    """What run.json says of the cell is kept where that can be read."""
+    run = records.read_json(folder / records.RUN_FILE) or {}
+    known = run["cell"] if isinstance(run.get("cell"), dict) else {}
+    where = Path(str(error.filename)).name if isinstance(error, OSError) and error.filename else ""
+    why = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__} {error}"
+    nothing = Steps(**{name: np.empty(0) for name in _COLUMNS})
+    cell: Json = {name: _text(known.get(name)) for name in _CELL_TEXT} | {
+        name: _whole(known.get(name)) for name in _CELL_WHOLE
+    }
+    return RunRow(
+        id=folder.name,
+        cell_id=_text(run.get("cell_id")) or "",
+        suite=_text(run.get("suite")),
+        source=_text(run.get("source")) or "trainmark",
+        dialect=_text(run.get("dialect")),
+        model=_text(run.get("model")),
+        devices=None,
+        unit=_text(run.get("unit")) or "samples",
+        outcome=str(Outcome.FAILED),
+        reason=_text(f"the folder cannot be read: {f'{where}: ' if where else ''}{why}"[:_MAX_REASON]) or "",
+        started_unix_s=_number(run.get("created_unix_s")),
+        wall_s=None,
+        sweep=_text(run.get("sweep")),
+        attempt=_whole(run.get("attempt")),
+        purpose=_text(run.get("purpose")),
+        load_steps=lambda: nothing,
+        folder_state=state,
+        reading_version=reading_version(),
+        **cell,
     )
 
 
 def _text(value: Any) -> str | None:
     """Only text, and only what can be written down again: a folder may come from a stranger."""
     return value.encode(errors="replace").decode() if isinstance(value, str) else None
+
+
+def _keep(value: Any) -> Json:
+    """An object as it came, with nothing in it that cannot be written down again, be computed with or be printed."""
+    try:
+        text = json.dumps(value or {}, ensure_ascii=False).encode(errors="replace")
+        kept = json.loads(text, parse_int=lambda digits: _whole(int(digits)), parse_constant=lambda _: None)
+    except RecursionError:
+        return {}
+    return kept if isinstance(kept, dict) else {}
 
 
 def _whole(value: Any) -> int | None:
@@ -90,13 +153,13 @@ def _number(value: Any) -> float | None:
 
 def _read_targets(cell: Json) -> dict[str, float]:
     targets = cell.get("until_target")
-    known = {name: _number(value) for name, value in targets.items()} if isinstance(targets, dict) else {}
+    known = {name: _number(value) for name, value in _keep(targets).items()}
     return {name: value for name, value in known.items() if value is not None}
 
 
 def _read_log_facts(run: Json) -> Json:
     log = run.get("log")
-    return {**log, "sha256": _text(run.get("sha256"))} if isinstance(log, dict) else {}
+    return {**_keep(log), "sha256": _text(run.get("sha256"))} if isinstance(log, dict) else {}
 
 
 def _read_ranks(folder: Path) -> dict[str, Any]:
@@ -110,6 +173,8 @@ def _read_ranks(folder: Path) -> dict[str, Any]:
 
 def _read_warnings(path: Path) -> list[dict[str, str]]:
     """Without decoding the steps: a run may have hundreds of ranks."""
+    if not path.is_file():
+        return []
     with path.open("rb") as file:
         decoded = [records.decode_record(line) for line in file if b'"warning"' in line]
     return [_read_warning(record) for record in decoded if record is not None and record["kind"] == Kind.WARNING]
@@ -139,7 +204,7 @@ def _read_records(path: Path, *, is_marked: bool = False) -> dict[str, Any]:
         elif kind == Kind.PHASE:
             peak = _whole(record.get("peak_memory_bytes")) or peak
             phase, seconds = _text(record.get("phase")), _number(record.get("seconds"))
-            if phase is not None and seconds is not None:
+            if phase is not None and seconds is not None and 0 <= seconds <= _MOST_S:
                 pauses[phase] = pauses.get(phase, 0.0) + seconds
     return {
         **steps.arrays(),
@@ -199,36 +264,15 @@ def _read_eval(record: Json) -> Json:
 def _read_step(record: Json) -> tuple[float, float] | None:
     """Seconds and samples; None for a record that is not as the worker writes it."""
     seconds, samples = _number(record.get("seconds")), _number(record.get("samples"))
-    return (seconds, samples) if seconds and samples and min(seconds, samples) > 0 else None
+    if seconds is None or samples is None:
+        return None
+    return (seconds, samples) if _LEAST_S <= seconds <= _MOST_S and 0 < samples <= _MOST_SAMPLES else None
 
 
 def _read_mark(record: Json) -> tuple[float, float]:
     """Every mark keeps its place among those of other processes, with nan for what is no number."""
     seconds, samples = _number(record.get("seconds")), _number(record.get("samples"))
     return (
-        seconds if seconds is not None and seconds > 0 else math.nan,
-        samples if samples is not None and samples >= 0 else math.nan,
+        seconds if seconds is not None and _LEAST_S <= seconds <= _MOST_S else math.nan,
+        samples if samples is not None and 0 <= samples <= _MOST_SAMPLES else math.nan,
     )
-
-
-def _read_ending(folder: Path) -> Json:
-    ending = records.read_json(folder / records.EXIT_FILE)
-    if ending is not None:
-        outcome = ending.get("outcome")
-        known = outcome if outcome in set(Outcome) else Outcome.FAILED
-        return {"outcome": str(known), "reason": _text(ending.get("reason")) or "", "wall_s": ending.get("wall_s")}
-    if is_live(folder):
-        return {"outcome": None, "reason": "still running"}
-    return {"outcome": str(Outcome.KILLED), "reason": _KILLED}
-
-
-def is_live(folder: Path) -> bool:
-    """The controller holds a lock on output.log as long as it lives; the kernel lets go of it however it dies."""
-    try:
-        with (folder / records.OUTPUT_FILE).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainmark.errors import StoreError, TrainmarkError
+from trainmark.errors import StoreError
+from trainmark.records import RUN_FILE
 from trainmark.store import columns
 from trainmark.store.columns import RUNS, STEPS, TABLES
+from trainmark.store.ending import read_state
 from trainmark.store.reading import FileReader
 from trainmark.store.rows import Analyser, RunRow, Steps
+from trainmark.store.version import reading_version
+from trainmark.units import plain
 
 if TYPE_CHECKING:
     from trainmark.store.database import Database
@@ -73,13 +78,18 @@ class Store:
         database = self._open()
         rows = list(self._read_folders(sorted(self._folders()), tell))
         database.write(rows, replace_all=self._url is None)
+        self.sync()  # what ended or began while the folders were read
         return len(rows)
 
     def sync(self, *, tell: Tell = lambda _, __: None) -> None:
-        """Index the folders that are not indexed or were still running when they were; analyse what is not analysed."""
-        states = self._read(RUNS, ("id", "outcome", "analysis_version"))
-        settled = {run_id: version for run_id, outcome, version in states if outcome is not None}
-        fresh = sorted(name for name in self._folders() if name not in settled)
+        """Index the folders that are not indexed, were still running or were read by other code; analyse the rest.
+
+        An outcome that no exit.json told is judged anew when its folder has changed.
+        """
+        names = ("id", "outcome", "purpose", "folder_state", "reading_version", "analysis_version")
+        states = [dict(zip(names, state, strict=True)) for state in self._read(RUNS, names)]
+        ended = {state["id"]: state for state in states if state["outcome"] is not None}
+        fresh = sorted(name for name in self._folders() if name not in ended or self._has_changed(ended[name]))
         batch: list[RunRow] = []
         for row in self._read_folders(fresh, tell):
             batch.append(row)
@@ -89,7 +99,9 @@ class Store:
         if batch:
             self._open().write(batch, only_unsettled=True)
         if self._analyser is not None:
-            self._analyse_again([name for name, version in settled.items() if version != self._analyser.version], tell)
+            version, just_read = self._analyser.version, set(fresh)
+            measured = [name for name, state in ended.items() if state["purpose"] is None and name not in just_read]
+            self._analyse_again([name for name in measured if ended[name]["analysis_version"] != version], tell)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -127,7 +139,18 @@ class Store:
         if not self.root.is_dir():
             return
         with os.scandir(self.root) as entries:
-            yield from (entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+            names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+        for name in names:
+            if _is_text(name):
+                yield name
+            elif (self.root / name / RUN_FILE).exists():
+                print(plain(f"{name}: left out, since its name is no text"), file=sys.stderr)
+
+    def _has_changed(self, state: dict[str, Any]) -> bool:
+        """Looks into no folder whose exit.json has told the outcome."""
+        if state["reading_version"] != reading_version():
+            return True
+        return state["folder_state"] is not None and state["folder_state"] != read_state(self.root / state["id"])
 
     def _read_folders(self, names: Sequence[str], tell: Tell) -> Iterator[RunRow]:
         for done, name in enumerate(names, start=1):
@@ -137,19 +160,21 @@ class Store:
             tell(done, len(names))
 
     def _read_folder(self, folder: Path) -> RunRow | None:
-        from trainmark.store.folder import read_run
+        from trainmark.store.folder import read_any_run
 
-        row = read_run(folder)
+        row = read_any_run(folder)
         return self._analyse(row) if row is not None else None
 
     def _analyse(self, row: RunRow) -> RunRow:
-        """A run that cannot be analysed is kept all the same: whoever shows it says what is wrong."""
+        """A run that cannot be analysed is kept all the same, and not tried again before the analyser is another."""
         if self._analyser is None:
             return row
         try:
             derived = self._analyser.analyse(row)
-        except (TrainmarkError, ValueError):
-            return row
+        except StoreError:
+            return row  # its steps are not at hand just now
+        except Exception:
+            return replace(row, analysis=None, analysis_version=self._analyser.version)
         return replace(
             row,
             analysis=derived.analysis,
@@ -160,13 +185,13 @@ class Store:
     def _analyse_again(self, run_ids: Sequence[str], tell: Tell) -> None:
         """What another version of the program left, from the steps in the index: a shared one has runs of others."""
         stale = set(run_ids)
-        batch: list[RunRow] = []
-        for done, row in enumerate(self.rows(wanted=stale.__contains__) if stale else (), start=1):
-            batch.append(self._analyse(row))
-            if len(batch) == _BATCH or done == len(stale):
-                self._open().write_analyses([row for row in batch if row.analysis is not None])
-                batch = []
-            tell(done, len(stale))
+        rows = self.rows(wanted=stale.__contains__) if stale else []
+        for begin in range(0, len(rows), _BATCH):
+            batch = []
+            for done, row in enumerate(rows[begin : begin + _BATCH], start=begin + 1):
+                batch.append(self._analyse(row))
+                tell(done, len(rows))
+            self._open().write_analyses([row for row in batch if row.analysis_version is not None])
 
     def _load_steps(self, run_id: str) -> Steps:
         for values in self._read(STEPS, columns.ARRAYS, run_id=run_id):
@@ -204,3 +229,8 @@ class Store:
         index = self.root / INDEX_FILE
         existing = next(path for path in (index, self.root, *self.root.parents) if path.exists())
         return os.access(existing, os.W_OK) and os.access(existing.parent if existing == index else existing, os.W_OK)
+
+
+def _is_text(name: str) -> bool:
+    """A name on disk may be any bytes; those that are no UTF-8 come as lone surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)

@@ -87,6 +87,10 @@ class RunRow:
     machine: str | None = None
     """The accelerator, or the CPU where there is none."""
     environment: dict[str, Any] = field(default_factory=dict)
+    folder_state: str | None = None
+    """None where exit.json told the outcome. Otherwise the folder as it was when the outcome was judged from it."""
+    reading_version: str | None = None
+    """Which code read the folder."""
     analysis: dict[str, Any] | None = None
     """What the steps give, in numbers and few; None where nobody has analysed them yet."""
     analysis_version: str | None = None

@@ -1,0 +1,66 @@
+"""How a run ended: as its folder tells it, or as we judge where it does not. Only the standard library is loaded."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from pathlib import Path
+
+from trainmark import records
+from trainmark.records import Json, Outcome
+
+_KILLED = "the controller ended before the run did; the steps so far are kept"
+_STARTING_S = 60.0
+"""Between run.json and the lock on output.log a controller has at most its processes to describe."""
+
+
+def read_state(folder: Path) -> str:
+    """Another one after any change in the folder, also of permissions; the files themselves are not opened."""
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted((entry.name, _stat(entry.stat(follow_symlinks=False))) for entry in entries)
+        return hashlib.sha256(ascii([*found, _stat(folder.stat())]).encode()).hexdigest()[:16]
+    except OSError:
+        return "changing"  # while we looked: whoever looks again finds another state
+
+
+def _stat(found: os.stat_result) -> tuple[int, int]:
+    return found.st_ctime_ns, found.st_size
+
+
+def read_ending(folder: Path, state: str) -> Json:
+    """`state` is kept where no exit.json told the outcome: it holds as long as the folder stays so."""
+    was_live = is_live(folder)  # asked first: whoever lets go of the lock has written exit.json before
+    ending = records.read_json(folder / records.EXIT_FILE)
+    if ending is not None:
+        outcome, reason = ending.get("outcome"), ending.get("reason")
+        known = outcome if isinstance(outcome, str) and outcome in set(Outcome) else Outcome.FAILED
+        return {"outcome": str(known), "reason": reason, "wall_s": ending.get("wall_s"), "state": None}
+    if was_live:
+        return {"outcome": None, "reason": "still running", "state": state}
+    if _is_starting(folder):
+        return {"outcome": None, "reason": "starting", "state": state}
+    return {"outcome": str(Outcome.KILLED), "reason": _KILLED, "state": state}
+
+
+def is_live(folder: Path) -> bool:
+    """The controller holds a lock on output.log as long as it lives; the kernel lets go of it however it dies."""
+    try:
+        with (folder / records.OUTPUT_FILE).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def _is_starting(folder: Path) -> bool:
+    """There is no lock to ask for yet."""
+    try:
+        age_s = time.time() - (folder / records.RUN_FILE).stat().st_mtime
+    except OSError:
+        return False
+    return abs(age_s) < _STARTING_S and not (folder / records.OUTPUT_FILE).exists()
