@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +221,16 @@ def test_json_and_markdown(rows: Rows) -> None:
     assert "### weak scaling: resnet50 (small) reference fp32, CPU, batch/device 4, synthetic" in markdown
     assert "| 1 | 4 | missing | – | – | – | – | missing: oom: a \\| b |" in markdown
     assert "## 扩展性" in render_markdown(build_lines(rows.rows), lang="zh")
+
+
+@pytest.mark.parametrize(("unit", "source", "is_known"), [
+    ("tokens", "a.log", False), ("steps", "a.log", False), ("sequences", "a.log", True), ("tokens", "trainmark", True),
+])  # fmt: skip
+def test_a_step_is_as_long_as_its_batch_only_in_the_unit_of_the_batch(
+    rows: Rows, unit: str, source: str, is_known: bool
+) -> None:
+    rows.add(1, 0.5).add(2, 1.0)
+    rows.rows = [replace(row, unit=unit, source=source) for row in rows.rows]
+    loss = rows.studies()[0].cases[1].loss
+    assert loss is not None
+    assert (loss.lost_s is not None) == is_known
