@@ -9,7 +9,7 @@ from typing import Any
 
 from trainmark.analyse.scaling import build_studies
 from trainmark.analyse.table import Line, warnings_of
-from trainmark.report.cells import describe_line, shown_columns
+from trainmark.report.cells import OTHER_BASE_MARK, describe_line, shown_columns
 from trainmark.report.scaling import columns, describe_case, explain, title
 from trainmark.report.words import WORDS
 from trainmark.store.rows import RunRow
@@ -112,7 +112,12 @@ def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
         peak = max((run.peak_memory_bytes or 0 for run in line.runs), default=0)
         rows.append([*(_escape(cells[name]) for name in columns), *counts, format_bytes(peak or None)])
     table = _table([words[name] for name in (*columns, *extra)], rows)
-    return f"## {words['results']}\n\n{table}\n\n{words['how']}"
+    note = (
+        f"\n\n{_escape(OTHER_BASE_MARK)} {words['other_base_note']}"
+        if any(line.has_other_base for line in lines)
+        else ""
+    )
+    return f"## {words['results']}\n\n{table}\n\n{words['how']}{note}"
 
 
 def _scaling(lines: Sequence[Line], words: dict[str, str], lang: str) -> list[str]:
@@ -122,7 +127,7 @@ def _scaling(lines: Sequence[Line], words: dict[str, str], lang: str) -> list[st
         names = columns(study)
         rows = []
         for case in study.cases:
-            cells = describe_case(case, study, lang)
+            cells = describe_case(case, lang)
             rows.append([_escape(text) for text in (*(cells[name] for name in names), explain(case, lang) or ABSENT)])
         table = _table([words[name] for name in (*names, "why")], rows)
         parts.append(f"### {_escape(title(study, lang))}\n\n{table}")
