@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from trainmark.analyse.result import describe_estimate
@@ -15,6 +14,7 @@ from trainmark.analyse.scaling import Case, Study
 from trainmark.analyse.speedup import Ratio
 from trainmark.analyse.table import name_variant
 from trainmark.report.cells import OTHER_BASE_MARK, describe_line, format_ratio
+from trainmark.report.layout import lay_out
 from trainmark.report.words import UNITS, WORDS
 from trainmark.units import ABSENT, format_bytes, format_number, format_seconds, plain
 
@@ -100,28 +100,29 @@ def print_studies(studies: Sequence[Study], console: Console, *, lang: str = "en
     for study in studies:
         console.print()
         console.print(Text(title(study, lang)))
-        console.print(_table(study, lang))
+        _print_table(study, console, lang)
         for case in study.cases:
             why = explain(case, lang)
             if why:
                 console.print(Text(f"  {name_count(case)}: {why}"))
 
 
-def _table(study: Study, lang: str) -> Table:
+def _print_table(study: Study, console: Console, lang: str) -> None:
     """Without the interval, which ± tells as well, and the unit in the heading: it must fit into 80 columns."""
     words, unit = WORDS[lang], study.first.unit
     shown = [name for name in columns(study) if name != "interval"]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in shown:
-        heading = words.get(f"short_{name}", words[name])
-        heading = UNITS[lang].get(unit, f"{unit}/s") if name == "throughput" else heading
-        table.add_column(heading, justify="left" if name == "software" else "right", overflow="fold")
+    headings = {name: words.get(f"short_{name}", words[name]) for name in shown}
+    headings["throughput"] = plain(UNITS[lang].get(unit, f"{unit}/s"))
+    rows = []
     for case in study.cases:
         cells = describe_case(case, lang)
         if case.line is not None:
             cells["throughput"] = cells["throughput"].split(" ", 1)[0]
-        table.add_row(*(Text(cells[name]) for name in shown))
-    return table
+        rows.append([cells[name] for name in shown])
+    is_right = [name != "software" for name in shown]
+    heading, *body = lay_out([list(headings.values()), *rows], width=console.width, is_right=is_right)
+    console.print(Text("\n".join(heading), style="bold"), soft_wrap=True)
+    console.out("\n".join(text for row in body for text in row), highlight=False)
 
 
 def name_count(case: Case) -> str:
