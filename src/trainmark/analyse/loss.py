@@ -24,6 +24,9 @@ Cause = Literal["communication", "compute", "rest"]
 
 POOR = 0.95
 """Efficiency below this, with its whole interval, is asked for its cause."""
+_OWN_SOURCE = "trainmark"
+_BATCH_UNITS = frozenset({"images", "samples", "examples", "sequences", "sentences", "clips", "videos"})
+"""Of other people's logs: what a batch is counted in. Not tokens, words, steps or iterations."""
 NO_BATCH, NOT_MEASURED, BASE_NOT_MEASURED = "no_batch", "not_measured", "base_not_measured"
 """Reasons that a report has words for; a worker's own reason is a sentence already."""
 
@@ -97,6 +100,8 @@ def _step_s(line: Line) -> float | None:
     first = line.first
     if line.estimate is None or first.devices is None or first.batch_size_per_device is None:
         return None
+    if first.source != _OWN_SOURCE and first.unit not in _BATCH_UNITS:
+        return None  # tokens a second do not tell how long a batch of sequences takes
     return first.devices * first.batch_size_per_device / line.estimate.value
 
 

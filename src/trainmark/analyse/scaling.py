@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from trainmark.analyse.base import find_bases
 from trainmark.analyse.loss import Loss, explain_loss, is_poor
 from trainmark.analyse.speedup import Ratio, base_place, efficiency, speedup
 from trainmark.analyse.table import Line
@@ -38,6 +39,8 @@ class Asked:
     devices: int
     batch_size_per_device: int
     why_skipped: str | None
+    machine: str | None = None
+    """Where it was asked for; None: wherever the others ran."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +59,11 @@ class Case:
     batch_size_per_device: int | None
     line: Line | None
     missing: Missing | None
+    base: Line | None
+    """What `speedup` divides by; None for a base and for what is missing."""
+    has_other_base: bool
+    """The base is of other software or of another host: nothing nearer has fewer devices."""
     speedup: Ratio | None
-    """None for the base and for what is missing."""
     efficiency: Ratio | None
     loss: Loss | None
     """Where the efficiency is poor."""
@@ -75,6 +81,7 @@ class Study:
     batch_size: int | None
     """Per device for weak scaling, global for strong."""
     base: Case
+    """The first of them, where lines of different software have a base each."""
     cases: tuple[Case, ...]
     """By number of devices, then of nodes."""
 
@@ -136,9 +143,25 @@ def _asked_facts(cell: Asked) -> Facts:
 
 
 def _by_machine(group: _Group) -> Iterator[_Group]:
+    """What failed or was left out on one machine says nothing about another."""
     for machine in dict.fromkeys(line.first.machine for line in group.lines):
-        lines = [line for line in group.lines if line.first.machine == machine]
-        yield _Group(mode=group.mode, batch_size=group.batch_size, lines=lines, failed=group.failed, asked=group.asked)
+        yield _Group(
+            mode=group.mode,
+            batch_size=group.batch_size,
+            lines=[line for line in group.lines if line.first.machine == machine],
+            failed=[line for line in group.failed if _known_machines(line) <= {machine}],
+            asked=[cell for cell in group.asked if cell.machine in (None, machine)],
+        )
+
+
+def _known_machines(line: Line) -> set[str]:
+    return {machine for run in line.runs if (machine := known_machine(run)) is not None}
+
+
+def known_machine(row: RunRow) -> str | None:
+    """A run on accelerators that failed before it saw one knows its host's processor only."""
+    is_known = row.device in (None, "cpu") or row.environment.get("device_name")
+    return row.machine if is_known else None
 
 
 def _is_study(group: _Group) -> bool:
@@ -157,27 +180,31 @@ def _siblings(group: _Group) -> Facts:
 
 
 def _build_study(group: _Group, sibling_counts: set[Count]) -> Study:
-    base_line = min(group.lines, key=lambda line: base_place(line.runs))
-    base = _measured(base_line, base_line, group.mode)
-    others = [_measured(line, base_line, group.mode) for line in group.lines if line is not base_line]
-    cases = [base, *others, *_find_missing(group, sibling_counts)]
+    bases = find_bases([line.runs for line in group.lines])
+    measured = [
+        _measured(line, group.lines[base.index] if base else None, group.mode, is_other=bool(base and base.is_other))
+        for line, base in zip(group.lines, bases, strict=True)
+    ]
+    first = min(range(len(bases)), key=lambda index: base_place(group.lines[index].runs))
+    cases = [*measured, *_find_missing(group, sibling_counts)]
     order = sorted(cases, key=lambda case: (case.devices, case.nodes or 0))
     return Study(
-        mode=group.mode, first=base_line.first, batch_size=group.batch_size, base=base, cases=tuple(order)
+        mode=group.mode, first=group.lines[first].first, batch_size=group.batch_size, base=measured[first],
+        cases=tuple(order),
     )  # fmt: skip
 
 
-def _measured(line: Line, base: Line, mode: Mode) -> Case:
+def _measured(line: Line, base: Line | None, mode: Mode, *, is_other: bool) -> Case:
     nodes, devices = _count(line.first)
     gain = share = loss = None
-    if line is not base and line.estimate is not None and base.estimate is not None and base.first.devices:
+    if base is not None and line.estimate is not None and base.estimate is not None and base.first.devices:
         gain = speedup(line.estimate, base.estimate)
         share = efficiency(line.estimate, base.estimate, devices / base.first.devices)
         scale = base.first.devices / devices if mode == "strong" else 1.0
         loss = explain_loss(line, base, scale=scale) if is_poor(share) else None
     return Case(
         nodes=nodes, devices=devices, batch_size_per_device=line.first.batch_size_per_device, line=line, missing=None,
-        speedup=gain, efficiency=share, loss=loss,
+        base=base, has_other_base=is_other, speedup=gain, efficiency=share, loss=loss,
     )  # fmt: skip
 
 
@@ -196,7 +223,7 @@ def _find_missing(group: _Group, sibling_counts: set[Count]) -> list[Case]:
     return [
         Case(
             nodes=nodes, devices=devices, batch_size_per_device=_batch(group, devices), line=None, missing=missing,
-            speedup=None, efficiency=None, loss=None,
+            base=None, has_other_base=False, speedup=None, efficiency=None, loss=None,
         )
         for (nodes, devices), missing in found.items()
         if (nodes, devices) not in group.counts

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainmark.analyse.analysis import estimate_run
+from trainmark.analyse.base import find_bases, seat_of, software_of
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.repeats import pool
 from trainmark.analyse.result import own_warnings
-from trainmark.analyse.speedup import Ratio, base_place, efficiency, speedup
+from trainmark.analyse.speedup import Ratio, efficiency, speedup
 from trainmark.analyse.traps import check_side_by_side
 from trainmark.store.rows import RunRow
 
@@ -27,10 +28,16 @@ class Line:
     speedup: Ratio | None
     """Against the fewest devices with everything else equal; None for that one itself and where nothing compares."""
     efficiency: Ratio | None
-    base_devices: int | None
-    """How many devices the line has that `speedup` divides by."""
+    base: RunRow | None
+    """The first run of the line that `speedup` divides by."""
+    has_other_base: bool
+    """That one is of other software or of another host: nothing nearer has fewer devices."""
     variant: str
     """What tells this line from another of the same cell (software, host); empty where it is the only one."""
+
+    @property
+    def base_devices(self) -> int | None:
+        return self.base.devices if self.base is not None else None
 
     @property
     def num_ok(self) -> int:
@@ -47,7 +54,12 @@ def build_lines(rows: Sequence[RunRow]) -> tuple[Line, ...]:
     bases = _find_bases(pooled)
     num_of_cell = Counter(runs[0].cell_id for runs in groups)
     return tuple(
-        _build_line(runs, estimate, bases, _variant(runs[0]) if num_of_cell[runs[0].cell_id] > 1 else "")
+        _build_line(
+            runs,
+            estimate,
+            bases.get(runs[0].id),
+            name_variant(runs[0]) if num_of_cell[runs[0].cell_id] > 1 else "",
+        )
         for runs, estimate in pooled
     )
 
@@ -73,19 +85,10 @@ def _group(rows: Sequence[RunRow]) -> list[list[RunRow]]:
 
 
 def _environment(row: RunRow) -> tuple[object, ...]:
-    if row.outcome != "ok":
-        return ()
-    facts = row.environment
-    git = facts.get("git")
-    commit = (git.get("commit"), git.get("diff_sha256")) if isinstance(git, dict) else ()
-    return (
-        row.machine,
-        *(str(facts.get(name)) for name in ("hostname", "num_cores", "framework", "trainmark")),
-        *commit,
-    )
+    return (row.machine, seat_of(row), software_of(row)) if row.outcome == "ok" else ()
 
 
-def _variant(row: RunRow) -> str:
+def name_variant(row: RunRow) -> str:
     facts = row.environment
     git = facts.get("git")
     commit = git.get("commit") if isinstance(git, dict) else None
@@ -94,7 +97,8 @@ def _variant(row: RunRow) -> str:
 
 
 Kind = tuple[object, ...]
-Base = tuple[int, Estimate]
+Divisor = tuple[RunRow, Estimate, bool]
+"""First run and estimate of a base, and whether it is of another environment."""
 
 
 def _kind(row: RunRow) -> Kind:
@@ -109,35 +113,38 @@ def _pool_runs(runs: Sequence[RunRow]) -> Estimate | None:
     return pool(estimates) if estimates else None
 
 
-def _find_bases(pooled: Sequence[tuple[list[RunRow], Estimate | None]]) -> dict[Kind, Base]:
-    bases: dict[Kind, Base] = {}
-    order: dict[Kind, tuple[int, int, str]] = {}
+def _find_bases(pooled: Sequence[tuple[list[RunRow], Estimate | None]]) -> dict[str, Divisor]:
+    """By the first run of the line that is divided."""
+    kinds: dict[Kind, list[tuple[list[RunRow], Estimate]]] = {}
     for runs, estimate in pooled:
-        devices = runs[0].devices
-        if estimate is None or devices is None:
-            continue
-        kind = _kind(runs[0])
-        place = base_place(runs)
-        if kind not in order or place < order[kind]:
-            order[kind], bases[kind] = place, (devices, estimate)
-    return bases
+        if estimate is not None and runs[0].devices is not None:
+            kinds.setdefault(_kind(runs[0]), []).append((runs, estimate))
+    found: dict[str, Divisor] = {}
+    for group in kinds.values():
+        for (runs, _), base in zip(group, find_bases([runs for runs, _ in group]), strict=True):
+            if base is not None:
+                base_runs, estimate = group[base.index]
+                found[runs[0].id] = base_runs[0], estimate, base.is_other
+    return found
 
 
-def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, bases: dict[Kind, Base], variant: str) -> Line:
+def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, divisor: Divisor | None, variant: str) -> Line:
     first = runs[0]
-    base = bases.get(_kind(first))
-    if estimate is None or base is None or first.devices is None or first.devices == base[0]:
+    base, base_estimate, is_other = divisor or (None, None, False)
+    # As many devices on more nodes are no more devices.
+    if estimate is None or base is None or base_estimate is None or first.devices == base.devices:
         return Line(
-            first=first, runs=tuple(runs), estimate=estimate, speedup=None, efficiency=None, base_devices=None,
-            variant=variant,
+            first=first, runs=tuple(runs), estimate=estimate, speedup=None, efficiency=None, base=None,
+            has_other_base=False, variant=variant,
         )  # fmt: skip
     return Line(
         first=first,
         runs=tuple(runs),
         estimate=estimate,
-        speedup=speedup(estimate, base[1]),
-        efficiency=efficiency(estimate, base[1], first.devices / base[0]),
-        base_devices=base[0],
+        speedup=speedup(estimate, base_estimate),
+        efficiency=efficiency(estimate, base_estimate, (first.devices or 1) / (base.devices or 1)),
+        base=base,
+        has_other_base=is_other,
         variant=variant,
     )
 
@@ -157,10 +164,9 @@ def check_rows(rows: Sequence[RunRow]) -> dict[str, list[dict[str, str]]]:
 
 def _compared(lines: Sequence[Line]) -> list[tuple[RunRow, RunRow, float]]:
     """Each run whose line has a speed-up, a run of the line it is compared with, and the quotient."""
-    bases = {_kind(line.first): line.first for line in lines if line.estimate is not None and line.speedup is None}
     return [
-        (run, bases[_kind(line.first)], line.speedup.value)
+        (run, line.base, line.speedup.value)
         for line in lines
-        if line.speedup is not None and _kind(line.first) in bases
+        if line.speedup is not None and line.base is not None
         for run in line.runs
     ]

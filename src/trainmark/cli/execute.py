@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmark import records
 from trainmark.cli.output import exit_code_of, next_command, stdout_console, talk
+from trainmark.cli.scaling import asked_cells
 from trainmark.cli.sweep import SweepRequest, SweepRuns, end_all, open_sweep
 from trainmark.errors import InputError, RunError, StoreError
 from trainmark.launch.job import Command, Job
@@ -58,12 +59,8 @@ def execute(
     *,
     settings: Mapping[str, Any],
     skipped: Mapping[Cell, str] | None = None,
-    planned: Sequence[Asked] = (),
 ) -> int:
-    """`settings` hold for all runs and tell one sweep from another; `skipped` is what cannot run here.
-
-    `planned` is all that was asked for, also what was left out: a scaling study says why a count is missing.
-    """
+    """`settings` hold for all runs and tell one sweep from another; `skipped` is what cannot run here."""
     if args.launcher == "dry":
         return _print_commands(tasks, Path(args.store))
     if args.launcher == "kubernetes":
@@ -80,7 +77,7 @@ def execute(
         if interrupt is None:
             held.finish()
         rows = sweep.results(cells)
-    _print_results(rows, planned, is_json=args.json)
+    _print_results(rows, asked_cells(cells, request.skipped), is_json=args.json)
     if interrupt is not None:
         kept = f"what was measured is kept in {store.root}, and the same command goes on from there"
         talk(f"interrupted after {len(rows)} of {len(tasks)} runs; {kept}")
@@ -274,7 +271,7 @@ def _pod_job(task: Task) -> PodJob:
     )
 
 
-def _print_results(rows: list[RunRow], planned: Sequence[Asked], *, is_json: bool) -> None:
+def _print_results(rows: list[RunRow], asked: Sequence[Asked], *, is_json: bool) -> None:
     from trainmark.analyse.scaling import build_studies
     from trainmark.analyse.table import build_lines
     from trainmark.cli.results import print_results
@@ -282,7 +279,7 @@ def _print_results(rows: list[RunRow], planned: Sequence[Asked], *, is_json: boo
     from trainmark.report.scaling import describe_studies, print_studies
 
     lines = build_lines(rows)
-    studies = build_studies(lines, planned)
+    studies = build_studies(lines, asked)
     if is_json:
         print_results(rows, scaling=describe_studies(studies))
         return

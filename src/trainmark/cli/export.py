@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from trainmark import records
 from trainmark.cli.output import add_store_flag, next_command, talk, write_whole
 from trainmark.cli.results import read_rows
+from trainmark.cli.scaling import read_asked
 from trainmark.errors import InputError
 from trainmark.report.exporting import format_names, load_format
 
@@ -31,7 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     rows = read_rows(Path(args.store), args.runs)
-    exported: Exported = load_format(args.format).export(rows)
+    wanted = load_format(args.format)
+    needs_asked = getattr(wanted, "NEEDS_ASKED", False)
+    more = (read_asked(Path(args.store), rows, is_selection=bool(args.runs)),) if needs_asked else ()
+    exported: Exported = wanted.export(rows, *more)
     if args.output is None:
         sys.stdout.write(_stream(exported, args.format))
         return 0

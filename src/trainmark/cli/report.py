@@ -14,6 +14,7 @@ from trainmark.cli.output import (
     write_whole,
 )
 from trainmark.cli.results import print_results, read_rows
+from trainmark.cli.scaling import read_asked
 from trainmark.errors import InputError
 
 NAME = "report"
@@ -36,8 +37,9 @@ def run(args: argparse.Namespace) -> int:
 
     rows = read_rows(Path(args.store), args.runs)
     lines = build_lines(rows)
+    studies = build_studies(lines, read_asked(Path(args.store), rows, is_selection=bool(args.runs)))
     if args.json:
-        print_results(rows, scaling=describe_studies(build_studies(lines)))
+        print_results(rows, scaling=describe_studies(studies))
         return 0
     if args.format == "console":
         if args.output is not None:
@@ -46,11 +48,11 @@ def run(args: argparse.Namespace) -> int:
 
         console = stdout_console()
         print_lines(lines, console, lang=args.lang)
-        print_studies(build_studies(lines), console, lang=args.lang)
+        print_studies(studies, console, lang=args.lang)
         return 0
     from trainmark.report.markdown import render_markdown
 
-    text = render_markdown(lines, lang=args.lang)
+    text = render_markdown(lines, lang=args.lang, studies=studies)
     if args.output is None:
         print(text, end="")
     else:

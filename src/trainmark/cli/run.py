@@ -16,7 +16,6 @@ from trainmark.cli.memory_limit import memory_limit
 from trainmark.cli.output import talk
 from trainmark.cli.preflight import check_machines
 from trainmark.cli.run_command import add_command_arguments, command_settings, command_tasks
-from trainmark.cli.scaling import asked_cells
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
 from trainmark.errors import DataError, InputError
 from trainmark.launch.job import Job
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         tasks = find_batches(
             cells, lambda cell: workload_tasks(plan, [cell], launcher=args.launcher)[0], _most_batch, args
         )
-    return execute(tasks, args, settings=sweep_settings(plan.machine), skipped=plan.skipped, planned=asked_cells(plan))
+    return execute(tasks, args, settings=sweep_settings(plan.machine), skipped=plan.skipped)
 
 
 def _check_machines(tasks: Sequence[Task], args: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from trainmark.cli.output import add_json_flag, add_store_flag, next_command, stdout_console
 from trainmark.cli.results import print_results, read_rows
+from trainmark.cli.scaling import read_asked
 
 NAME = "show"
 SUMMARY = "show results: all of the store, or the runs named"
@@ -30,16 +31,16 @@ def run(args: argparse.Namespace) -> int:
 
         parse_protocol(args.protocol)  # before anything is read or printed
     rows = read_rows(Path(args.store), args.runs, reindex=args.reindex)
+    lines = build_lines(rows)
+    studies = build_studies(lines, read_asked(Path(args.store), rows, is_selection=bool(args.runs)))
     if args.json:
-        studies = describe_studies(build_studies(build_lines(rows)))
-        print_results(rows, protocol=args.protocol, scaling=studies)
+        print_results(rows, protocol=args.protocol, scaling=describe_studies(studies))
         return 0
     from trainmark.report.console import print_lines, print_protocol
 
     console = stdout_console()
-    lines = build_lines(rows)
     print_lines(lines, console)
-    print_studies(build_studies(lines), console)
+    print_studies(studies, console)
     if args.protocol is not None:
         print_protocol(rows, args.protocol, console)
     next_command("trainmark report", store=args.store)

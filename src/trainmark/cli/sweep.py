@@ -151,7 +151,7 @@ def end_all(run_ids: Sequence[str]) -> None:
 
 
 def _describe(cell: Cell | CommandCell) -> Json:
-    return {"cell_id": cell_id(cell), "repeat": cell.repeat, "title": cell.title}
+    return {"cell_id": cell_id(cell), "repeat": cell.repeat, "title": cell.title, "cell": cell.to_json()}
 
 
 def _say_what_is_done(sweep: SweepRuns, asked: SweepRequest) -> None:

@@ -13,6 +13,7 @@ from trainmark.units import ABSENT, format_interval, format_number, format_plus_
 
 COLUMNS = ("workload", "recipe", "precision", "devices", "batch", "data", "runs", "throughput", "interval", "relative",
            "speedup", "efficiency", "accuracy")  # fmt: skip
+OTHER_BASE_MARK = "*"
 
 
 def describe_line(line: Line, lang: str) -> dict[str, str]:
@@ -36,8 +37,8 @@ def describe_line(line: Line, lang: str) -> dict[str, str]:
         "throughput": f"{format_number(estimate.value)} {unit}" if estimate else ABSENT,
         "interval": format_interval(estimate.ci95) if estimate else ABSENT,
         "relative": format_plus_minus(estimate.relative_half_width) if estimate else ABSENT,
-        "speedup": format_ratio(line.speedup, ""),
-        "efficiency": format_ratio(line.efficiency, "%"),
+        "speedup": format_ratio(line.speedup, "", is_marked=line.has_other_base),
+        "efficiency": format_ratio(line.efficiency, "%", is_marked=line.has_other_base),
         "accuracy": _last_metric(line),
     }
     return {name: plain(text) for name, text in cells.items()}
@@ -49,15 +50,16 @@ def shown_columns(lines: Sequence[dict[str, str]]) -> tuple[str, ...]:
     return tuple(name for name in COLUMNS if name not in optional or any(line[name] != ABSENT for line in lines))
 
 
-def format_ratio(ratio: Ratio | None, sign: str) -> str:
+def format_ratio(ratio: Ratio | None, sign: str, *, is_marked: bool = False) -> str:
+    """`is_marked`: the base is of another environment, which a note below the table explains."""
     if ratio is None:
         return ABSENT
     factor = 100 if sign else 1
-    value = format_number(factor * ratio.value, digits=3)
+    value = f"{format_number(factor * ratio.value, digits=3)}{sign}{OTHER_BASE_MARK if is_marked else ''}"
     if ratio.ci95 is None:
-        return f"{value}{sign}"
+        return value
     low, high = (format_number(factor * bound, digits=3) for bound in ratio.ci95)
-    return f"{value}{sign} ({low} … {high})"
+    return f"{value} ({low} … {high})"
 
 
 def _short_model(row: RunRow) -> str:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from trainmark.analyse.table import Line, warnings_of
-from trainmark.report.cells import describe_line, shown_columns
+from trainmark.report.cells import OTHER_BASE_MARK, describe_line, shown_columns
 from trainmark.report.layout import lay_out
 from trainmark.report.words import UNITS, WORDS
 from trainmark.store.rows import RunRow
@@ -30,6 +30,8 @@ def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") ->
     console.print(Text("\n".join(said)))
     if len(lines) > 1:
         _print_table(described, console, lang, unit=lines[0].first.unit)
+    if any(line.has_other_base for line in lines):
+        console.print(Text(f"{OTHER_BASE_MARK} {WORDS[lang]['other_base_note']}"))
 
 
 def print_protocol(rows: Sequence[RunRow], protocol: str, console: Console) -> None:

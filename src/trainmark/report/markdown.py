@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from trainmark.analyse.scaling import build_studies
+from trainmark.analyse.scaling import Study, build_studies
 from trainmark.analyse.table import Line, warnings_of
-from trainmark.report.cells import describe_line, shown_columns
+from trainmark.report.cells import OTHER_BASE_MARK, describe_line, shown_columns
 from trainmark.report.scaling import columns, describe_case, explain, title
 from trainmark.report.words import WORDS
 from trainmark.store.rows import RunRow
@@ -18,7 +18,8 @@ from trainmark.units import ABSENT, format_bytes, format_seconds, plain
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~])")
 
 
-def render_markdown(lines: Sequence[Line], *, lang: str) -> str:
+def render_markdown(lines: Sequence[Line], *, lang: str, studies: Sequence[Study] | None = None) -> str:
+    """`studies` where somebody knows more than the lines: what was asked for and is missing."""
     words = WORDS[lang]
     if not any(line.estimate for line in lines):
         return f"# {words['title']}\n\n{words['none']}\n"
@@ -28,7 +29,7 @@ def render_markdown(lines: Sequence[Line], *, lang: str) -> str:
         _setup(lines, words),
         _steps(lines, words),
         _results(lines, words, lang),
-        *_scaling(lines, words, lang),
+        *_scaling(build_studies(lines) if studies is None else studies, words, lang),
         _logs(lines, words),
     ]
     return "\n\n".join(parts) + "\n"
@@ -112,17 +113,21 @@ def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
         peak = max((run.peak_memory_bytes or 0 for run in line.runs), default=0)
         rows.append([*(_escape(cells[name]) for name in columns), *counts, format_bytes(peak or None)])
     table = _table([words[name] for name in (*columns, *extra)], rows)
-    return f"## {words['results']}\n\n{table}\n\n{words['how']}"
+    note = (
+        f"\n\n{_escape(OTHER_BASE_MARK)} {words['other_base_note']}"
+        if any(line.has_other_base for line in lines)
+        else ""
+    )
+    return f"## {words['results']}\n\n{table}\n\n{words['how']}{note}"
 
 
-def _scaling(lines: Sequence[Line], words: dict[str, str], lang: str) -> list[str]:
-    studies = build_studies(lines)
+def _scaling(studies: Sequence[Study], words: dict[str, str], lang: str) -> list[str]:
     parts = [f"## {words['scaling']}"] if studies else []
     for study in studies:
         names = columns(study)
         rows = []
         for case in study.cases:
-            cells = describe_case(case, study, lang)
+            cells = describe_case(case, lang)
             rows.append([_escape(text) for text in (*(cells[name] for name in names), explain(case, lang) or ABSENT)])
         table = _table([words[name] for name in (*names, "why")], rows)
         parts.append(f"### {_escape(title(study, lang))}\n\n{table}")

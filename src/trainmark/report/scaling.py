@@ -7,13 +7,14 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from trainmark.analyse.result import describe_estimate
 from trainmark.analyse.scaling import Case, Study
 from trainmark.analyse.speedup import Ratio
-from trainmark.report.cells import describe_line, format_ratio
+from trainmark.analyse.table import name_variant
+from trainmark.report.cells import OTHER_BASE_MARK, describe_line, format_ratio
+from trainmark.report.layout import lay_out
 from trainmark.report.words import UNITS, WORDS
 from trainmark.units import ABSENT, format_bytes, format_number, format_seconds, plain
 
@@ -37,11 +38,11 @@ def columns(study: Study) -> tuple[str, ...]:
     return ("nodes", "devices", *batch, *variant, "throughput", "interval", "relative", "speedup", "efficiency")
 
 
-def describe_case(case: Case, study: Study, lang: str) -> dict[str, str]:
+def describe_case(case: Case, lang: str) -> dict[str, str]:
     """Of a count that is missing, the throughput says so."""
     words = WORDS[lang]
     cells = describe_line(case.line, lang) if case.line is not None else {}
-    is_base = case is study.base
+    is_base, is_marked = case.line is not None and case.base is None, case.has_other_base
     texts = {
         "nodes": str(case.nodes or ABSENT),
         "devices": str(case.devices),
@@ -50,14 +51,25 @@ def describe_case(case: Case, study: Study, lang: str) -> dict[str, str]:
         "throughput": cells.get("throughput", words["missing"]),
         "interval": cells.get("interval", ABSENT),
         "relative": cells.get("relative", ABSENT),
-        "speedup": words["base"] if is_base else format_ratio(case.speedup, ""),
-        "efficiency": format_ratio(case.efficiency, "%"),
+        "speedup": words["base"] if is_base else format_ratio(case.speedup, "", is_marked=is_marked),
+        "efficiency": format_ratio(case.efficiency, "%", is_marked=is_marked),
     }
     return {name: plain(text) for name, text in texts.items()}
 
 
 def explain(case: Case, lang: str) -> str:
-    """Why it is missing, or what its efficiency went to; empty where there is nothing to say."""
+    """Why it is missing, what it is compared with, what its efficiency went to; empty where nothing is to be said."""
+    return "; ".join(text for text in (_explain_base(case, lang), _explain_number(case, lang)) if text)
+
+
+def _explain_base(case: Case, lang: str) -> str:
+    if case.line is None or case.base is None or not case.has_other_base:
+        return ""
+    base, own = name_variant(case.base.first), name_variant(case.line.first)
+    return plain(f"{OTHER_BASE_MARK} {WORDS[lang]['other_base'].format(base=base or ABSENT, own=own or ABSENT)}")
+
+
+def _explain_number(case: Case, lang: str) -> str:
     words = WORDS[lang]
     if case.missing is not None:
         known = words["not_run"] if case.missing.why == "not_run" else case.missing.detail
@@ -88,28 +100,29 @@ def print_studies(studies: Sequence[Study], console: Console, *, lang: str = "en
     for study in studies:
         console.print()
         console.print(Text(title(study, lang)))
-        console.print(_table(study, lang))
+        _print_table(study, console, lang)
         for case in study.cases:
             why = explain(case, lang)
             if why:
                 console.print(Text(f"  {name_count(case)}: {why}"))
 
 
-def _table(study: Study, lang: str) -> Table:
+def _print_table(study: Study, console: Console, lang: str) -> None:
     """Without the interval, which ± tells as well, and the unit in the heading: it must fit into 80 columns."""
     words, unit = WORDS[lang], study.first.unit
     shown = [name for name in columns(study) if name != "interval"]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in shown:
-        heading = words.get(f"short_{name}", words[name])
-        heading = UNITS[lang].get(unit, f"{unit}/s") if name == "throughput" else heading
-        table.add_column(heading, justify="left" if name == "software" else "right", overflow="fold")
+    headings = {name: words.get(f"short_{name}", words[name]) for name in shown}
+    headings["throughput"] = plain(UNITS[lang].get(unit, f"{unit}/s"))
+    rows = []
     for case in study.cases:
-        cells = describe_case(case, study, lang)
+        cells = describe_case(case, lang)
         if case.line is not None:
             cells["throughput"] = cells["throughput"].split(" ", 1)[0]
-        table.add_row(*(Text(cells[name]) for name in shown))
-    return table
+        rows.append([cells[name] for name in shown])
+    is_right = [name != "software" for name in shown]
+    heading, *body = lay_out([list(headings.values()), *rows], width=console.width, is_right=is_right)
+    console.print(Text("\n".join(heading), style="bold"), soft_wrap=True)
+    console.out("\n".join(text for row in body for text in row), highlight=False)
 
 
 def name_count(case: Case) -> str:
@@ -142,6 +155,7 @@ def _describe_case(case: Case, study: Study) -> dict[str, Any]:
         "batch_size_per_device": case.batch_size_per_device,
         "runs": [run.id for run in case.line.runs] if case.line is not None else [],
         "throughput": describe_estimate(estimate, study.first.unit),
+        "base": _describe_base(case),
         "speedup": _describe_ratio(case.speedup),
         "efficiency": _describe_ratio(case.efficiency),
         "missing": asdict(case.missing) if case.missing is not None else None,
@@ -150,6 +164,14 @@ def _describe_case(case: Case, study: Study) -> dict[str, Any]:
         "cause": split.cause if split is not None else None,
         "why": explain(case, "en") or None,
     }
+
+
+def _describe_base(case: Case) -> dict[str, Any] | None:
+    if case.base is None:
+        return None
+    first, runs = case.base.first, [run.id for run in case.base.runs]
+    is_same = not case.has_other_base
+    return {"nodes": first.nodes, "devices": first.devices, "runs": runs, "same_environment": is_same}
 
 
 def _describe_ratio(ratio: Ratio | None) -> dict[str, Any] | None:

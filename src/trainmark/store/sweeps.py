@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 import time
 from collections.abc import Sequence
@@ -23,6 +24,9 @@ from trainmark.errors import StoreError
 from trainmark.records import Json
 
 _PREFIX = ".sweep-"
+_ID = re.compile(r"[0-9A-Za-z-]{1,128}")
+_MAX_BYTES = 16 << 20
+"""A cell takes less than a kilobyte."""
 _LOCK_TRIES = 10
 _LOCK_WAIT_S = 0.02
 """`plan` looks for a living controller by taking the lock for an instant; that must not turn a `run` away."""
@@ -105,6 +109,21 @@ class Sweeps:
             held.release()
         return held.record if held is not None else None
 
+    def read_cells(self, sweep_id: str) -> list[tuple[Json, str | None]]:
+        """What a sweep asked for, in whatever state it is; with the reason for each cell that was left out.
+
+        Nothing where the file is absent, not ours or of an older program: a store may come from a stranger.
+        """
+        document = _read_stranger(self._path(sweep_id)) if _ID.fullmatch(sweep_id) else {}
+        found: list[tuple[Json, str | None]] = []
+        for name in ("planned", "skipped"):
+            entries = document.get(name)
+            for entry in entries if isinstance(entries, list) else ():
+                cell = entry.get("cell") if isinstance(entry, dict) else None
+                if isinstance(cell, dict):
+                    found.append((cell, str(entry.get("reason")) if name == "skipped" else None))
+        return found
+
     def _take(self, content: str, *, most: int | None = None) -> list[HeldSweep]:
         taken: list[HeldSweep] = []
         for record in self._open_ones(content):
@@ -146,6 +165,13 @@ def _read(path: Path, content: str) -> SweepRecord | None:
         started_unix_s=float(started),
         host=str(document.get("host") or ""),
     )
+
+
+def _read_stranger(path: Path) -> Json:
+    with contextlib.suppress(OSError):  # it may go away at any moment
+        if path.is_file() and path.stat().st_size <= _MAX_BYTES:
+            return records.read_json(path) or {}
+    return {}
 
 
 def _take_lock(path: Path) -> IO[bytes] | None:

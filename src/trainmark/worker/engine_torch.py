@@ -217,7 +217,7 @@ class TorchEngine:
         return sum(parameter.numel() * parameter.element_size() for parameter in trained)
 
     def time_all_reduce(self, num_bytes: int, *, max_seconds: float) -> list[float]:
-        return time_all_reduce(num_bytes, device=self._device, control=self._control, max_seconds=max_seconds)
+        return time_all_reduce(num_bytes, device=self._device, control=self._control, max_seconds=max_seconds)[0]
 
     def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
         self._feed.begin_epoch(epoch, step=step)

@@ -42,8 +42,12 @@ def slowest(seconds: float, control: distributed.ProcessGroup | None) -> float:
 
 def time_all_reduce(
     num_bytes: int, *, device: torch.device, control: distributed.ProcessGroup | None, max_seconds: float
-) -> list[float]:
-    """Seconds of one all-reduce of fp32, several times; once at least, and then until `max_seconds` are spent."""
+) -> tuple[list[float], float]:
+    """Seconds of one all-reduce of fp32, several times; once at least, and then until `max_seconds` are spent.
+
+    And the seconds that all of it took, with what is repeated or only warms up: the same on every rank.
+    """
+    begin_s = time.perf_counter()
     # Zeros: sums of sums must not run into infinity, and no backend looks at the values.
     buffer = torch.zeros(max(1, num_bytes // 4), device=device)
 
@@ -55,7 +59,8 @@ def time_all_reduce(
             torch.cuda.synchronize()
         return slowest(time.perf_counter() - begin, control)
 
-    return _sample(run, max_seconds)
+    samples = _sample(run, max_seconds)
+    return samples, slowest(time.perf_counter() - begin_s, control)
 
 
 def _sample(run: Callable[[int], float], max_seconds: float) -> list[float]:

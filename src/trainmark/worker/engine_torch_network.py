@@ -71,9 +71,9 @@ def measure_network(*, device: str, max_bytes: int, max_s: float) -> dict[str, A
         if left_out or spent_s + expected_s > max_s:
             left_out.append(num_bytes)
             continue
-        samples = time_all_reduce(num_bytes, device=place, control=control, max_seconds=_SIZE_S)
+        samples, took_s = time_all_reduce(num_bytes, device=place, control=control, max_seconds=_SIZE_S)
         measured.append({"num_bytes": num_bytes, "seconds": samples})
-        spent_s += sum(samples) + 2 * samples[0]
+        spent_s += took_s
     return {
         "backend": backend,
         "device": device,

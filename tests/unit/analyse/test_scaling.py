@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ class Rows:
         compute_s: float = 0.0,
         outcome: str = "ok",
         reason: str = "done",
+        env: dict[str, Any] | None = None,
         **cell: Any,
     ) -> Rows:
         pairs = [[compute_s + (exposed_s or 0), compute_s]] * 6
@@ -49,6 +52,8 @@ class Rows:
             self._root, f"r{len(self.rows)}", cell=own, seconds=[step_s] * 40, outcome=outcome, reason=reason,
             extra=extra,
         )  # fmt: skip
+        if env is not None:
+            (folder / "env.json").write_text(json.dumps(env))
         row = read_run(folder)
         assert row is not None
         self.rows.append(row)
@@ -220,3 +225,92 @@ def test_json_and_markdown(rows: Rows) -> None:
     assert "### weak scaling: resnet50 (small) reference fp32, CPU, batch/device 4, synthetic" in markdown
     assert "| 1 | 4 | missing | – | – | – | – | missing: oom: a \\| b |" in markdown
     assert "## 扩展性" in render_markdown(build_lines(rows.rows), lang="zh")
+
+
+@pytest.mark.parametrize(("unit", "source", "is_known"), [
+    ("tokens", "a.log", False), ("steps", "a.log", False), ("sequences", "a.log", True), ("tokens", "trainmark", True),
+])  # fmt: skip
+def test_a_step_is_as_long_as_its_batch_only_in_the_unit_of_the_batch(
+    rows: Rows, unit: str, source: str, is_known: bool
+) -> None:
+    rows.add(1, 0.5).add(2, 1.0)
+    rows.rows = [replace(row, unit=unit, source=source) for row in rows.rows]
+    loss = rows.studies()[0].cases[1].loss
+    assert loss is not None
+    assert (loss.lost_s is not None) == is_known
+
+
+OLD, NEW = {"framework": "torch 2.0", "hostname": "a"}, {"framework": "torch 2.5", "hostname": "a"}
+HOPPER, VOLTA = {"cpu": "EPYC", "device_name": "H100"}, {"cpu": "Xeon", "device_name": "V100"}
+
+
+def efficiencies(study: Study) -> list[tuple[int, float | None, bool]]:
+    return [
+        (case.devices, round(case.efficiency.value, 3) if case.efficiency else None, case.has_other_base)
+        for case in study.cases
+    ]
+
+
+def test_each_software_has_its_own_base(rows: Rows) -> None:
+    """Twice as fast with the new one, and 80% of it on two devices with either."""
+    rows.add(1, 0.4, env=OLD).add(2, 0.5, env=OLD).add(1, 0.2, env=NEW).add(2, 0.25, env=NEW)
+    (study,) = rows.studies()
+    assert efficiencies(study) == [(1, None, False), (1, None, False), (2, 0.8, False), (2, 0.8, False)]
+    assert [line.efficiency and round(line.efficiency.value, 3) for line in build_lines(rows.rows)] == [
+        None, 0.8, None, 0.8,
+    ]  # fmt: skip
+    assert console_text((study,), width=120).count(" base") == 2
+    assert [case["base"] and case["base"]["runs"] for case in describe_studies((study,))[0]["lines"]] == [
+        None, None, ["r0"], ["r2"],
+    ]  # fmt: skip
+
+
+def test_a_base_of_other_software_is_marked(rows: Rows) -> None:
+    """The latest of those with the fewest devices, and only for a line that has nothing nearer."""
+    rows.add(1, 0.4, env=OLD).add(2, 0.5, env=NEW)
+    (study,) = rows.studies()
+    assert efficiencies(study) == [(1, None, False), (2, 0.8, True)]
+    why = "* compared with another environment: torch 2.0 a, not torch 2.5 a"
+    assert explain(study.cases[1], "en").startswith(why)
+    assert "80.0%*" in console_text((study,))
+    assert describe_studies((study,))[0]["lines"][1]["base"]["same_environment"] is False
+    markdown = render_markdown(build_lines(rows.rows), lang="en")
+    assert "80.0%\\*" in markdown
+    assert "\\* compared with another environment (software, host)" in markdown
+    rows.add(4, 0.5, env=NEW)
+    (study,) = rows.studies()
+    assert efficiencies(study) == [(1, None, False), (2, None, False), (4, 1.0, False)]
+
+
+def test_the_host_may_be_another_on_more_nodes_only(rows: Rows) -> None:
+    here, there = {**NEW, "num_cores": 8}, {**NEW, "hostname": "b", "num_cores": 4}
+    rows.add(1, 0.4, env=here).add(2, 0.5, env=there, nodes=2).add(1, 0.3, env=there).add(2, 0.3, env=there)
+    (study,) = rows.studies()
+    found = {(case.nodes, case.devices, case.line and case.line.first.id): case for case in study.cases}
+    of_own_host, of_two_nodes = found[1, 2, "r3"], found[2, 2, "r1"]
+    assert [case.base and case.base.first.id for case in (of_own_host, of_two_nodes)] == ["r2", "r2"]
+    assert not any(case.has_other_base for case in study.cases)
+    one_here, two_nodes, _, two_there = rows.rows
+    (study,) = build_studies(build_lines([one_here, two_there]))
+    assert efficiencies(study) == [(1, None, False), (2, 1.333, True)]
+    (study,) = build_studies(build_lines([one_here, two_nodes]))
+    assert efficiencies(study) == [(1, None, False), (2, 0.8, False)]
+
+
+def test_a_failure_belongs_to_its_own_machine(rows: Rows) -> None:
+    """One that failed before it saw an accelerator may be of either."""
+    for env in (HOPPER, VOLTA):
+        rows.add(1, 0.5, env=env, device="cuda").add(2, 0.5, env=env, device="cuda")
+    rows.add(8, 0.5, env=VOLTA, device="cuda", outcome="oom", reason="too much")
+    rows.add(4, 0.5, env={"cpu": "EPYC"}, device="cuda", outcome="failed", reason="no driver")
+    hopper, volta = rows.studies()
+    assert [case.count for case in hopper.cases if case.missing] == [(1, 4)]
+    assert [case.count for case in volta.cases if case.missing] == [(1, 4), (1, 8)]
+
+
+def test_what_was_asked_for_elsewhere_is_not_missing_here(rows: Rows) -> None:
+    for env in (HOPPER, VOLTA):
+        rows.add(1, 0.5, env=env, device="cuda").add(2, 0.5, env=env, device="cuda")
+    elsewhere = replace(asked(8, why="8 devices asked for, 4 here"), device="cuda", machine="V100")
+    hopper, volta = rows.studies((elsewhere,))
+    assert ([case.devices for case in hopper.cases], [case.devices for case in volta.cases]) == ([1, 2], [1, 2, 8])

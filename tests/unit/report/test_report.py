@@ -151,7 +151,7 @@ def test_no_report_says_none(tmp_path: Path, environment: dict[str, object]) -> 
 
 
 def test_the_base_is_stated_and_does_not_depend_on_the_order(tmp_path: Path) -> None:
-    """Two lines with one device, of two versions: the same one is the base whichever comes first."""
+    """Two lines with one device, of two versions: the one of its own version is the base, whichever comes first."""
     folders = []
     shapes = [("a", "torch 2.10", 1, 0.1), ("b", "torch 2.11", 1, 0.2), ("c", "torch 2.11", 4, 0.1)]
     for name, version, devices, seconds in shapes:
@@ -160,8 +160,9 @@ def test_the_base_is_stated_and_does_not_depend_on_the_order(tmp_path: Path) -> 
     for order in (folders, folders[::-1], [folders[1], folders[0], folders[2]]):
         (four,) = (line for line in lines_of(*order) if line.first.devices == 4)
         assert four.speedup is not None
-        assert four.speedup.value == pytest.approx(4)
-        assert four.base_devices == 1
+        assert four.speedup.value == pytest.approx(8)
+        assert four.base is not None
+        assert (four.base.id, four.base_devices, four.has_other_base) == ("b", 1, False)
 
 
 def test_the_command_of_a_training_is_the_whole_command(tmp_path: Path) -> None:

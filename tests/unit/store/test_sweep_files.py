@@ -84,3 +84,23 @@ def test_a_store_that_can_only_be_read_has_nothing_to_go_on_with(tmp_path: Path)
     begin(tmp_path).release()
     next(tmp_path.glob("*.lock")).chmod(0o400)
     assert Sweeps(tmp_path).find("c0ffee") is None
+
+
+def test_the_cells_of_a_sweep_are_read_back(tmp_path: Path) -> None:
+    one, eight = {"cell": {"nodes": 1}, "title": "x"}, {"cell": {"nodes": 8}, "reason": "8 nodes, 1 here"}
+    held = Sweeps(tmp_path).begin("c0ffee", planned=[one, {"title": "of before"}], skipped=[eight], settings={})
+    held.finish()
+    assert Sweeps(tmp_path).read_cells(held.record.id) == [({"nodes": 1}, None), ({"nodes": 8}, "8 nodes, 1 here")]
+    held.release()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", '{"planned": 5, "skipped": [null, {"cell": 3}, {}]}', "[" * 100_000, '{"planned": {"a": 1}}'],
+)
+def test_the_sweep_of_a_stranger_asks_for_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".sweep-s1.json").write_text(text)
+    (tmp_path / ".sweep-s2.json").mkdir()
+    os.mkfifo(tmp_path / ".sweep-s3.json")
+    for name in ("s1", "s2", "s3", "s4", "../x", "a\0b", "x" * 5000):
+        assert Sweeps(tmp_path).read_cells(name) == []

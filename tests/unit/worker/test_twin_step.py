@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainmark.worker import engine_torch_network
 from trainmark.worker.engine_torch_collective import _sample, time_all_reduce
 from trainmark.worker.engine_torch_step import Precision, TrainStep
 from trainmark.workloads.card import Optimizer
@@ -84,9 +86,27 @@ def test_a_step_without_ddp_has_no_twin() -> None:
 
 
 def test_all_reduce_is_timed(group: None) -> None:
-    samples = time_all_reduce(1 << 10, device=torch.device("cpu"), control=None, max_seconds=0.5)
+    begin_s = time.perf_counter()
+    samples, spent_s = time_all_reduce(1 << 10, device=torch.device("cpu"), control=None, max_seconds=0.5)
+    took_s = time.perf_counter() - begin_s
     assert len(samples) == 7
     assert all(0 < sample < 1 for sample in samples)
+    assert 0.8 * took_s < spent_s <= took_s, "short exchanges are repeated, and that counts"
+
+
+def test_the_network_is_not_measured_for_longer_than_allowed(group: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A size takes 0.14 s of 20 ms each, though an exchange is over in microseconds."""
+    asked: list[int] = []
+
+    def take(num_bytes: int, **_: Any) -> tuple[list[float], float]:
+        asked.append(num_bytes)
+        return [1e-5] * 7, 0.14
+
+    monkeypatch.setattr(engine_torch_network, "join_processes", lambda _: None)
+    monkeypatch.setattr(engine_torch_network, "time_all_reduce", take)
+    measured = engine_torch_network.measure_network(device="cpu", max_bytes=1 << 10, max_s=0.3)
+    assert asked == [4, 16, 64]
+    assert measured["left_out_bytes"] == [256, 1024]
 
 
 @pytest.mark.parametrize(
