@@ -19,14 +19,14 @@ from clusters import Namespaces, need, network_namespaces, slurm
 from trainmark import records
 from trainmark.launch.processes import find
 
-WORKLOAD = ["resnet50", "--size", "small", "--batch-size", "2", "--device", "cpu", "--max-steps", "6"]
+WORKLOAD = ["resnet50", "--size", "small", "--batch-size", "2", "--device", "cpu", "--max-steps", "4"]
 MARKED = """
 import os, time
 from trainmark import mark
 for _ in range(int(os.environ.get("STEPS", "20"))):
     time.sleep(0.02)
     mark.step(samples=4)
-print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"])
+os.write(1, f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}\\n".encode())  # whole, beside the other
 """
 
 
@@ -84,7 +84,7 @@ def by_torchrun(tmp_path_factory: pytest.TempPathFactory, threads: Path) -> tupl
 
 
 def check(store: Path, result: dict[str, Any], expected: tuple[dict[str, Any], list[float]]) -> None:
-    assert (result["outcome"], result["devices"], result["records"]) == ("ok", 2, 6)
+    assert (result["outcome"], result["devices"], result["records"]) == ("ok", 2, 4)
     assert result["throughput"]["value"] > 0
     assert result.keys() == expected[0].keys()
     assert losses(store, result["id"]) == pytest.approx(expected[1], rel=1e-5)
@@ -95,7 +95,7 @@ def test_torchrun_in_two_network_namespaces_over_a_slow_cable(
 ) -> None:
     """A scaling study over one and two machines: the cause of the loss is the cable, and its speed is told."""
     flags = ("--nodes", "1,2", "--cluster", str(namespaces.cluster(tmp_path)), "--store", str(tmp_path / "s"))
-    with namespaces.limited_to("1gbit"):
+    with namespaces.limited_to("400mbit"):
         done = trainmark("run", *WORKLOAD, *flags, "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -106,8 +106,8 @@ def test_torchrun_in_two_network_namespaces_over_a_slow_cable(
     slow = study["lines"][1]
     assert slow["efficiency"]["value"] < 0.7
     assert slow["cause"] == "communication", slow["why"]
-    # A cable of 1 Gbit/s carries 0.125 GB/s; two machines exchange a buffer by sending it once in each direction.
-    assert 0.05 < two["communication"]["allreduce_gb_per_s"] < 0.13
+    # A cable of 400 Mbit/s carries 0.05 GB/s; two machines exchange a buffer by sending it once in each direction.
+    assert 0.02 < two["communication"]["allreduce_gb_per_s"] < 0.053
     shown = trainmark("show", "--store", str(tmp_path / "s")).stdout
     assert "communication" in shown
     assert "GB/s" in shown

@@ -113,14 +113,14 @@ def _check_communication(result: dict[str, Any], folder: Path) -> None:
     low, high = found["ci95"]
     assert low <= found["exposed_s"] <= high
     # Between nothing and the step itself, with room for a machine on which other tests run.
-    assert -0.5 * found["step_s"] < found["exposed_s"] < found["step_s"]
+    assert -found["step_s"] < found["exposed_s"] < found["step_s"]
     assert 0 < found["compute_s"] < 2 * found["step_s"]
     ranks = [list(read_records(folder / f"rank{rank}.jsonl")) for rank in range(2)]
     pairs = [[r["pairs"] for r in records if r["kind"] == "communication"] for records in ranks]
     assert pairs[0] == pairs[1]  # of the slowest rank, so the same on each
     assert len(pairs[0][0]) == 6
     kinds = [record["kind"] for record in ranks[0] if record["kind"] in ("step", "communication", "run_end")]
-    assert kinds == ["step"] * 6 + ["communication", "run_end"]
+    assert kinds == ["step"] * 6 + ["run_end", "communication"]
     samples_per_s = 6 * 4 / sum(record["seconds"] for record in ranks[0] if record["kind"] == "step")
     assert result["throughput"]["value"] >= samples_per_s * 0.99  # of its own steps, the first left out at most
 

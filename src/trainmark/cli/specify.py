@@ -180,10 +180,10 @@ def _read_cluster_file(path: Path) -> dict[str, Any]:
 
 
 def read_reach(launcher: str, cluster: Cluster) -> Reach:
-    if cluster.hosts:
-        return Reach(num_nodes=len(cluster.hosts), is_elsewhere=True)
     if launcher == "kubernetes" or (launcher == "slurm" and not is_allocated()):
         return Reach(num_nodes=None, is_elsewhere=True)
+    if cluster.hosts and launcher != "slurm":
+        return Reach(num_nodes=len(cluster.hosts), is_elsewhere=True)
     if is_allocated() and launcher in ("slurm", "auto"):
         num_nodes = _allocated_nodes()
         return Reach(num_nodes=num_nodes, is_elsewhere=launcher == "slurm" or num_nodes > 1)
