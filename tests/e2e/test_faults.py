@@ -147,7 +147,8 @@ def test_a_fault_ends_the_run_and_says_so(fault: Fault, tmp_path: Path, seen: li
     assert not any(is_alive(record["pid"]) for record in starts)
     if fault.outcome == "hang":
         assert ending["reason"].endswith("is stopped; the others wait for it")
-        assert "forward" in (folder / "rank1.stacks").read_text() + (folder / "rank0.stacks").read_text()
+        stacks = [(folder / f"rank{rank}.stacks").read_text() for rank in range(2)]
+        assert all("worker/loop.py" in text and "worker/main.py" in text for text in stacks), "each to its very end"
     if fault.signal is signal.SIGTERM:
         ends = [list(read_records(folder / f"rank{rank}.jsonl"))[-1] for rank in range(2)]
         assert [(end["kind"], end["outcome"]) for end in ends] == [("run_end", "killed")] * 2

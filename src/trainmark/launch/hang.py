@@ -15,6 +15,7 @@ import psutil
 from trainmark.launch import processes
 
 _WAKE_S = 3.0
+_FINISH_S = 0.5
 _STATES = {
     psutil.STATUS_STOPPED: "is stopped",
     psutil.STATUS_TRACING_STOP: "is stopped by a debugger",
@@ -96,6 +97,8 @@ def wake(states: Mapping[int, str], *, until: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _WAKE_S
     while stopped and time.monotonic() < deadline and not until():
         time.sleep(0.05)
+    if stopped:
+        time.sleep(_FINISH_S)  # the first byte is there: the rest is written thread by thread
 
 
 def is_written(path: Path) -> bool:
