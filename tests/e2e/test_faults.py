@@ -48,7 +48,7 @@ MATRIX = (
         outcome="killed",
         reason="rank 1 (pid PID on ",
         look_at="output.log",
-        most_s=15,
+        most_s=60,
     ),
     Fault(
         name="kill -9 of the launcher",
@@ -57,7 +57,7 @@ MATRIX = (
         outcome="killed",
         reason="the launcher, which takes its ranks with it, was ended by SIGKILL",
         look_at="output.log",
-        most_s=15,
+        most_s=60,
     ),
     Fault(
         name="SIGSTOP of one rank",
@@ -77,7 +77,7 @@ MATRIX = (
         outcome="killed",
         reason="rank 1: interrupted by SIGTERM",
         look_at="rank1.jsonl",
-        most_s=30,
+        most_s=60,
         flags=("--epochs", "100", "--data", "DATA"),
     ),
 )
