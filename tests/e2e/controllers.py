@@ -16,7 +16,7 @@ import psutil
 
 from trainmark.cli.main import main
 from trainmark.launch import supervise
-from trainmark.launch.job import RUN_TAG
+from trainmark.records import RUN_TAG
 
 
 def exit_with(argv: list[str], is_up: Event) -> None:

@@ -14,7 +14,7 @@ from trainmark import records
 from trainmark.cli.launching import choose_launcher, make_job
 from trainmark.cli.output import next_command, print_json, stdout_console, talk
 from trainmark.cli.preflight import make_shared_folder
-from trainmark.cli.specify import read_cluster_flags
+from trainmark.cli.specify import add_machine_arguments, read_cluster_flags
 from trainmark.errors import InputError, RunError
 from trainmark.launch.job import Job
 from trainmark.launch.registry import CHOICES, LAUNCHERS
@@ -48,8 +48,7 @@ def add_network_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--devices", metavar="N", help="devices per machine (default: all GPUs, or 2 processes)")
     group.add_argument("--device", metavar="KIND", help="cpu or cuda (default: cuda where there is a GPU)")
     group.add_argument("--launcher", choices=CHOICES, help="how processes start; dry prints the command")
-    group.add_argument("--hosts", metavar="A,B", help="machines to use, the first is the master: name or name=address")
-    group.add_argument("--cluster", metavar="FILE", help="TOML with the keys of a suite's [cluster] table")
+    add_machine_arguments(group)
 
 
 def refuse_without_network(args: argparse.Namespace) -> None:

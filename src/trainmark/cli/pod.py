@@ -18,9 +18,9 @@ from typing import Any
 from trainmark import records
 from trainmark.cli.output import interrupt
 from trainmark.errors import InputError, StoreError, TrainmarkError
-from trainmark.launch.job import RUN_TAG, WORKER_MODULE, Command
+from trainmark.launch.job import WORKER_MODULE, Command
 from trainmark.launch.kubernetes import POD_VARIABLE, pod_argv
-from trainmark.records import Outcome
+from trainmark.records import RUN_TAG, Outcome
 
 
 def main(argv: list[str]) -> int:

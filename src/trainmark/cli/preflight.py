@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 from trainmark.cli.output import stderr_console, talk
 from trainmark.errors import InputError, StoreError
+from trainmark.plan.machine import FRAMEWORKS
 from trainmark.units import plain
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ _WAIT_S = 20.0
 """For the others to come."""
 _LAST_S = 5.0
 """From the first end to the last."""
-_PACKAGES = {"torch": "torch", "paddle": "paddlepaddle"}
 
 
 def check_machines(tasks: Sequence[Task], store: Path) -> None:
@@ -85,7 +85,7 @@ def _ask(job: Job, task: Task, data: list[str]) -> dict[str, str]:
         "token": token,
         "wait_s": _WAIT_S,
         "data": [str(Path(path).resolve()) for path in data],
-        "package": _PACKAGES.get(framework or ""),
+        "package": FRAMEWORKS.get(framework or ""),
         "device": job.device,
     }
     commands = build_commands(job, task.launcher, request)

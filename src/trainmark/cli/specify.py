@@ -84,10 +84,14 @@ def add_spec_arguments(parser: argparse.ArgumentParser, *, is_optional: bool = F
     where.add_argument(
         "--launcher", choices=CHOICES, default="auto", help="how processes start; dry prints the command"
     )
-    where.add_argument("--hosts", metavar="A,B", help="machines to use, the first is the master: name or name=address")
-    where.add_argument("--cluster", metavar="FILE", help="TOML with the keys of a suite's [cluster] table")
+    add_machine_arguments(where)
     add_store_flag(parser)
     add_json_flag(parser)
+
+
+def add_machine_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--hosts", metavar="A,B", help="machines to use, the first is the master: name or name=address")
+    group.add_argument("--cluster", metavar="FILE", help="TOML with the keys of a suite's [cluster] table")
 
 
 def make_plan(args: argparse.Namespace) -> Plan:

@@ -140,9 +140,9 @@ def find_unfinished(content: str, store: Store) -> SweepRuns | None:
 
 def end_all(run_ids: Sequence[str]) -> None:
     """A run starts clean or not at all: what an earlier one left behind would take its memory, ports and time."""
-    from trainmark.launch.warden import end_leftovers
+    from trainmark.launch.processes import kill_left
 
-    left = end_leftovers(run_ids) if run_ids else []
+    left = kill_left(run_ids) if run_ids else []
     if left:
         pids = ", ".join(str(pid) for pid in left)
         why = f"{len(left)} processes of it cannot be ended: {pids}"

@@ -35,9 +35,14 @@ class Death:
     host: str | None = None
 
     def __str__(self) -> str:
-        where = [f"pid {self.pid}" if self.pid else "", f"on {self.host}" if self.host else ""]
-        known = " ".join(part for part in where if part)
-        return f"rank {self.rank}" + (f" ({known})" if known else "")
+        return name_rank(self.rank, pid=self.pid, host=self.host)
+
+
+def name_rank(rank: int, *, pid: int | None, host: str | None) -> str:
+    """rank 1 (pid 123 on gpu2), as far as it is known."""
+    where = [f"pid {pid}" if pid else "", f"on {host}" if host else ""]
+    known = " ".join(part for part in where if part)
+    return f"rank {rank}" + (f" ({known})" if known else "")
 
 
 def find_deaths(output: str) -> list[Death]:

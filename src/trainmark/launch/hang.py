@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from trainmark.launch import processes
+from trainmark.launch.dead_ranks import name_rank
 
 _WAKE_S = 3.0
 _FINISH_S = 0.5
@@ -39,9 +40,7 @@ class Silent:
 
     @property
     def name(self) -> str:
-        where = [f"pid {self.pid}" if self.pid else "", f"on {self.host}" if self.host else ""]
-        known = " ".join(part for part in where if part)
-        return f"rank {self.rank}" + (f" ({known})" if known else "")
+        return name_rank(self.rank, pid=self.pid, host=self.host)
 
 
 def read_states(run_id: str) -> dict[int, str]:

@@ -83,7 +83,7 @@ class WorkerSource:
             ends,
             started={number: rank.describe(number).name for number, rank in self._ranks.items() if rank.has_started},
             has_launcher=(records.read_json(self._folder / records.COMMAND_FILE) or {}).get("launcher") != "local",
-            output=_read_last(self._folder / records.OUTPUT_FILE),
+            output=records.read_end(self._folder / records.OUTPUT_FILE, _LAST_BYTES),
             returncode=returncode,
             was_oom_killed=(read_oom_kills() or 0) > (self._num_oom_kills or 0),
         )
@@ -158,12 +158,3 @@ class _Rank:
 def _rank_numbers(paths: Iterable[Path]) -> list[int]:
     texts = (path.stem.removeprefix("rank") for path in paths)
     return sorted(int(text) for text in texts if text.isdecimal())
-
-
-def _read_last(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _LAST_BYTES))
-            return file.read().decode("utf-8", errors="replace")
-    except OSError:
-        return ""

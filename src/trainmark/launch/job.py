@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from trainmark import mark, ranks
+from trainmark.records import RUN_TAG
 from trainmark.spec.cluster import Cluster, Host
 
 WORKER_MODULE = "trainmark.worker.main"
 END_MODULE = "trainmark.launch.end"
-RUN_TAG = "TRAINMARK_RUN"
-"""In the environment of every process of a run, so that clean-up can find all of them and only them."""
 _FIRST_PORT, _NUM_PORTS = 15_000, 16_000
 """Below those that Linux gives to outgoing connections."""
 

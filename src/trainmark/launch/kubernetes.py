@@ -16,14 +16,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from trainmark.errors import Fault, SpecError
-from trainmark.launch.job import RUN_TAG
-from trainmark.records import Json
+from trainmark.records import RUN_TAG, Json
+from trainmark.spec.cluster import JOB_KINDS
 
 POD_MODULE = "trainmark.cli.pod"
 POD_VARIABLE = "TRAINMARK_POD"
 """Holds run.json and how to start, as JSON."""
 STORE_PATH = "/trainmark/runs"
-JOB_KINDS = ("PyTorchJob", "JobSet")
 _PORT = 23456
 """Every pod has its own network: no port is taken."""
 _REPLICATED_JOB = "node"

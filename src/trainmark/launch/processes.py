@@ -13,10 +13,12 @@ from typing import IO
 
 import psutil
 
-from trainmark.launch.job import RUN_TAG, Command
+from trainmark.launch.job import Command
 from trainmark.parent import dying_with
+from trainmark.records import RUN_TAG
 
 GRACE_S = 10.0
+_KILL_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,15 +87,22 @@ def end_tagged(run_id: str, *, grace_s: float = GRACE_S, is_over: Callable[[], b
     deadline = time.monotonic() + grace_s
     while time.monotonic() < deadline and (not is_over() or find(run_id)):
         time.sleep(0.05)
-    for _ in range(100):
-        left = find(run_id)
-        if not left and is_over():
-            return True
+    return not kill_left([run_id], is_over=is_over)
+
+
+def kill_left(
+    run_ids: Sequence[str], *, patience_s: float = _KILL_S, is_over: Callable[[], bool] = lambda: True
+) -> list[int]:
+    """By SIGKILL, again and again, since what dies may have started more; those that stay are returned, by pid."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        left = [process for run_id in run_ids for process in find(run_id)]
+        if (not left and is_over()) or time.monotonic() > deadline:
+            return [process.pid for process in left]
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        time.sleep(0.1)
-    return False
+        time.sleep(0.05)
 
 
 def run_cancel(argv: Sequence[str]) -> None:

@@ -12,17 +12,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 
-import psutil
-
 from trainmark.launch.job import Command
-from trainmark.launch.processes import find, run_cancel
+from trainmark.launch.processes import kill_left, run_cancel
 
 _MODULE = "trainmark.launch.warden"
-_PATIENCE_S = 10.0
 
 
 class Warden:
@@ -60,20 +56,6 @@ class Warden:
                 self._process.stdin.close()
 
 
-def end_leftovers(run_ids: Iterable[str], *, patience_s: float = _PATIENCE_S) -> list[int]:
-    """Processes of runs whose controller is dead; those that could not be ended are returned, by pid."""
-    wanted = list(run_ids)
-    deadline = time.monotonic() + patience_s
-    while left := [process for run_id in wanted for process in find(run_id)]:
-        if time.monotonic() > deadline:
-            return [process.pid for process in left]
-        for process in left:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        time.sleep(0.05)
-    return []
-
-
 def main() -> int:
     """Reads runs, a line each; the end of the input is the end of the controller."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -83,7 +65,7 @@ def main() -> int:
         run_id, cancels = json.loads(line)
     for argv in cancels:
         run_cancel(argv)
-    return 1 if run_id and end_leftovers([run_id]) else 0
+    return 1 if run_id and kill_left([run_id]) else 0
 
 
 if __name__ == "__main__":

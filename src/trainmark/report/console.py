@@ -9,7 +9,7 @@ from rich.text import Text
 
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import OTHER_BASE_MARK, describe_line, shown_columns
-from trainmark.report.layout import lay_out
+from trainmark.report.layout import print_rows
 from trainmark.report.words import UNITS, WORDS
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_number, plain
@@ -72,9 +72,7 @@ def _print_table(described: Sequence[dict[str, str]], console: Console, lang: st
         headings["throughput"] = UNITS[lang].get(unit, words["throughput"])
     rows = [[_value(cells, name, narrow=narrow) for name in columns] for cells in described]
     is_right = [name in _NUMERIC for name in columns]
-    heading, *body = lay_out([list(headings.values()), *rows], width=console.width, is_right=is_right)
-    console.print(Text("\n".join(heading), style="bold"), soft_wrap=True)
-    console.out("\n".join(text for row in body for text in row), highlight=False)
+    print_rows(list(headings.values()), rows, console, is_right=is_right)
 
 
 def _value(cells: dict[str, str], name: str, *, narrow: bool) -> str:

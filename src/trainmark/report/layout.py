@@ -7,8 +7,18 @@ from functools import partial
 from itertools import zip_longest
 
 from rich.cells import cell_len, chop_cells
+from rich.console import Console
+from rich.text import Text
 
 _GAP = "  "
+
+
+def print_rows(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], console: Console, *, is_right: Sequence[bool]
+) -> None:
+    heading, *body = lay_out([headings, *rows], width=console.width, is_right=is_right)
+    console.print(Text("\n".join(heading), style="bold"), soft_wrap=True)
+    console.out("\n".join(text for row in body for text in row), highlight=False)
 
 
 def lay_out(rows: Sequence[Sequence[str]], *, width: int, is_right: Sequence[bool]) -> list[list[str]]:

@@ -14,7 +14,7 @@ from trainmark.analyse.scaling import Case, Study
 from trainmark.analyse.speedup import Ratio
 from trainmark.analyse.table import name_variant
 from trainmark.report.cells import OTHER_BASE_MARK, describe_line, format_ratio
-from trainmark.report.layout import lay_out
+from trainmark.report.layout import print_rows
 from trainmark.report.words import UNITS, WORDS
 from trainmark.units import ABSENT, format_bytes, format_number, format_seconds, plain
 
@@ -120,9 +120,7 @@ def _print_table(study: Study, console: Console, lang: str) -> None:
             cells["throughput"] = cells["throughput"].split(" ", 1)[0]
         rows.append([cells[name] for name in shown])
     is_right = [name != "software" for name in shown]
-    heading, *body = lay_out([list(headings.values()), *rows], width=console.width, is_right=is_right)
-    console.print(Text("\n".join(heading), style="bold"), soft_wrap=True)
-    console.out("\n".join(text for row in body for text in row), highlight=False)
+    print_rows(list(headings.values()), rows, console, is_right=is_right)
 
 
 def name_count(case: Case) -> str:

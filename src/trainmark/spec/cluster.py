@@ -10,6 +10,7 @@ from typing import Any
 from trainmark.errors import Fault
 
 RENDEZVOUS = ("static", "elastic")
+JOB_KINDS = ("PyTorchJob", "JobSet")
 CLUSTER_KEYS = (
     "hosts", "remote_shell", "interface", "rendezvous", "environment", "mpi_arguments", "slurm_arguments",
     "image", "namespace", "volume", "data_volume", "resources", "job_kind",
@@ -100,7 +101,7 @@ def parse_cluster(raw: Mapping[str, Any], faults: list[Fault]) -> Cluster:
         "volume": check.word("volume"),
         "data_volume": check.word("data_volume"),
         "resources": check.table("resources", _RESOURCE, 'as in { cpu = "64", memory = "200Gi" }'),
-        "job_kind": check.choice("job_kind", ("PyTorchJob", "JobSet")),
+        "job_kind": check.choice("job_kind", JOB_KINDS),
     }
     if found["hosts"] is not None:
         found["hosts"] = tuple(Host.parse(text) for text in found["hosts"])

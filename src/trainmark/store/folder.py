@@ -52,13 +52,8 @@ def read_run(folder: Path) -> RunRow | None:
     found = _read_command(folder) if is_command else _read_ranks(folder)
     steps = Steps(**{name: found.pop(name) for name in _COLUMNS})
     return RunRow(
-        id=folder.name,
-        cell_id=_text(run.get("cell_id")) or "",
-        suite=_text(run.get("suite")),
-        source=_text(run.get("source")) or "trainmark",
-        dialect=_text(run.get("dialect")),
+        **_read_facts(folder, run),
         workload=_text(cell.get("workload")),
-        model=_text(run.get("model")),
         framework=_text(cell.get("framework")),
         recipe=_text(cell.get("recipe")),
         precision=_text(cell.get("precision")),
@@ -72,16 +67,11 @@ def read_run(folder: Path) -> RunRow | None:
         lr=_number(cell.get("lr")),
         until_target=_read_targets(cell),
         resumed_from=_text(run.get("resumed_from")),
-        sweep=_text(run.get("sweep")),
-        attempt=_whole(run.get("attempt")),
         retry_of=_text(run.get("retry_of")),
-        purpose=_text(run.get("purpose")),
         seed=_whole(cell.get("seed")),
         repeat=_whole(cell.get("repeat")),
-        unit=_text(run.get("unit")) or "samples",
         outcome=ending["outcome"],
         reason=_text(ending["reason"]) or "",
-        started_unix_s=_number(run.get("created_unix_s")),
         wall_s=_number(ending.get("wall_s")),
         environment=environment,
         log=_read_log_facts(run),
@@ -91,6 +81,23 @@ def read_run(folder: Path) -> RunRow | None:
         reading_version=reading_version(),
         **found,
     )
+
+
+def _read_facts(folder: Path, run: Json) -> dict[str, Any]:
+    """What run.json says of the run itself, beside its cell."""
+    return {
+        "id": folder.name,
+        "cell_id": _text(run.get("cell_id")) or "",
+        "suite": _text(run.get("suite")),
+        "source": _text(run.get("source")) or "trainmark",
+        "dialect": _text(run.get("dialect")),
+        "model": _text(run.get("model")),
+        "unit": _text(run.get("unit")) or "samples",
+        "started_unix_s": _number(run.get("created_unix_s")),
+        "sweep": _text(run.get("sweep")),
+        "attempt": _whole(run.get("attempt")),
+        "purpose": _text(run.get("purpose")),
+    }
 
 
 def _describe_unreadable(folder: Path, state: str, error: Exception) -> RunRow:
@@ -104,21 +111,11 @@ def _describe_unreadable(folder: Path, state: str, error: Exception) -> RunRow:
         name: _whole(known.get(name)) for name in _CELL_WHOLE
     }
     return RunRow(
-        id=folder.name,
-        cell_id=_text(run.get("cell_id")) or "",
-        suite=_text(run.get("suite")),
-        source=_text(run.get("source")) or "trainmark",
-        dialect=_text(run.get("dialect")),
-        model=_text(run.get("model")),
+        **_read_facts(folder, run),
         devices=None,
-        unit=_text(run.get("unit")) or "samples",
         outcome=str(Outcome.FAILED),
         reason=_text(f"the folder cannot be read: {f'{where}: ' if where else ''}{why}"[:_MAX_REASON]) or "",
-        started_unix_s=_number(run.get("created_unix_s")),
         wall_s=None,
-        sweep=_text(run.get("sweep")),
-        attempt=_whole(run.get("attempt")),
-        purpose=_text(run.get("purpose")),
         load_steps=lambda: nothing,
         folder_state=state,
         reading_version=reading_version(),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-TAG_VARIABLE = "TRAINMARK_RUN"
-"""Set by every launcher (`launch.job.RUN_TAG`, which a worker may not import); children inherit it."""
+from trainmark.records import RUN_TAG
 
 
 def is_of_run(pid: int, tag: str | None, *, proc: Path = Path("/proc")) -> bool:
@@ -22,7 +21,7 @@ def is_of_run(pid: int, tag: str | None, *, proc: Path = Path("/proc")) -> bool:
         return False  # another user's
     except OSError:
         return not _exists(pid)
-    return f"{TAG_VARIABLE}={tag}".encode() in environment.split(b"\0")
+    return f"{RUN_TAG}={tag}".encode() in environment.split(b"\0")
 
 
 def name_of(pid: int, *, proc: Path = Path("/proc")) -> str | None:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from trainmark.records import Kind
+from trainmark.records import RUN_TAG, Kind
 from trainmark.units import plain
 from trainmark.worker.gpu_processes import pick_foreign
 from trainmark.worker.isolation import Isolation
 from trainmark.worker.neighbours import Neighbours
-from trainmark.worker.own_run import TAG_VARIABLE, is_of_run, name_of
+from trainmark.worker.own_run import is_of_run, name_of
 from trainmark.worker.recorder import Recorder
 from trainmark.worker.sensors import ClockSensor, GpuSensor, HostSensor
 
@@ -32,7 +32,7 @@ class Telemetry:
         place = read_place(os.environ)
         self._host = HostSensor()
         self._clock = ClockSensor() if place.is_first_of_host else None
-        tag = os.environ.get(TAG_VARIABLE)
+        tag = os.environ.get(RUN_TAG)
         self._neighbours = Neighbours(tag) if place.is_first_of_host else None
         self._gpu = GpuSensor(gpu_index) if gpu_index is not None else None
         # Now, before the framework is loaded: no rank of ours can be on the GPU yet.

@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trainmark.launch.job import RUN_TAG
 from trainmark.launch.outcome import Ending
+from trainmark.launch.processes import kill_left
 from trainmark.launch.retry import why_retry
-from trainmark.launch.warden import Warden, end_leftovers
-from trainmark.records import Outcome
+from trainmark.launch.warden import Warden
+from trainmark.records import RUN_TAG, Outcome
 
 TORCHRUN = """
 E1115 failed (exitcode: 1) local_rank: 1 (pid: 77) of binary: python
@@ -67,8 +67,8 @@ def test_leftovers_are_ended_and_no_others(monkeypatch: pytest.MonkeyPatch) -> N
     try:
         with monkeypatch.context() as patch:
             patch.setattr(psutil.Process, "kill", lambda _: None)  # as one that is stuck in the kernel
-            assert end_leftovers(["retry-test-a"], patience_s=0.2) == [left.pid]
-        assert end_leftovers(["retry-test-a"]) == []
+            assert kill_left(["retry-test-a"], patience_s=0.2) == [left.pid]
+        assert kill_left(["retry-test-a"]) == []
         assert left.wait(10) == -9
         assert other.poll() is None
     finally:

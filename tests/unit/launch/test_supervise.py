@@ -15,9 +15,9 @@ import pytest
 from trainmark import records
 from trainmark.launch import heartbeat
 from trainmark.launch import supervise as module
-from trainmark.launch.job import RUN_TAG, Command
+from trainmark.launch.job import Command
 from trainmark.launch.processes import find
-from trainmark.records import Outcome
+from trainmark.records import RUN_TAG, Outcome
 
 STEP = '{"kind":"step","step":%d,"seconds":0.01,"samples":4}\n'
 

@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 
 from making import make_run
-from trainmark.launch.job import RUN_TAG
-from trainmark.records import read_records
+from trainmark.launch import job
+from trainmark.records import RUN_TAG, read_records
 from trainmark.store.folder import read_run
+from trainmark.worker import own_run
 from trainmark.worker.gpu_processes import GpuProcess, pick_foreign
 from trainmark.worker.isolation import CODES, Isolation
 from trainmark.worker.neighbours import Neighbours
-from trainmark.worker.own_run import TAG_VARIABLE, is_of_run
+from trainmark.worker.own_run import is_of_run
 from trainmark.worker.recorder import Recorder
 from trainmark.worker.sensors import ClockSensor
 from trainmark.worker.telemetry import Telemetry, read_place
@@ -248,7 +249,7 @@ def test_a_real_neighbour_is_told() -> None:
 def test_real_processes_of_our_own_are_no_neighbours() -> None:
     neighbours = Neighbours("r1")
     with spinning("r1") as own:
-        assert TAG_VARIABLE == RUN_TAG
+        assert own_run.RUN_TAG == job.RUN_TAG
         assert is_of_run(own, "r1")
         assert not is_of_run(own, "r")
         neighbours.look()
