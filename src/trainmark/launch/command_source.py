@@ -16,7 +16,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from trainmark import records
 from trainmark.launch import hang
@@ -136,12 +136,10 @@ class CommandSource:
         try:
             with (self._folder / records.OUTPUT_FILE).open("rb") as file:
                 file.seek(self._offset)
-                for chunk in itertools.islice(iter(lambda: file.read(_CHUNK_BYTES), b""), most_chunks):
+                for chunk, written_s in itertools.islice(_chunks(file), most_chunks):
                     self._offset += len(chunk)
                     self._last_output = (self._last_output + chunk)[-_LAST_BYTES:]
                     self._last_sign = time.monotonic()
-                    facts = os.fstat(file.fileno())
-                    written_s = facts.st_mtime if facts.st_size == self._offset else None
                     self._looks.extend((len(chunk), math.nan if written_s is None else written_s))
                     found += self._reader.feed(chunk, written_s)
         except FileNotFoundError:
@@ -190,6 +188,16 @@ class CommandSource:
         if "loss" in record:
             is_bad = record["loss"] is None
             self._bad_loss = f"the loss was no number at step {record.get('step')}" if is_bad else None
+
+
+def _chunks(file: BinaryIO) -> Iterator[tuple[bytes, float | None]]:
+    """Each with the time when its last byte was written, where that is known: nothing was written since."""
+    while chunk := file.read(_CHUNK_BYTES):
+        facts = os.fstat(file.fileno())
+        if facts.st_size != file.tell():  # between the two calls, or more than a chunk
+            chunk += file.read(_CHUNK_BYTES - len(chunk))
+            facts = os.fstat(file.fileno())
+        yield chunk, facts.st_mtime if facts.st_size == file.tell() else None
 
 
 def _is_sound(record: Json) -> bool:

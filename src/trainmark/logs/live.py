@@ -9,6 +9,7 @@ goes through it once more with both, so that all records of a run are of one dia
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,14 @@ class _Line:
     epoch: float | None
     came_s: float
     """By the file's clock."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Clocked:
+    """What the clock knows of a step line."""
+
+    seconds: float
+    num_steps: int
 
 
 class _Nowhere:
@@ -115,13 +124,14 @@ class LiveLog:
 
     def _convert(self, found: Sequence[LogRecord], written_s: float | None) -> list[Json]:
         """Of several lines that came at once, the clock is that of the last."""
-        facts, made = self.facts if found else Facts(), list[Json]()
-        last_step = max((place for place, record in enumerate(found) if record.kind == "step"), default=None)
-        for place, record in enumerate(found):
+        if not found:
+            return []
+        facts, made = self.facts, list[Json]()
+        clocks = self._clock(found, written_s)
+        for record, seconds in zip(found, clocks, strict=True):
             if record.kind == "step":
-                made += self._step(record, facts, written_s if place == last_step else None)
+                made += self._step(record, facts, seconds)
             elif record.kind == "eval":
-                self._last = None  # the time of an evaluation is no training
                 if record.metric is None or record.value is None:
                     continue
                 step = record.step if record.step is not None else self._stream.last_step
@@ -131,7 +141,37 @@ class LiveLog:
                 self.stated[record.name] = {"value": record.rate, "unit": record.unit}
         return made
 
-    def _step(self, record: LogRecord, facts: Facts, came_s: float | None) -> list[Json]:
+    def _clock(self, found: Sequence[LogRecord], written_s: float | None) -> list[_Clocked | None]:
+        """The time of each step line since the one before, by the clock; None where the clock does not know.
+
+        Lines that came at once share the time since the last look. Nothing is known across two epochs, between which
+        there may be an evaluation, nor across an evaluation inside one.
+        """
+        steps = [place for place, record in enumerate(found) if record.kind in ("step", "eval")]
+        last, self._last = self._last, None
+        clocks: list[_Clocked | None] = [None] * len(found)
+        if not steps:
+            self._last = last
+            return clocks
+        end = found[steps[-1]]
+        if written_s is not None and end.kind == "step" and end.step is not None:
+            self._last = _Line(step=end.step, epoch=end.epoch, came_s=written_s)
+        if last is None or self._last is None or last.came_s >= self._last.came_s:
+            return clocks
+        counts, before = list[int](), last.step
+        for place in steps:
+            record = found[place]
+            if record.kind != "step" or record.step is None or record.epoch != last.epoch or record.step <= before:
+                return clocks
+            counts.append(record.step - before)
+            before = record.step
+        weights = _weigh([found[place] for place in steps], counts)
+        for place, count, weight in zip(steps, counts, weights, strict=True):
+            share = weight / math.fsum(weights)
+            clocks[place] = _Clocked(seconds=(self._last.came_s - last.came_s) * share, num_steps=count)
+        return clocks
+
+    def _step(self, record: LogRecord, facts: Facts, clocked: _Clocked | None) -> list[Json]:
         dialect = self._stream.dialect
         assert dialect is not None
         covers_interval = dialect.covers == "interval" and not dialect.is_cumulative
@@ -143,8 +183,7 @@ class LiveLog:
         self._used.add(_scaling(facts))
         self._warnings |= {warning.code: warning for warning in scale.warnings}
         self._note_unit(record, facts, dialect, scale)
-        clocked = self._by_clock(record, scale, came_s)
-        made = None if covers_interval else clocked
+        made = None if covers_interval or clocked is None else _by_clock(record, scale, clocked)
         made = made or scale.convert(
             num_steps=num_steps, seconds=record.seconds, rate=record.rate, samples=record.samples
         )
@@ -153,26 +192,28 @@ class LiveLog:
         step: Json = {"kind": Kind.STEP, "step": record.step, "seconds": made[0], "samples": made[1]}
         return [step if record.loss is None else {**step, "loss": record.loss}]
 
-    def _by_clock(self, record: LogRecord, scale: Scale, came_s: float | None) -> tuple[float, float] | None:
-        """Since the line before, of the same epoch: between two epochs there may be an evaluation."""
-        last, self._last = self._last, None
-        if came_s is None or record.step is None:
-            return None
-        self._last = _Line(step=record.step, epoch=record.epoch, came_s=came_s)
-        if last is None or last.epoch != record.epoch or last.step >= record.step or last.came_s >= came_s:
-            return None
-        seconds, count = came_s - last.came_s, record.step - last.step
-        batch = record.samples or scale.global_batch
-        if batch is None and record.rate is not None:
-            return (seconds, seconds * record.rate * scale.factor) if scale.factor is not None else None
-        return seconds, count * (batch or 1.0)
-
     def _note_unit(self, record: LogRecord, facts: Facts, dialect: Dialect, scale: Scale) -> None:
         if record.rate is None and record.samples is None and scale.global_batch is None:
             self.unit = "iterations"
         else:
             stated = facts.unit or record.unit
             self.unit = stated if stated not in (None, "samples") else dialect.unit
+
+
+def _by_clock(record: LogRecord, scale: Scale, clocked: _Clocked) -> tuple[float, float] | None:
+    batch = record.samples or scale.global_batch
+    if batch is None and record.rate is not None:
+        seconds = clocked.seconds
+        return (seconds, seconds * record.rate * scale.factor) if scale.factor is not None else None
+    return clocked.seconds, clocked.num_steps * (batch or 1.0)
+
+
+def _weigh(lines: Sequence[LogRecord], counts: Sequence[int]) -> list[float]:
+    """By the printed times where each line is of one step: these tell a slow step from a quick one. Else alike."""
+    printed = [line.seconds or 0.0 for line in lines]
+    if max(counts) == 1 and min(printed) > 0 and math.isfinite(math.fsum(printed)):
+        return printed
+    return [float(count) for count in counts]
 
 
 def _scaling(facts: Facts) -> tuple[object, ...]:

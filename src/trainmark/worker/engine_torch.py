@@ -40,11 +40,21 @@ def build_engine(cell: Mapping[str, Any]) -> TorchEngine:
 
 
 _NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "out of memory", "std::bad_alloc", "ALLOC_FAILED")
+_NO_MEMORY_UNDER_A_LIMIT = (
+    "could not create a primitive",
+    "could not execute a primitive",
+    "could not create a memory",
+    "can't start new thread",
+)
+"""What oneDNN and the interpreter say of an allocation that failed, and of other faults too."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """The host's allocators have no error type of their own; a library under torch says it in its own words."""
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(text in str(error) for text in _NO_MEMORY)
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(text in str(error) for text in _NO_MEMORY):
+        return True
+    soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    return soft != resource.RLIM_INFINITY and any(text in str(error) for text in _NO_MEMORY_UNDER_A_LIMIT)
 
 
 def limit_memory(device: str, num_bytes: int) -> None:

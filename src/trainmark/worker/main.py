@@ -17,6 +17,7 @@ from trainmark import records
 from trainmark.parent import die_with
 from trainmark.patience import Patience
 from trainmark.records import Kind, Outcome
+from trainmark.units import format_bytes
 from trainmark.worker.alarm import Alarm
 from trainmark.worker.communication import measure_communication
 from trainmark.worker.engine import Engine
@@ -148,9 +149,13 @@ class Worker:
         is_memory = False
         with contextlib.suppress(ImportError, OSError):  # the framework itself may be what cannot be loaded
             is_memory = self._engine_module().is_out_of_memory(error)
-        outcome = Outcome.OUT_OF_MEMORY if is_memory else Outcome.FAILED
-        hint = "; use a smaller --batch-size" if is_memory else ""
-        return LoopEnd(outcome=outcome, reason=f"{type(error).__name__}: {error}"[:1000] + hint, num_steps=None)
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")[:1000]
+        if not is_memory:
+            return LoopEnd(outcome=Outcome.FAILED, reason=reason, num_steps=None)
+        limit = self._run.get("memory_limit_bytes")
+        within = f" within the {format_bytes(limit)} that this process may have" if limit is not None else ""
+        hint = f"; out of memory{within}: use a smaller --batch-size"
+        return LoopEnd(outcome=Outcome.OUT_OF_MEMORY, reason=reason + hint, num_steps=None)
 
     def finish(self, end: LoopEnd) -> None:
         """The end is on disk before anything is torn down: what hangs there cannot spoil a finished run."""

@@ -42,12 +42,40 @@ def test_between_two_epochs_there_may_be_an_evaluation() -> None:
     ]  # fmt: skip
 
 
-def test_lines_that_came_at_once_have_no_clock_but_the_last() -> None:
+def test_lines_that_came_at_once_share_the_clock() -> None:
+    """A look that came late sees several lines; the time of all of them is known, and no three digits replace it."""
     live = log(devices=1, batch_size_per_device=32)
-    both = EXAMPLE.format(epoch=0, step=0) + EXAMPLE.format(epoch=0, step=10)
-    assert feed(live, (both, 100.0), (EXAMPLE.format(epoch=0, step=20), 100.5)) == [
-        (0, 0.012, 32), (10, 0.012, 32), (20, 0.5, 320),
+    first, late = ("".join(EXAMPLE.format(epoch=0, step=step) for step in steps) for steps in ((0, 10), (20, 30, 50)))
+    assert feed(live, (first, 100.0), (late, 100.8), (EXAMPLE.format(epoch=0, step=60), 101.0)) == [
+        (0, 0.012, 32), (10, 0.012, 32), (20, 0.2, 320), (30, 0.2, 320), (50, 0.4, 640), (60, 0.2, 320),
     ]  # fmt: skip
+
+
+def test_steps_that_came_at_once_keep_their_proportions() -> None:
+    live = log(devices=1, batch_size_per_device=32)
+    line = "Epoch: [0][{step:>3}/99]\tTime  {seconds:.3f} ( 0.013)\tLoss 2.3 (2.4)\n"
+    late = line.format(step=2, seconds=0.01) + line.format(step=3, seconds=0.03)
+    assert feed(live, (line.format(step=1, seconds=0.01), 100.0), (late, 100.06)) == [
+        (1, 0.01, 32), (2, 0.015, 32), (3, 0.045, 32),
+    ]  # fmt: skip
+
+
+def test_a_look_without_a_clock_is_not_bridged() -> None:
+    live = log(devices=1, batch_size_per_device=32)
+    lines = [(EXAMPLE.format(epoch=0, step=step), came_s) for step, came_s in ((0, 100.0), (10, None), (20, 103.0))]
+    assert feed(live, *lines, (EXAMPLE.format(epoch=0, step=30), 103.5)) == [
+        (0, 0.012, 32), (10, 0.012, 32), (20, 0.012, 32), (30, 0.5, 320),
+    ]  # fmt: skip
+
+
+def test_of_lines_that_came_at_once_an_epoch_or_an_evaluation_between_is_no_training() -> None:
+    for between in (" * Acc@1 70.1 Acc@5 90.2\n", ""):
+        live = log(devices=1, batch_size_per_device=32)
+        after = EXAMPLE.format(epoch=0 if between else 1, step=20)
+        late = EXAMPLE.format(epoch=0, step=10) + between + after
+        assert feed(live, (EXAMPLE.format(epoch=0, step=0), 100.0), (late, 160.0))[1:] == [
+            (10, 0.012, 32), (20, 0.012, 32),
+        ]  # fmt: skip
 
 
 def test_a_line_may_come_in_pieces() -> None:

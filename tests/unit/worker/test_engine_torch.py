@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,14 @@ def test_memory_errors_are_told_from_others() -> None:
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"))
     assert not is_out_of_memory(RuntimeError("shape mismatch"))
+
+
+def test_one_dnn_s_words_mean_memory_where_it_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = RuntimeError("could not create a primitive")
+    for limit, expected in ((resource.RLIM_INFINITY, False), (1_600_000_000, True)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, resource.RLIM_INFINITY))
+        assert is_out_of_memory(error) is expected
+        assert not is_out_of_memory(RuntimeError("shape mismatch"))
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
