@@ -28,7 +28,7 @@ types:
 
 # Two processes with one thread each are faster than one with two; idle threads must not spin beside the other's.
 unit:
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python scripts/run-tests
 
 # A C++ compiler for torch.compile and one real data set, where a Debian machine lets us install them; tests that need
 # them skip with the reason elsewhere.

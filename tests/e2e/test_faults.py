@@ -181,7 +181,7 @@ def test_a_killed_controller_takes_its_ranks_with_it(tmp_path: Path, seen: list[
 def test_out_of_memory_and_nan_are_results_and_the_sweep_goes_on(tmp_path: Path, seen: list[str]) -> None:
     """A sweep of two cells: one needs more memory than it may have, the other has a rate that no loss stands."""
     flags = [*CPU, "--batch-size", "256,2", "--lr", "1e30"]
-    process = start(tmp_path, *flags, TRAINMARK_MEMORY_LIMIT="1600MB")
+    process = start(tmp_path, *flags, TRAINMARK_MEMORY_LIMIT="2GB")
     out, _ = process.communicate(timeout=300)
     assert process.returncode == 1
     folders = {read_json(path / "run.json")["cell"]["batch_size_per_device"]: path for path in tmp_path.glob("*/")}  # type: ignore[index]
@@ -190,12 +190,12 @@ def test_out_of_memory_and_nan_are_results_and_the_sweep_goes_on(tmp_path: Path,
         seen.append(f"{name:<26}{ending['outcome']:<9}{ending['wall_s']:>13.1f} s  {ending['reason']}")
     assert memory["outcome"] == "oom"
     assert memory["reason"].endswith(
-        "; out of memory within the 1.5 GiB that this process may have: use a smaller --batch-size"
+        "; out of memory within the 1.9 GiB that this process may have: use a smaller --batch-size"
     )
     assert nan["outcome"] == "nan"
     assert "learning rate was" in nan["reason"]
     assert "try --lr 0.002 (the recipe's own)" in nan["reason"]
-    assert json.loads((folders[2] / "run.json").read_text())["memory_limit_bytes"] == 1_600_000_000
+    assert json.loads((folders[2] / "run.json").read_text())["memory_limit_bytes"] == 2_000_000_000
     assert out.count("no result") == 2
     assert ": oom: " in out
     assert ": nan: " in out
