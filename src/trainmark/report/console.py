@@ -9,12 +9,12 @@ from rich.text import Text
 
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import OTHER_BASE_MARK, describe_line, shown_columns
-from trainmark.report.layout import print_rows
+from trainmark.report.layout import least_width, print_rows
 from trainmark.report.words import UNITS, WORDS
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_number, plain
 
-_NARROW = 100
+_NAMES = ("recipe", "precision", "devices", "batch", "workload")
 _NUMERIC = ("batch", "throughput", "interval", "relative", "speedup", "efficiency")
 
 
@@ -29,7 +29,7 @@ def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") ->
         said += [plain(f"  {WORDS[lang]['warning']}: {warning}") for warning in _first_warnings(line, warnings)]
     console.print(Text("\n".join(said)))
     if len(lines) > 1:
-        _print_table(described, console, lang, unit=lines[0].first.unit)
+        _print_table(lines, described, console, lang)
     if any(line.has_other_base for line in lines):
         console.print(Text(f"{OTHER_BASE_MARK} {WORDS[lang]['other_base_note']}"))
 
@@ -64,22 +64,40 @@ def _say(line: Line, cells: dict[str, str], lang: str) -> str:
     return text if cells["accuracy"] == ABSENT else f"{text}, {cells['accuracy']}"
 
 
-def _print_table(described: Sequence[dict[str, str]], console: Console, lang: str, *, unit: str) -> None:
-    words, narrow = WORDS[lang], console.width < _NARROW
-    columns = [name for name in shown_columns(described) if not narrow or name not in ("interval", "data", "runs")]
-    headings = {name: words[name] for name in columns}
-    if narrow:
-        headings["throughput"] = UNITS[lang].get(unit, words["throughput"])
-    rows = [[_value(cells, name, narrow=narrow) for name in columns] for cells in described]
-    is_right = [name in _NUMERIC for name in columns]
-    print_rows(list(headings.values()), rows, console, is_right=is_right)
+def _print_table(lines: Sequence[Line], described: Sequence[dict[str, str]], console: Console, lang: str) -> None:
+    """With all its columns where they fit; else numbers without intervals, and then without what can be missed."""
+    columns = list(shown_columns(described))
+    units = {line.first.unit for line in lines}
+    unit = units.pop() if len(units) == 1 else None
+    rows = [[cells[name] for name in columns] for cells in described]
+    headings = [WORDS[lang][name] for name in columns]
+    if _least_width(columns, [headings, *rows]) > console.width:
+        rows = [[_short_value(cells[name], name, has_unit=unit is None) for name in columns] for cells in described]
+        if unit is not None:
+            headings[columns.index("throughput")] = UNITS[lang].get(unit, f"{unit}/s")
+    table = [headings, *rows]
+    for name in _spare_columns(described):
+        if name in columns and _least_width(columns, table) > console.width:
+            place = columns.index(name)
+            for row in (columns, *table):
+                del row[place]
+    print_rows(table[0], table[1:], console, is_right=[name in _NUMERIC for name in columns])
 
 
-def _value(cells: dict[str, str], name: str, *, narrow: bool) -> str:
-    value = cells[name]
-    if narrow and name in ("throughput", "speedup", "efficiency"):
-        return value.split(" ", 1)[0]
-    return value
+def _least_width(columns: Sequence[str], table: Sequence[Sequence[str]]) -> int:
+    return least_width(table, is_right=[name in _NUMERIC for name in columns])
+
+
+def _spare_columns(described: Sequence[dict[str, str]]) -> list[str]:
+    """What is missed least comes first: the sentences above the table say all of it."""
+    same = [name for name in _NAMES if len({cells[name] for cells in described}) == 1]
+    return ["interval", "data", "runs", *same, "accuracy", "efficiency"]
+
+
+def _short_value(text: str, name: str, *, has_unit: bool) -> str:
+    if name in ("speedup", "efficiency") or (name == "throughput" and not has_unit):
+        return text.split(" ", 1)[0]
+    return text
 
 
 def _first_warnings(line: Line, warnings: dict[str, list[dict[str, str]]]) -> list[str]:

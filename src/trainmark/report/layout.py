@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
 
@@ -11,6 +12,9 @@ from rich.console import Console
 from rich.text import Text
 
 _GAP = "  "
+_INSIDE_WORD = re.compile(r"(?<=[^\W\d][/-])(?=[^\W\d]{2})")
+_LONG_WORD = 10
+"""What is longer, as a path or an argument, may be cut."""
 
 
 def print_rows(
@@ -22,24 +26,60 @@ def print_rows(
 
 
 def lay_out(rows: Sequence[Sequence[str]], *, width: int, is_right: Sequence[bool]) -> list[list[str]]:
-    """The lines of each row, padded but at the right end; `is_right` says which columns are numbers."""
+    """The lines of each row, the headings first, padded but at the right end; `is_right`: which columns are numbers."""
     widest = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    widths = _shrink(widest, width - len(_GAP) * (len(widest) - 1))
-    return [_lay_out_row(row, widths, is_right) for row in rows]
+    available = width - len(_GAP) * (len(widest) - 1)
+    if sum(widest) > available:
+        widest = _shrink(widest, _floors(rows, is_right), available)
+    return [_lay_out_row(row, widest, is_right) for row in rows]
 
 
-def _shrink(widths: Sequence[int], available: int) -> list[int]:
-    """The widest columns give way first, all to the same width."""
+def least_width(rows: Sequence[Sequence[str]], *, is_right: Sequence[bool]) -> int:
+    """That of a table in which no word is cut and no number folded."""
+    floors = _floors(rows, is_right)
+    return sum(floors) + len(_GAP) * (len(floors) - 1)
+
+
+def _floors(rows: Sequence[Sequence[str]], is_right: Sequence[bool]) -> list[int]:
+    columns = zip(*rows, strict=True)
+    return [_floor(column, is_number=right) for column, right in zip(columns, is_right, strict=True)]
+
+
+def _floor(column: Sequence[str], *, is_number: bool) -> int:
+    heading, *body = column
+    if is_number and body:
+        return max(_longest_word([heading]), max(map(_without_unit, body)))
+    return _longest_word(column)
+
+
+def _without_unit(text: str) -> int:
+    """That may stand below its number."""
+    number, _, unit = text.rpartition(" ")
+    return max(cell_len(number), cell_len(unit)) if unit.endswith("/s") else cell_len(text)
+
+
+def _longest_word(texts: Sequence[str]) -> int:
+    return min(_LONG_WORD, max(cell_len(word) for text in texts for word, _ in _split(text)))
+
+
+def _shrink(widths: Sequence[int], floors: Sequence[int], available: int) -> list[int]:
+    """The widest columns give way first, all to the same width, but none to less than its floor where that can be."""
+    if sum(floors) > available:
+        floors = [1] * len(widths)
     cap = max(widths)
-    while cap > 1 and sum(min(width, cap) for width in widths) > available:
+    while cap > 1 and sum(_between(width, floor, cap) for width, floor in zip(widths, floors, strict=True)) > available:
         cap -= 1
-    spare = available - sum(min(width, cap) for width in widths)
-    shrunk = []
-    for width in widths:
-        extra = 1 if width > cap and spare > 0 else 0
-        spare -= extra
-        shrunk.append(min(width, cap + extra))
+    shrunk = [_between(width, floor, cap) for width, floor in zip(widths, floors, strict=True)]
+    spare = available - sum(shrunk)
+    for place, width in enumerate(widths):
+        if spare > 0 and shrunk[place] == cap < width:
+            shrunk[place] += 1
+            spare -= 1
     return shrunk
+
+
+def _between(width: int, floor: int, cap: int) -> int:
+    return min(width, max(floor, cap))
 
 
 def _lay_out_row(row: Sequence[str], widths: Sequence[int], is_right: Sequence[bool]) -> list[str]:
@@ -62,11 +102,20 @@ def _fold(text: str, width: int) -> list[str]:
     if cell_len(text) <= width:
         return [text]
     lines = [""]
-    for word in text.split(" "):
-        joined = f"{lines[-1]} {word}" if lines[-1] else word
+    for word, gap in _split(text):
+        joined = f"{lines[-1]}{gap}{word}" if lines[-1] else word
         if cell_len(joined) <= width:
             lines[-1] = joined
             continue
         pieces = chop_cells(word, width)
         lines[len(lines) if lines[-1] else 0 :] = pieces or [""]
     return lines
+
+
+def _split(text: str) -> Iterator[tuple[str, str]]:
+    """The words with what stands before them; batch/device and speed-up are two words."""
+    for word in text.split(" "):
+        first, *rest = _INSIDE_WORD.split(word)
+        yield first, " "
+        for part in rest:
+            yield part, ""

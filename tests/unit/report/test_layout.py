@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from trainmark.report.layout import lay_out
+from trainmark.report.layout import lay_out, least_width
 
 
 def test_columns_stand_side_by_side() -> None:
@@ -29,3 +29,18 @@ def test_a_sign_of_two_columns_counts_two() -> None:
 
 def test_no_width_is_too_small() -> None:
     assert lay_out([["abc", "de"]], width=1, is_right=[False, False]) == [["a  d", "b  e", "c"]]
+
+
+def test_a_heading_is_folded_where_its_words_end() -> None:
+    rows = [["workload", "batch/device", "speed-up"], ["resnet50", "16", "1.00"]]
+    assert lay_out(rows, width=25, is_right=[False, True, True]) == [
+        ["workload   batch/  speed-", "           device      up"],
+        ["resnet50       16    1.00"],
+    ]
+
+
+def test_the_least_width_cuts_no_word_and_folds_no_number() -> None:
+    rows = [["name of it", "95% interval"], ["mask_rcnn @ other", "1.234 … 1.345"]]
+    assert least_width(rows, is_right=[False, True]) == len("mask_rcnn") + 2 + len("1.234 … 1.345")
+    assert least_width([["name", "speed"], ["a", "1,234 images/s"]], is_right=[False, True]) == 4 + 2 + 8
+    assert least_width([["name", "speed"]], is_right=[False, True]) == 11

@@ -129,6 +129,37 @@ def test_the_table_fits_80_columns(tmp_path: Path) -> None:
     assert max(len(line.rstrip()) for line in out.getvalue().splitlines()) <= 80
 
 
+def test_words_stay_whole_in_80_columns_and_the_interval_is_never_what_is_left_out(tmp_path: Path) -> None:
+    folders = [
+        make_run(
+            tmp_path,
+            f"{recipe}{n}",
+            cell=make_cell(workload="mask_rcnn", recipe=recipe, devices_per_node=n),
+            seconds=[0.1 + n / 1000 + 0.001 * (k % 2) for k in range(50)],
+            extra=[{"kind": "eval", "step": 9, "metric": "box_ap", "value": 0.5}],
+        )
+        for n in (1, 2)
+        for recipe in ("reference", "fast")
+    ]
+    out = io.StringIO()
+    print_lines(lines_of(*folders), Console(file=out, width=80, highlight=False))
+    table = out.getvalue()[out.getvalue().index("\nworkload") :].splitlines()
+    assert all(len(line) <= 80 for line in table)
+    words = {word for line in table for word in line.split()}
+    assert {"mask_rcnn", "reference", "images/s", "±", "speed-up", "efficiency"} <= words, table
+    assert "synthetic" not in words, "it is the same in all, and stands in the sentences"
+
+
+def test_lines_of_two_units_each_say_theirs(tmp_path: Path) -> None:
+    clips = make_run(tmp_path, "c", cell=make_cell(workload="tsm"))
+    (clips / "run.json").write_text((clips / "run.json").read_text().replace('"images"', '"clips"'))
+    out = io.StringIO()
+    print_lines(lines_of(make_run(tmp_path, "i"), clips), Console(file=out, width=80, highlight=False))
+    _, _, table = out.getvalue().partition("\nworkload")
+    assert "images/s" in table
+    assert "clips/s" in table
+
+
 def test_absent_is_a_dash(tmp_path: Path) -> None:
     (line,) = lines_of(make_run(tmp_path, "a", seconds=[0.1]))
     cells = describe_line(line, "en")
