@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from trainmark import records
+from trainmark.datasets.jpeg import decode_lenient
 from trainmark.plan.identity import cell_id
 from trainmark.spec.cell import Cell, DataSource
 
@@ -70,3 +71,11 @@ def make_images(
 def heed_interrupts() -> None:
     """For a child's start: a shell runs its background jobs with SIGINT ignored, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def read_pixels(path: Path) -> np.ndarray:
+    """Of a sound JPEG."""
+    pixels, problem = decode_lenient(path.read_bytes())
+    assert pixels is not None
+    assert problem is None
+    return pixels

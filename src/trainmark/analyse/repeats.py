@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, median
+from statistics import fmean
 
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.interval import log_interval
@@ -46,13 +46,6 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
     if within is not None and _width(within) > _width(chosen):
         chosen = within
     return chosen
-
-
-def pool_median(estimates: Sequence[Estimate]) -> Estimate:
-    """Median of the runs, as older reports print it; without an interval."""
-    if not estimates:
-        raise ValueError("no runs to pool")
-    return _pooled(estimates, median(estimate.value for estimate in estimates), None, None, "none")
 
 
 def _between(estimates: Sequence[Estimate], value: float) -> Estimate:

@@ -84,18 +84,6 @@ def jpeg_size(data: bytes) -> tuple[int, int] | None:
     return None if frame is None else (frame.height, frame.width)
 
 
-def decode_rgb(data: bytes) -> Pixels:
-    """Height x width x 3; grey is spread over the three channels, CMYK converted. A damaged file is a DataError."""
-    try:
-        return _decode_whole(data)
-    except ValueError as error:
-        raise DataError(
-            "an image cannot be decoded",
-            why=str(error),
-            hint="`trainmark data check imagenet DIR` lists every such file",
-        ) from error
-
-
 def decode_lenient(data: bytes, *, into: Pixels | None = None) -> tuple[Pixels | None, str | None]:
     """The pixels, as many as are there, and what is wrong with the file, if anything.
 

@@ -81,9 +81,3 @@ class Cell:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "data": str(self.data), "until_target": dict(self.until_target)}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Cell:
-        fields = {name: value[name] for name in cls.__dataclass_fields__}
-        data, target = DataSource.parse(str(value["data"])), tuple(value["until_target"].items())
-        return cls(**{**fields, "data": data, "until_target": target})

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,12 @@ def _container() -> str | None:
     return "docker" if Path("/.dockerenv").exists() else None
 
 
+@cache
 def _own_git(folder: Path) -> dict[str, Any] | None:
-    """None outside a checkout of ours: an environment inside somebody's own repository is none."""
+    """None outside a checkout of ours: an environment inside somebody's own repository is none.
+
+    Asked once: the environment is written twice, the second time when a training may have little memory left.
+    """
     top = _run_git(folder, "rev-parse", "--show-toplevel")
     is_ours = top is not None and Path(os.fsdecode(top).strip()) / "src" / "trainmark" == folder
     return describe_git(folder) if is_ours else None

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from making import read_pixels
 from trainmark.datasets.fashion_mnist.idx import read_idx
 from trainmark.datasets.fashion_mnist.make import CLASSES, DEBIAN_SOURCE, make_fashion_mnist
 from trainmark.datasets.imagenet.check import check_folder
 from trainmark.datasets.imagenet.read import read_folder
-from trainmark.datasets.jpeg import decode_rgb
 from trainmark.errors import DataError
 
 
@@ -42,7 +42,7 @@ def test_conversion(source: Path, tmp_path: Path) -> None:
     assert (report.num_train, report.num_val) == (len(folder.train.paths), len(folder.val.paths)) == (40, 20)
     for split in (folder.train, folder.val):
         for path, label in zip(split.paths, split.labels, strict=True):
-            pixels = decode_rgb((folder.root / path).read_bytes())
+            pixels = read_pixels(folder.root / path)
             assert pixels.shape == (28, 28, 3)
             assert abs(pixels.mean() - 25 * label) < 2
     assert check_folder(folder.root, decode=True, num_workers=1).ok
@@ -129,7 +129,7 @@ def test_the_real_files(tmp_path: Path) -> None:
     folder = read_folder(tmp_path / "made")
     assert np.bincount(folder.train.labels).tolist() == [50] * 10
     trouser, bag = (
-        np.mean([decode_rgb((folder.root / path).read_bytes()).mean() for path in folder.train.paths if name in path])
+        np.mean([read_pixels(folder.root / path).mean() for path in folder.train.paths if name in path])
         for name in ("1_trouser", "8_bag")
     )
     assert trouser < bag, "a pair of trousers leaves more of the picture black than a bag does"

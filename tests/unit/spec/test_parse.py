@@ -8,7 +8,6 @@ import pytest
 from trainmark.cli.main import build_parser
 from trainmark.cli.specify import make_plan, read_catalog
 from trainmark.errors import SpecError
-from trainmark.spec.cell import Cell, DataSource
 from trainmark.spec.files import read_toml, shipped_suites
 from trainmark.spec.parse import parse_suite
 
@@ -83,14 +82,3 @@ def test_every_shipped_suite_is_valid() -> None:
         suite = parse_suite(read_toml(path), origin=name, catalog=CATALOG)
         assert suite.name == name
         assert suite.summary
-
-
-def test_cells_survive_json() -> None:
-    for data in ("synthetic", "cached:/a b", "dir/sub"):
-        cell = Cell(
-            workload="resnet50", framework="torch", recipe="fast", precision="bf16", size="full", device="cuda",
-            nodes=2, devices_per_node=8, batch_size_per_device=128, data=DataSource.parse(data), epochs=None, lr=0.1,
-            until_target=(("top1", 0.7),), seed=3, repeat=2,
-        )  # fmt: skip
-        assert Cell.from_json(cell.to_json()) == cell
-        assert cell.global_batch_size == 2048

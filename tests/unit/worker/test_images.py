@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainmark.datasets.jpeg import decode_rgb, encode_jpeg
+from making import read_pixels
+from trainmark.datasets.jpeg import encode_jpeg
 from trainmark.worker.images import CELL_SIDE, ImageList, View, crop_resize_one, store_crops
 
 
@@ -41,7 +42,7 @@ def test_a_process_leaves_the_crops_that_the_view_asks_for(tmp_path: Path, epoch
     boxes, flips = images.view.boxes(sizes, images.indices)
     assert (crops.flips == flips).all()
     for position, row in ((0, 1), (2, 4)):
-        whole = decode_rgb((tmp_path / images.paths[position]).read_bytes())
+        whole = read_pixels(tmp_path / images.paths[position])
         wanted = crop_resize_one(whole, boxes[position], False, 64)
         height, width = crops.sizes[position]
         found = crop_resize_one(cells[row, :height, :width], crops.boxes[position], False, 64)

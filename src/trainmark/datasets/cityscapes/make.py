@@ -17,6 +17,7 @@ from trainmark.datasets.cityscapes.street import draw_street
 from trainmark.datasets.drawing import Chunk, chunks_of, draw_all
 from trainmark.datasets.png import encode_png
 from trainmark.datasets.report import MakeReport
+from trainmark.datasets.splits import SPLITS, split_sizes
 from trainmark.datasets.staging import staged_folder
 from trainmark.errors import DataError
 
@@ -49,7 +50,7 @@ def make_cityscapes(
     started = time.perf_counter()
     recipe = _Recipe(seed=seed, size=size)
     _refuse_impossible(recipe)
-    counts = _split_counts(num_images, val_fraction)
+    counts = dict(zip(SPLITS, split_sizes(num_images, val_fraction), strict=True))
     with staged_folder(root) as folder:
         for split, count in counts.items():
             for city in _CITIES[split][:count]:
@@ -91,17 +92,3 @@ def _refuse_impossible(recipe: _Recipe) -> None:
     height, width = recipe.size
     if not (_MIN_SIDE <= height <= _MAX_SIDE and _MIN_SIDE <= width <= _MAX_SIDE):
         raise DataError(f"images of {width} x {height} are not made", hint=f"give sides of {_MIN_SIDE} to {_MAX_SIDE}")
-
-
-def _split_counts(num_images: int, val_fraction: float) -> dict[str, int]:
-    if not 0 <= val_fraction < 1:
-        raise DataError(f"a validation part of {val_fraction} cannot be made", hint="give 0 (none) or more, below 1")
-    num_val = round(num_images * val_fraction)
-    counts = {"train": num_images - num_val, "val": num_val}
-    if counts["train"] < 1 or (val_fraction > 0 and num_val < 1):
-        raise DataError(
-            f"{num_images} images are too few",
-            why=f"there would be {max(counts['train'], 0)} to train on and {max(num_val, 0)} to validate with",
-            hint="ask for more images, or for no validation part",
-        )
-    return counts

@@ -22,6 +22,7 @@ from trainmark.datasets.drawing import Chunk, chunks_of, draw_all
 from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.patterns import MAX_CLASSES, class_name
 from trainmark.datasets.report import MakeReport
+from trainmark.datasets.splits import split_sizes
 from trainmark.datasets.staging import staged_folder
 from trainmark.errors import DataError
 
@@ -61,7 +62,7 @@ def make_coco(
     started = time.perf_counter()
     require_encoder()
     recipe = _Recipe(num_classes=num_classes, seed=seed, mean_size=mean_size)
-    sizes = _split_sizes(num_images, val_fraction)
+    sizes = split_sizes(num_images, val_fraction)
     _refuse_impossible(recipe)
     with staged_folder(root) as folder:
         parts = [(number, split) for number, split in enumerate(SPLITS) if sizes[number]]
@@ -158,16 +159,3 @@ def _refuse_impossible(recipe: _Recipe) -> None:
         raise DataError(f"seed {recipe.seed} is negative", hint="give 0 or more")
     if not (_MIN_SIDE <= height <= _MAX_SIDE and _MIN_SIDE <= width <= _MAX_SIDE):
         raise DataError(f"images of {width} x {height} are not made", hint=f"give sides of {_MIN_SIDE} to {_MAX_SIDE}")
-
-
-def _split_sizes(num_images: int, val_fraction: float) -> tuple[int, int]:
-    if not 0 <= val_fraction < 1:
-        raise DataError(f"a validation part of {val_fraction} cannot be made", hint="give 0 (none) or more, below 1")
-    num_val = round(num_images * val_fraction)
-    if num_images - num_val < 1 or (val_fraction > 0 and num_val < 1):
-        raise DataError(
-            f"{num_images} images are too few",
-            why=f"{max(num_images - num_val, 0)} would be for training and {num_val} for validation",
-            hint="ask for more images or for no validation part",
-        )
-    return num_images - num_val, num_val

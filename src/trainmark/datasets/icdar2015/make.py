@@ -16,6 +16,7 @@ from trainmark.datasets.icdar2015.page import Page
 from trainmark.datasets.icdar2015.scan import LAYOUTS
 from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.report import MakeReport
+from trainmark.datasets.splits import split_sizes
 from trainmark.datasets.staging import staged_folder
 from trainmark.errors import DataError
 
@@ -37,7 +38,7 @@ def make_icdar2015(
     """`num_images` counts both splits. Pages are of the public set's size unless told otherwise."""
     started = time.perf_counter()
     _require_drawing()
-    sizes = _split_sizes(num_images, val_fraction)
+    sizes = split_sizes(num_images, val_fraction)
     page = page or Page()
     _refuse_impossible(page, seed=seed)
     with staged_folder(root) as folder:
@@ -96,16 +97,3 @@ def _refuse_impossible(page: Page, *, seed: int) -> None:
         raise DataError(
             f"words of {low} to {high} of the image's height are not made", hint="give parts between 0 and 1"
         )
-
-
-def _split_sizes(num_images: int, val_fraction: float) -> tuple[int, int]:
-    if not 0 <= val_fraction < 1:
-        raise DataError(f"a validation part of {val_fraction} cannot be made", hint="give 0 (none) or more, below 1")
-    num_val = round(num_images * val_fraction)
-    if num_images < 1 or num_images == num_val or (val_fraction > 0 and num_val == 0):
-        raise DataError(
-            f"{num_images} images are too few",
-            why="training and validation need at least one each",
-            hint="ask for more images, or for no validation part with --val-fraction 0",
-        )
-    return num_images - num_val, num_val

@@ -17,10 +17,10 @@ from trainmark.datasets.imagenet.scene import draw_scene
 from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.patterns import MAX_CLASSES, class_name
 from trainmark.datasets.report import MakeReport
+from trainmark.datasets.splits import SPLITS, split_sizes
 from trainmark.datasets.staging import staged_folder
 from trainmark.errors import DataError
 
-_SPLITS = ("train", "val")  # the position is the split's number in every image's seed
 _QUALITY = 90  # with the grain of `scene`, 100 KB at 500 x 375, as ImageNet has it
 _IMAGES_PER_CHUNK = 32
 _MIN_SIDE, _MAX_SIDE = 32, 8192
@@ -48,10 +48,10 @@ def make_imagenet(
     require_encoder()
     recipe = _Recipe(num_classes=num_classes, seed=seed, mean_size=mean_size)
     _refuse_impossible(recipe)
-    sizes = _split_sizes(num_images, val_fraction, num_classes)
+    sizes = split_sizes(num_images, val_fraction, num_classes=num_classes)
     classes = tuple(class_name(label) for label in range(num_classes))
     with staged_folder(root) as folder:
-        for split, size in zip(_SPLITS, sizes, strict=True):
+        for split, size in zip(SPLITS, sizes, strict=True):
             for class_ in classes if size else ():
                 (folder / split / class_).mkdir(parents=True)
         num_bytes = sum(
@@ -76,7 +76,7 @@ def _write_chunk(folder: Path, recipe: _Recipe, chunk: Chunk) -> int:
         label = index % recipe.num_classes
         pixels = draw_scene(label=label, seed=recipe.seed, split=chunk.split, index=index, mean_size=recipe.mean_size)
         class_ = class_name(label)
-        path = folder / _SPLITS[chunk.split] / class_ / f"{class_}_{index:07d}.JPEG"
+        path = folder / SPLITS[chunk.split] / class_ / f"{class_}_{index:07d}.JPEG"
         num_bytes += path.write_bytes(encode_jpeg(pixels, quality=_QUALITY))
     return num_bytes
 
@@ -93,18 +93,3 @@ def _refuse_impossible(recipe: _Recipe) -> None:
         raise DataError(f"seed {recipe.seed} is negative", hint="give 0 or more")
     if not (_MIN_SIDE <= height <= _MAX_SIDE and _MIN_SIDE <= width <= _MAX_SIDE):
         raise DataError(f"images of {width} x {height} are not made", hint=f"give sides of {_MIN_SIDE} to {_MAX_SIDE}")
-
-
-def _split_sizes(num_images: int, val_fraction: float, num_classes: int) -> tuple[int, int]:
-    if not 0 <= val_fraction < 1:
-        raise DataError(f"a validation part of {val_fraction} cannot be made", hint="give 0 (none) or more, below 1")
-    num_val = round(num_images * val_fraction)
-    sizes = (num_images - num_val, num_val)
-    for split, size in zip(_SPLITS, sizes, strict=True):
-        if size < num_classes and (split == "train" or val_fraction > 0):
-            raise DataError(
-                f"{num_images} images are too few for {num_classes} classes",
-                why=f"{split} would get {max(size, 0)} and have empty classes",
-                hint="ask for more images, for fewer classes or for no validation part",
-            )
-    return sizes

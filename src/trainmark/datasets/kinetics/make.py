@@ -21,10 +21,10 @@ from trainmark.datasets.kinetics.clip import frame_name
 from trainmark.datasets.kinetics.encode import encode_video, require_video_encoder
 from trainmark.datasets.kinetics.scene import EVENTS, MAX_CLASSES, class_name, draw_clip, order_of
 from trainmark.datasets.report import MakeReport
+from trainmark.datasets.splits import SPLITS, split_sizes
 from trainmark.datasets.staging import staged_folder
 from trainmark.errors import DataError
 
-_SPLITS = ("train", "val")  # the position is the split's number in every clip's seed
 _QUALITY = 85
 _CLIPS_PER_CHUNK = 8
 _MIN_SIDE, _MAX_SIDE = 32, 4096
@@ -57,10 +57,10 @@ def make_kinetics(
     (require_video_encoder if as_videos else require_encoder)()
     recipe = _Recipe(num_classes=num_classes, seed=seed, num_frames=num_frames, size=size, as_videos=as_videos)
     _refuse_impossible(recipe)
-    sizes = _split_sizes(num_clips, val_fraction, num_classes)
+    sizes = split_sizes(num_clips, val_fraction, num_classes=num_classes, what="clips")
     classes = tuple(class_name(label) for label in range(num_classes))
     with staged_folder(root) as folder:
-        for split, number in zip(_SPLITS, sizes, strict=True):
+        for split, number in zip(SPLITS, sizes, strict=True):
             for class_ in classes if number else ():
                 (folder / split / class_).mkdir(parents=True)
         num_bytes = sum(
@@ -80,7 +80,7 @@ def make_kinetics(
 
 
 def _clip_path(split: int, label: int, index: int) -> str:
-    return f"{_SPLITS[split]}/{class_name(label)}/clip_{index:06d}"
+    return f"{SPLITS[split]}/{class_name(label)}/clip_{index:06d}"
 
 
 def _write_chunk(folder: Path, recipe: _Recipe, chunk: Chunk) -> int:
@@ -121,7 +121,7 @@ def _write_lists(folder: Path, recipe: _Recipe, sizes: Sequence[int]) -> None:
             for index in range(number)
         )
         if number:
-            (folder / f"{_SPLITS[split]}.txt").write_text("".join(lines))
+            (folder / f"{SPLITS[split]}.txt").write_text("".join(lines))
 
 
 def _refuse_impossible(recipe: _Recipe) -> None:
@@ -144,18 +144,3 @@ def _refuse_impossible(recipe: _Recipe) -> None:
         raise DataError(
             f"frames of {width} x {height} are not made", hint=f"give even sides of {_MIN_SIDE} to {_MAX_SIDE}"
         )
-
-
-def _split_sizes(num_clips: int, val_fraction: float, num_classes: int) -> tuple[int, int]:
-    if not 0 <= val_fraction < 1:
-        raise DataError(f"a validation part of {val_fraction} cannot be made", hint="give 0 (none) or more, below 1")
-    num_val = round(num_clips * val_fraction)
-    sizes = (num_clips - num_val, num_val)
-    for split, size in zip(_SPLITS, sizes, strict=True):
-        if size < num_classes and (split == "train" or val_fraction > 0):
-            raise DataError(
-                f"{num_clips} clips are too few for {num_classes} classes",
-                why=f"{split} would get {max(size, 0)} and have empty classes",
-                hint="ask for more clips, for fewer classes or for no validation part",
-            )
-    return sizes
