@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import re
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -33,7 +34,11 @@ _PNG = b"\x89PNG"
 _START_OF_IMAGE = b"\xff\xd8"
 _STANDALONE = frozenset((0x01, *range(0xD0, 0xD8)))  # markers with no length after them
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # those three share the range and mean something else
+_SEQUENTIAL = (0xC0, 0xC1)
 _PIXELS_BEGIN = (0xDA, 0xD9)
+_ROWS_AT_ONCE = 16  # the decoder's step where colour has half the rows
+_ROWS_MIXED = 8  # more than those below that the smoothing of colour looks at
+_MORE_BELOW = re.compile(r"\d+ extraneous bytes before marker 0xd9$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,12 @@ class Frame:
     width: int
     num_components: int
     """1 grey, 3 colour, 4 CMYK."""
+
+    is_sequential: bool
+    """Top to bottom in one pass and Huffman's code, unlike a progressive one."""
+
+    height_at: int
+    """Offset of the two bytes that tell the height."""
 
     end: int
     """Offset of the first byte after the frame header."""
@@ -64,18 +75,19 @@ def read_frame(data: bytes) -> Frame | None:
             continue
         end = at + 1 + int.from_bytes(data[at + 1 : at + 3])
         if data[at] in _FRAMES:
-            return _parse_frame(data[at + 3 : end], end)
+            return _parse_frame(data[at + 3 : end], end, is_sequential=data[at] in _SEQUENTIAL)
         at = max(end, at + 3)
     return None
 
 
-def _parse_frame(body: bytes, end: int) -> Frame | None:
+def _parse_frame(body: bytes, end: int, *, is_sequential: bool) -> Frame | None:
     if len(body) < 6:
         return None
     height, width = int.from_bytes(body[1:3]), int.from_bytes(body[3:5])
     if height == 0 or width == 0:
         return None
-    return Frame(height=height, width=width, num_components=body[5], end=end)
+    facts = {"height": height, "width": width, "num_components": body[5], "height_at": end - len(body) + 1, "end": end}
+    return Frame(**facts, is_sequential=is_sequential)
 
 
 def jpeg_size(data: bytes) -> tuple[int, int] | None:
@@ -84,15 +96,21 @@ def jpeg_size(data: bytes) -> tuple[int, int] | None:
     return None if frame is None else (frame.height, frame.width)
 
 
-def decode_lenient(data: bytes, *, into: Pixels | None = None) -> tuple[Pixels | None, str | None]:
+def decode_lenient(
+    data: bytes, *, into: Pixels | None = None, num_rows: int | None = None
+) -> tuple[Pixels | None, str | None]:
     """The pixels, as many as are there, and what is wrong with the file, if anything.
 
-    They may lie in `into`, where that is large enough: new memory for each image costs page faults.
+    They may lie in `into`, where that is large enough: new memory for each image costs page faults. Where only the
+    first `num_rows` are wanted, the rows below may be left out, and what shows only at the end of a file is not seen.
 
     What a truncated file lacks is grey, as with Pillow's LOAD_TRUNCATED_IMAGES; but that is a global of the whole
     process, so here an end marker is put after the bytes instead, which makes the same decoder finish the same way.
     A PNG under a JPEG's name is decoded too, because ImageNet itself has one.
     """
+    top = None if num_rows is None else _decode_top(data, num_rows, into)
+    if top is not None:
+        return top, None
     try:
         return _decode_whole(data, into), None
     except ValueError as error:
@@ -143,6 +161,29 @@ def _decode_whole(data: bytes, into: Pixels | None = None) -> Pixels:
             raise
         return _decode_with_pillow(data)  # legal but rare subsampling that only the older interface takes
     return pixels
+
+
+def _decode_top(data: bytes, num_rows: int, into: Pixels | None) -> Pixels | None:
+    """At least `num_rows` rows, the same to the bit; None where only the whole can tell, or is as quick.
+
+    simplejpeg cannot be asked to stop, but a header that claims fewer rows makes it. That there is more below is then
+    what it complains of, where nothing was wrong before: only the first complaint of a file is kept.
+    """
+    frame, fast = read_frame(data), _simplejpeg()
+    if fast is None or frame is None or not frame.is_sequential or frame.num_components not in (1, 3):
+        return None
+    height = -(-(num_rows + _ROWS_MIXED) // _ROWS_AT_ONCE) * _ROWS_AT_ONCE
+    if height >= frame.height or frame.height * frame.width > MAX_PIXELS:
+        return None
+    num_bytes = height * frame.width * 3
+    buffer = into if into is not None and into.size >= num_bytes else np.empty(num_bytes, dtype=np.uint8)
+    claimed = data[: frame.height_at] + height.to_bytes(2) + data[frame.height_at + 2 :]
+    try:
+        fast.decode_jpeg(claimed, colorspace="RGB", buffer=buffer)
+    except ValueError as error:
+        if not _MORE_BELOW.search(str(error)):
+            return None
+    return buffer.reshape(-1)[:num_bytes].reshape(height, frame.width, 3)
 
 
 def _decode_fast_lenient(data: bytes) -> Pixels:

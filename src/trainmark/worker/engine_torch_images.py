@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from trainmark.host import num_cores
-from trainmark.worker.images import ImageList, crop_resize_one, decode_or_grey, read_sizes
+from trainmark.worker.images import ImageList, crop_resize_one, decode_or_grey, read_sizes, rows_of
 from trainmark.worker.images import Problems as ProblemList
 
 
@@ -76,7 +76,8 @@ class CpuImages:
 
         def fill(row: int) -> None:
             problems: ProblemList = []
-            image = decode_or_grey(images.paths[row], files[row], problems)
+            num_rows = rows_of(boxes[row], size)
+            image = decode_or_grey(images.paths[row], files[row], problems, num_rows=num_rows)
             self._problems.note(problems)
             batch[row] = crop_resize_one(image, boxes[row], flips[row], size)
 

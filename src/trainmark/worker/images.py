@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ Problems = list[tuple[str, str]]
 CELL_SIDE = 512
 """Crops up to this size travel to the GPU as they are; the rare larger one is resized on the host, to the same end."""
 
+_NO_HEADER = "no readable JPEG header"
 _UNKNOWN_SIZE = (64, 64)
 _GREY = 127
 """Stands in for an image that cannot be read at all: the batch keeps its size, and the problem is named."""
@@ -81,7 +83,8 @@ def store_crops(images: ImageList, *, memory: str, rows: Sequence[int], image_si
     crops, inner = split_boxes(boxes, sizes)
     problems: Problems = []
     for position, row in enumerate(rows):
-        image = decode_or_grey(images.paths[position], files[position], problems, into=_scratch)
+        num_rows = rows_of(boxes[position], image_size)
+        image = decode_or_grey(images.paths[position], files[position], problems, num_rows=num_rows, into=_scratch)
         top, left, height, width = crops[position].tolist()
         if max(height, width) <= CELL_SIDE:
             cells[row, :height, :width] = image[top : top + height, left : left + width]
@@ -129,15 +132,25 @@ def believed_size(data: bytes) -> tuple[int, int] | None:
     return size if size is not None and 0 < size[0] * size[1] <= MAX_PIXELS else None
 
 
-def decode_or_grey(path: str, data: bytes, problems: Problems, *, into: Pixels | None = None) -> Pixels:
-    """An array of exactly the size that `read_sizes` told, whatever is in the file; perhaps in `into`."""
+def decode_or_grey(path: str, data: bytes, problems: Problems, *, num_rows: int, into: Pixels | None = None) -> Pixels:
+    """An array of the size that `read_sizes` told, whatever is in the file, or its first `num_rows` rows and some.
+
+    Perhaps in `into`.
+    """
     size = believed_size(data)
-    image, problem = decode_lenient(data, into=into) if size is not None else (None, "no readable JPEG header")
+    image, problem = decode_lenient(data, into=into, num_rows=num_rows) if size is not None else (None, _NO_HEADER)
     if problem is not None:
         problems.append((path, problem))
-    if image is not None and image.shape[:2] == size:
+    height, width = size or _UNKNOWN_SIZE
+    if image is not None and image.shape[1] == width and min(num_rows, height) <= image.shape[0] <= height:
         return image
-    return np.full((*(size or _UNKNOWN_SIZE), 3), _GREY, dtype=np.uint8)
+    return np.full((height, width, 3), _GREY, dtype=np.uint8)
+
+
+def rows_of(box: NDArray[np.float64], image_size: int) -> int:
+    """Those that the box needs, with the ones below it that the filter of a resize sees."""
+    top, height = float(box[0]), float(box[2])
+    return math.ceil(top + height + height / image_size) + 1
 
 
 def split_boxes(boxes: Boxes, sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], Boxes]:

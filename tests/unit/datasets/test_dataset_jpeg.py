@@ -5,6 +5,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -193,3 +194,53 @@ def test_without_pillow_a_bad_image_is_still_only_a_bad_image(encode: Encode, mo
     jpeg._pillow.cache_clear()
     assert decode_lenient(cmyk)[0] is None
     assert decode_lenient(truncated)[0] is not None
+
+
+# -- only the rows at the top ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+@pytest.mark.parametrize("options", [{"subsampling": 0}, {"subsampling": 1}, {"subsampling": 2}, {"progressive": True},
+                                     {"subsampling": 2, "restart_marker_rows": 1}])  # fmt: skip
+def test_rows_at_the_top_are_those_of_the_whole(encode: Encode, mode: str, options: dict[str, Any]) -> None:
+    data = encode(mode, quality=90, **options)
+    whole, _ = decode_lenient(data)
+    assert whole is not None
+    scratch = np.empty(100_000, dtype=np.uint8)
+    for num_rows in range(1, 70):
+        for into in (None, scratch):
+            pixels, problem = decode_lenient(data, into=into, num_rows=num_rows)
+            assert pixels is not None
+            assert problem is None
+            assert min(num_rows, 60) <= len(pixels) <= 60
+            np.testing.assert_array_equal(pixels[:num_rows], whole[:num_rows])
+
+
+def test_rows_below_are_left_out_where_that_is_quicker(encode: Encode) -> None:
+    pytest.importorskip("simplejpeg")
+    pixels, _ = decode_lenient(encode(quality=90), num_rows=10)
+    assert pixels is not None
+    assert pixels.shape == (32, 80, 3)
+
+
+def test_an_end_above_is_told_and_damage_below_is_not_looked_at(encode: Encode) -> None:
+    """Bytes that go wrong and still make rows are seen by what is left over at the end, which is not looked at."""
+    pytest.importorskip("simplejpeg")
+    sound = encode(quality=95)
+    begin = sound.index(b"\xff\xda") + 14
+    above, below = bytearray(sound), bytearray(sound)
+    above[begin + 100 : begin + 102] = jpeg.END_OF_IMAGE
+    below[-300:-100] = bytes(200)
+    for damaged, is_seen in ((above, True), (below, False)):
+        _, problem = decode_lenient(bytes(damaged), num_rows=10)
+        assert problem == (decode_lenient(bytes(damaged))[1] if is_seen else None)
+        assert (problem is not None) is is_seen
+        assert decode_lenient(bytes(damaged), num_rows=60)[1] is not None
+
+
+def test_a_file_cut_short_is_told_whatever_rows_are_wanted(decoder: str, encode: Encode) -> None:
+    data = encode(quality=90)
+    for end in (len(data) * 9 // 10, len(data) * 3 // 4):
+        pixels, problem = decode_lenient(data[:end], num_rows=10)
+        assert pixels is not None
+        assert problem
