@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -77,9 +78,17 @@ def losses(store: Path, run_id: str) -> list[float]:
 
 @pytest.fixture(scope="module")
 def by_torchrun(tmp_path_factory: pytest.TempPathFactory, threads: Path) -> tuple[dict[str, Any], list[float]]:
-    """What the others are compared with: two processes on this machine, by torchrun."""
-    store = tmp_path_factory.mktemp("torchrun")
-    result = run(store, *WORKLOAD, "--devices", "2", "--cluster", str(threads))
+    """What the others are compared with: two processes on this machine, by torchrun. Once for all test processes."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+    store = shared / "by_torchrun"
+    with (shared / "by_torchrun.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kept = shared / "by_torchrun.json"
+        if not kept.exists():
+            result = run(store, *WORKLOAD, "--devices", "2", "--cluster", str(threads))
+            kept.write_text(json.dumps(result))
+    result = json.loads(kept.read_text())
     return result, losses(store, result["id"])
 
 
