@@ -75,19 +75,26 @@ def read_frame(data: bytes) -> Frame | None:
             continue
         end = at + 1 + int.from_bytes(data[at + 1 : at + 3])
         if data[at] in _FRAMES:
-            return _parse_frame(data[at + 3 : end], end, is_sequential=data[at] in _SEQUENTIAL)
+            return _parse_frame(data, at + 3, end, is_sequential=data[at] in _SEQUENTIAL)
         at = max(end, at + 3)
     return None
 
 
-def _parse_frame(body: bytes, end: int, *, is_sequential: bool) -> Frame | None:
+def _parse_frame(data: bytes, begin: int, end: int, *, is_sequential: bool) -> Frame | None:
+    body = data[begin:end]
     if len(body) < 6:
         return None
     height, width = int.from_bytes(body[1:3]), int.from_bytes(body[3:5])
     if height == 0 or width == 0:
         return None
-    facts = {"height": height, "width": width, "num_components": body[5], "height_at": end - len(body) + 1, "end": end}
-    return Frame(**facts, is_sequential=is_sequential)
+    return Frame(
+        height=height,
+        width=width,
+        num_components=body[5],
+        is_sequential=is_sequential,
+        height_at=begin + 1,
+        end=end,
+    )
 
 
 def jpeg_size(data: bytes) -> tuple[int, int] | None:

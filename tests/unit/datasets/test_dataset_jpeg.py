@@ -168,13 +168,14 @@ def test_size_is_found_behind_fill_bytes(encode: Encode, fill: bytes) -> None:
 def test_no_bytes_whatever_raise_anything(decoder: str, encode: Encode) -> None:
     dice = random.Random(0)
     whole = encode(quality=60)
-    for _ in range(300):
+    for _ in range(400):
         data = bytearray(whole[: dice.randrange(len(whole) + 1)])
         for _ in range(dice.randrange(8) if data else 0):
             data[dice.randrange(min(len(data), 700))] = dice.randrange(256)
         jpeg_size(bytes(data))
-        pixels, problem = decode_lenient(bytes(data))
-        assert pixels is not None or problem
+        for num_rows in (None, dice.randrange(1, 70)):
+            pixels, problem = decode_lenient(bytes(data), num_rows=num_rows)
+            assert pixels is not None or problem
 
 
 def test_no_decoder_at_all_is_an_error_with_the_remedy(encode: Encode, monkeypatch: pytest.MonkeyPatch) -> None:
