@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from trainmark.records import RUN_TAG
 
 def exit_with(argv: list[str], is_up: Event) -> None:
     """Ends as the command does: a signal must not meet the end of this harness instead."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
     supervise._POLL_S = 0.02
     code = 130
     with contextlib.suppress(KeyboardInterrupt):

@@ -17,6 +17,7 @@ import psutil
 import pytest
 from clusters import Namespaces, need, network_namespaces, slurm
 
+from making import heed_interrupts
 from trainmark import records
 from trainmark.launch.processes import find
 
@@ -163,7 +164,8 @@ def test_a_script_in_two_namespaces_by_elastic_rendezvous(
 def test_ctrl_c_cancels_a_batch_job(tmp_path: Path, slurm_variables: dict[str, str], script: list[str]) -> None:
     variables = {**os.environ, **slurm_variables, "STEPS": "5000"}
     argv = ["run", "--store", str(tmp_path / "s"), "--nodes", "2", "--launcher", "slurm", *script]
-    controller = subprocess.Popen([sys.executable, "-m", "trainmark.cli.main", *argv], env=variables)
+    command = [sys.executable, "-m", "trainmark.cli.main", *argv]
+    controller = subprocess.Popen(command, env=variables, preexec_fn=heed_interrupts)
     folder = wait_for_steps(tmp_path / "s")
     controller.send_signal(signal.SIGINT)
     assert controller.wait(timeout=60) == 130
