@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmark import host
@@ -22,7 +22,7 @@ from trainmark.worker.engine_torch_checkpoint import (
     set_randomness,
     write_checkpoint,
 )
-from trainmark.worker.engine_torch_collective import join_processes, slowest, time_all_reduce
+from trainmark.worker.engine_torch_collective import join_processes, slowest, sync_batch_norms, time_all_reduce
 from trainmark.worker.engine_torch_feed import Feed, FeedRequest, build_feed
 from trainmark.worker.engine_torch_step import Precision, TrainStep
 from trainmark.worker.engine_torch_workload import Metric, Scores, TorchWorkload
@@ -127,7 +127,7 @@ class TorchEngine:
         )
         model = model.to(self._device).train()
         if self._syncs_batch_norm:
-            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+            model = sync_batch_norms(model)
         if recipe == "fast":
             model = model.to(memory_format=torch.channels_last)
         self.model = model
