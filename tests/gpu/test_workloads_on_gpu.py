@@ -12,7 +12,10 @@ from making import make_cell
 from trainmark.worker.engine_torch import TorchEngine
 from trainmark.workloads.registry import load_cards
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+    pytest.mark.filterwarnings("default"),  # torch 2.9 and later may warn of the older names for TF32
+]
 WORKLOADS = tuple(load_cards())
 
 
