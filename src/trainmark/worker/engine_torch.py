@@ -39,7 +39,14 @@ def build_engine(cell: Mapping[str, Any]) -> TorchEngine:
     return TorchEngine(cell)
 
 
-_NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "out of memory", "std::bad_alloc", "ALLOC_FAILED")
+_NO_MEMORY = (
+    "can't allocate memory",
+    "Cannot allocate memory",
+    "out of memory",
+    "std::bad_alloc",
+    "ALLOC_FAILED",
+    "was unable to find an engine to execute this computation",  # no algorithm of cuDNN got the memory it works in
+)
 _NO_MEMORY_UNDER_A_LIMIT = (
     "could not create a primitive",
     "could not execute a primitive",
