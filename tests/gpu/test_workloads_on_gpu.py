@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from making import make_cell
+from trainmark.datasets.cityscapes.make import make_cityscapes
+from trainmark.datasets.coco.make import make_coco
+from trainmark.datasets.icdar2015.make import make_icdar2015
+from trainmark.datasets.icdar2015.page import Page
+from trainmark.datasets.kinetics.make import make_kinetics
+from trainmark.spec.cell import DataSource
 from trainmark.worker.engine_torch import TorchEngine
 from trainmark.workloads.registry import load_cards
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+    pytest.mark.filterwarnings("default"),  # torch 2.9 and later may warn of the older names for TF32
+]
 WORKLOADS = tuple(load_cards())
+DATA: dict[str, Callable[[Path], Any]] = {
+    "hrnet_w18": partial(make_cityscapes, num_images=10, num_workers=1, size=(64, 128)),
+    "mask_rcnn": partial(make_coco, num_images=20, num_workers=1, mean_size=(48, 64)),
+    "psenet": partial(make_icdar2015, num_images=10, num_workers=1, page=Page(height=120, width=200, max_words=3)),
+    "tsm": partial(make_kinetics, num_clips=12, num_classes=2, num_workers=1, num_frames=8, size=(48, 64)),
+}
 
 
 def build(workload: str, **changes: object) -> TorchEngine:
@@ -55,3 +73,18 @@ def test_a_checkpoint_goes_on_where_it_was(workload: str, tmp_path: Path) -> Non
     assert second.restore(tmp_path / "checkpoint.pt") == progress
     assert losses(second, 3) == pytest.approx(expected, rel=0.01)
     second.close()
+
+
+@pytest.mark.parametrize("data", ["", "cached:"])
+@pytest.mark.parametrize("workload", DATA)
+def test_samples_of_loader_processes_train_and_are_evaluated(workload: str, data: str, tmp_path: Path) -> None:
+    """In fp16, and once more after the evaluation, which ends the processes and starts others."""
+    DATA[workload](tmp_path / "data")
+    engine = build(workload, precision="amp", data=DataSource.parse(f"{data}{tmp_path / 'data'}"))
+    for epoch in range(2):
+        engine.begin_epoch(epoch)
+        assert all(math.isfinite(loss) for loss in losses(engine, engine.steps_per_epoch or 8))
+        metrics = engine.evaluate()
+        assert metrics is None if data else metrics and all(0 <= value <= 1 for value in metrics.values())
+    assert engine.warnings() == []
+    engine.close()

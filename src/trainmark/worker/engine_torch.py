@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmark import host
@@ -22,7 +22,7 @@ from trainmark.worker.engine_torch_checkpoint import (
     set_randomness,
     write_checkpoint,
 )
-from trainmark.worker.engine_torch_collective import join_processes, slowest, time_all_reduce
+from trainmark.worker.engine_torch_collective import join_processes, slowest, sync_batch_norms, time_all_reduce
 from trainmark.worker.engine_torch_feed import Feed, FeedRequest, build_feed
 from trainmark.worker.engine_torch_step import Precision, TrainStep
 from trainmark.worker.engine_torch_workload import Metric, Scores, TorchWorkload
@@ -39,7 +39,14 @@ def build_engine(cell: Mapping[str, Any]) -> TorchEngine:
     return TorchEngine(cell)
 
 
-_NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "out of memory", "std::bad_alloc", "ALLOC_FAILED")
+_NO_MEMORY = (
+    "can't allocate memory",
+    "Cannot allocate memory",
+    "out of memory",
+    "std::bad_alloc",
+    "ALLOC_FAILED",
+    "was unable to find an engine to execute this computation",  # no algorithm of cuDNN got the memory it works in
+)
 _NO_MEMORY_UNDER_A_LIMIT = (
     "could not create a primitive",
     "could not execute a primitive",
@@ -127,7 +134,7 @@ class TorchEngine:
         )
         model = model.to(self._device).train()
         if self._syncs_batch_norm:
-            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+            model = sync_batch_norms(model)
         if recipe == "fast":
             model = model.to(memory_format=torch.channels_last)
         self.model = model

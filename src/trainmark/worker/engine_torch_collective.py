@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from torch import distributed
+from torch import distributed, nn
 
 from trainmark import host
 
@@ -29,6 +29,17 @@ def join_processes(device: torch.device) -> distributed.ProcessGroup:
     control = distributed.new_group(backend="gloo")
     assert isinstance(control, distributed.ProcessGroup)
     return control
+
+
+def sync_batch_norms(model: nn.Module) -> nn.Module:
+    """Every BatchNorm with the statistics of all processes."""
+    synced: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    for norm in synced.modules():
+        # A plain one trains without its counter of batches, this one refuses to. Kept out of checkpoints.
+        if isinstance(norm, nn.SyncBatchNorm) and norm.track_running_stats and norm.num_batches_tracked is None:
+            counter = torch.zeros((), dtype=torch.long, device=norm.weight.device)
+            norm.register_buffer("num_batches_tracked", counter, persistent=False)
+    return synced
 
 
 def slowest(seconds: float, control: distributed.ProcessGroup | None) -> float:

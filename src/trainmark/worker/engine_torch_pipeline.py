@@ -6,8 +6,10 @@ Rank r of n takes the r-th part of each global batch, so two processes see toget
 from __future__ import annotations
 
 import itertools
+import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from torch.utils import _pytree
 from torch.utils.data import DataLoader, Dataset
 
 from trainmark.datasets.faults import printable
+from trainmark.parent import dying_with
 from trainmark.worker.engine_torch_feed import FeedRequest
 from trainmark.worker.engine_torch_images import num_decoders
 from trainmark.worker.engine_torch_workload import Batch
@@ -87,7 +90,9 @@ class PipelineFeed:
                 num_workers=num_workers,
                 pin_memory=is_cuda,
                 prefetch_factor=2 if num_workers else None,
-                worker_init_fn=_quiet_threads,
+                # Whatever the interpreter prefers: modules cannot be sent to a fresh process. Nothing there uses CUDA.
+                multiprocessing_context="fork" if num_workers else None,
+                worker_init_fn=partial(_settle, dying_with(os.getpid())),
             )
         )
 
@@ -192,9 +197,11 @@ class _EvalSamples(torch.utils.data.IterableDataset[tuple[Batch, Problems]]):
         return sample
 
 
-def _quiet_threads(_: int) -> None:
-    """There is a process for each core already."""
-    torch.set_num_threads(1)
+def _settle(die_with_parent: Callable[[], None] | None, _: int) -> None:
+    """A forked process keeps the GPU's memory taken, so it ends at once with the one that trains, not seconds later."""
+    if die_with_parent is not None:
+        die_with_parent()
+    torch.set_num_threads(1)  # there is a process for each core already
     import cv2
 
     cv2.setNumThreads(0)

@@ -90,6 +90,7 @@ def test_learning_rate_scales_with_the_global_batch_and_is_set() -> None:
 def test_memory_errors_are_told_from_others() -> None:
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"))
+    assert is_out_of_memory(RuntimeError("FIND was unable to find an engine to execute this computation"))
     assert not is_out_of_memory(RuntimeError("shape mismatch"))
 
 

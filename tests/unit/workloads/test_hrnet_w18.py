@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import cv2
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from trainmark.datasets.cityscapes.labels import IGNORED
 from trainmark.datasets.cityscapes.make import make_cityscapes
 from trainmark.datasets.png import encode_png
+from trainmark.worker.engine_torch_collective import sync_batch_norms
 from trainmark.workloads.card import Size
 from trainmark.workloads.hrnet_w18 import augment, data, metric
 from trainmark.workloads.hrnet_w18 import torch as workload
@@ -55,6 +57,13 @@ def test_the_stages_have_the_recipes_modules_and_branches(model: Network) -> Non
     assert not any(
         p.ndim == 1 for module in model.modules() if isinstance(module, nn.Conv2d) for p in module.parameters()
     )
+
+
+def test_norms_that_are_synced_over_gpus_train_and_leave_the_same_state(model: nn.Module) -> None:
+    synced = sync_batch_norms(copy.deepcopy(model)).train()
+    synced(torch.randn(2, 3, 64, 64))  # one process: no exchange, but all that comes before it
+    assert sum(isinstance(module, nn.SyncBatchNorm) for module in synced.modules()) == 306
+    assert synced.state_dict().keys() == model.state_dict().keys()
 
 
 def test_the_exchange_is_full() -> None:

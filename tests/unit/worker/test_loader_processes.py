@@ -1,0 +1,109 @@
+"""The loader's processes, which only training on a GPU has: here with a device that only says that it is one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from torch import Tensor
+
+from trainmark.worker.engine_torch_feed import FeedRequest
+from trainmark.worker.engine_torch_pipeline import PipelineFeed
+from trainmark.workloads.pipeline import Sample, UnusableSampleError, shuffled
+from trainmark.workloads.registry import load_card, load_module
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*(pin_memory|worker process):UserWarning"),
+    pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"),  # it forks while it has threads
+]
+
+
+class Clips:
+    """Clips of one colour, the number of the sample; every seventh cannot be used."""
+
+    num_train, num_val, num_classes, truth = 24, 7, 2, None
+
+    def order(self, *, seed: int, epoch: int, global_batch: int) -> Any:
+        return shuffled(self.num_train, seed=seed, epoch=epoch, global_batch=global_batch)
+
+    def train_sample(self, index: int, rng: np.random.Generator) -> Sample:
+        if index % 7 == 6:
+            raise UnusableSampleError(f"{index}.mp4", "is torn")
+        frames = np.full((8, 4, 4, 3), index, dtype=np.uint8)
+        return Sample(arrays={"frames": frames, "label": np.array(rng.integers(2))})
+
+    def eval_sample(self, index: int) -> Sample:
+        return self.train_sample(index, np.random.default_rng(0))
+
+
+def build(monkeypatch: pytest.MonkeyPatch, *, has_processes: bool) -> PipelineFeed:
+    monkeypatch.setattr("trainmark.worker.engine_torch_pipeline.num_decoders", lambda: 2)
+    card = load_card("tsm")
+    request = FeedRequest(
+        workload=load_module("tsm", "torch"), card=card, size=card.sizes["small"], batch_size=4, seed=0,
+        device=torch.device("cpu"), rank=0, world_size=1, input_dtype=torch.float32, channels_last=False,
+    )  # fmt: skip
+    feed = PipelineFeed(Clips(), request)
+    if has_processes:  # the stream for copies is made above, so there is none
+        device: Any = SimpleNamespace(type="cuda")
+        feed._request = replace(request, device=device)
+    return feed
+
+
+def seen(feed: PipelineFeed) -> tuple[list[Tensor], list[Tensor], list[tuple[str, str]]]:
+    trained: list[Tensor] = []
+    for epoch in range(2):
+        feed.begin_epoch(epoch)
+        trained += [batch[name] for batch in (feed.next_batch() for _ in range(6)) for name in ("frames", "labels")]
+        evaluated = [batch["frames"] for batch in feed.eval_batches()]
+    warnings = sorted(feed.warnings())
+    feed.close()
+    return trained, evaluated, warnings
+
+
+def test_processes_change_neither_batches_nor_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = seen(build(monkeypatch, has_processes=False))
+    together = seen(build(monkeypatch, has_processes=True))
+    for expected, got in zip(alone[:2], together[:2], strict=True):
+        assert all(torch.equal(one, other) for one, other in zip(expected, got, strict=True))
+    assert alone[2] == together[2] != []
+
+
+def test_they_end_at_once_with_the_process_that_trains() -> None:
+    here = Path(__file__)
+    script = f"""
+import multiprocessing, sys, time
+sys.path.insert(0, {str(here.parent)!r})
+import pytest
+from {here.stem} import build
+feed = build(pytest.MonkeyPatch(), has_processes=True)
+feed.begin_epoch(0)
+feed.next_batch()
+print(*(process.pid for process in multiprocessing.active_children()), flush=True)
+time.sleep(60)
+"""
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        assert parent.stdout is not None
+        loaders = [int(pid) for pid in parent.stdout.readline().split()]
+        parent.send_signal(signal.SIGKILL)
+    assert len(loaders) == 2
+    deadline = time.monotonic() + 3  # torch's own watch would need five seconds
+    while any(map(is_running, loaders)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(map(is_running, loaders))
+
+
+def is_running(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
