@@ -157,7 +157,7 @@ class Checker:
     def _check_count(self, key: str, value: Any, least: int) -> bool:
         if isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**31:
             return True
-        self._fault(key, f"{value!r} is no whole number from {least} up", f"give {max(least, 1)} or more, below 2**31")
+        self._fault(key, f"{value!r} is no whole number from {least} up", f"give {least} or more, below 2**31")
         return False
 
     def _check_source(self, key: str, value: Any) -> bool:
