@@ -11,10 +11,11 @@ from rich.console import Console
 from making import make_cell, make_run
 from trainmark.analyse.result import describe_run
 from trainmark.analyse.table import Line, build_lines
+from trainmark.logs.dialect import UNITS as LOG_UNITS
 from trainmark.report.cells import describe_line
 from trainmark.report.console import print_lines, say
 from trainmark.report.markdown import render_markdown
-from trainmark.report.words import WORDS
+from trainmark.report.words import UNITS, WORDS
 from trainmark.store.folder import read_run
 
 
@@ -114,6 +115,10 @@ def test_json_has_every_field_of_the_contract(tmp_path: Path) -> None:
 def test_both_languages_have_the_same_words() -> None:
     assert set(WORDS["en"]) == set(WORDS["zh"])
     assert all(text for words in WORDS.values() for text in words.values())
+
+
+def test_every_unit_of_a_log_is_translated() -> None:
+    assert {*LOG_UNITS.values(), "iterations"} == set(UNITS["zh"])
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
