@@ -23,7 +23,8 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        ("run resnet5", "'resnet5' is not known"),
+        ("run resnet5", "did you mean resnet50?"),
+        ("run resnet50 --cluster nowhere.toml", "cannot read the cluster file"),
         ("run resnet50 --batch-size 0", "0 is no whole number from 1 up"),
         ("run resnet50 --batch-size many", "'many' is no whole number"),
         ("run resnet50 --precision fp33", "did you mean fp32"),
