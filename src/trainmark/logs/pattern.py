@@ -69,7 +69,8 @@ def load_pattern(path: Path) -> Dialect:
         raise InputError(f"cannot read the pattern {path}", why=why, hint="see docs/guides/import.md") from error
     faults = list(_faults(table))
     if faults:
-        raise SpecError(f"the pattern {path} has {len(faults)} faults", faults)
+        noun = "fault" if len(faults) == 1 else "faults"
+        raise SpecError(f"the pattern {path} has {len(faults)} {noun}", faults)
     return _build(table)
 
 
