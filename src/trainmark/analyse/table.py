@@ -52,7 +52,7 @@ def build_lines(rows: Sequence[RunRow]) -> tuple[Line, ...]:
     groups = _group(without_replaced(rows))
     pooled = [(runs, _pool_runs(runs)) for runs in groups]
     bases = _find_bases(pooled)
-    num_of_cell = Counter(runs[0].cell_id for runs in groups)
+    num_of_cell = Counter(cell_id for cell_id, *_ in {(runs[0].cell_id, *_environment(runs[0])) for runs in groups})
     return tuple(
         _build_line(
             runs,
@@ -73,13 +73,16 @@ def without_replaced(rows: Sequence[RunRow]) -> list[RunRow]:
 def _group(rows: Sequence[RunRow]) -> list[list[RunRow]]:
     """Repeats are runs of one cell in one environment: a newer framework or commit makes a line of its own.
 
+    So does another unit: a script that printed iterations and now marks samples is the same command, and a mean of
+    both would mean nothing.
+
     A run that failed may not have come to know its environment; it stands with the latest line of its cell.
     """
     groups: dict[tuple[object, ...], list[RunRow]] = {}
     latest: dict[str, list[RunRow]] = {}
     for row in rows:
         if row.outcome == "ok" or row.cell_id not in latest:
-            latest[row.cell_id] = groups.setdefault((row.cell_id, *_environment(row)), [])
+            latest[row.cell_id] = groups.setdefault((row.cell_id, row.unit, *_environment(row)), [])
         latest[row.cell_id].append(row)
     return list(groups.values())
 

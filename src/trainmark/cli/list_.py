@@ -11,6 +11,7 @@ from trainmark.cli.output import add_json_flag, next_command, print_json, stdout
 NAME = "list"
 SUMMARY = "show workloads, suites, launchers, data formats, log dialects, protocols and export formats"
 KINDS = ("workloads", "suites", "launchers", "formats", "dialects", "protocols", "exports")
+_NAME_WIDTH = 22
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,8 +64,11 @@ def _collect() -> dict[str, list[dict[str, Any]]]:
 def _print(found: dict[str, list[dict[str, Any]]], kinds: list[str]) -> None:
     from rich.text import Text
 
+    from trainmark.report.layout import fold
+
     console = stdout_console()
     for kind in kinds:
         console.print(Text(kind, style="bold"))
         for item in found[kind]:
-            console.print(Text(f"  {item['name']:<22}{item.get('summary', '')}".rstrip()))
+            text = f"  {item['name']:<{_NAME_WIDTH}}{item.get('summary', '')}".rstrip()
+            console.print(Text(fold(text, console, indent=_NAME_WIDTH + 2)))

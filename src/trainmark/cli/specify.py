@@ -20,7 +20,7 @@ from trainmark.spec.catalog import Catalog, Offer
 from trainmark.spec.cell import Cell
 from trainmark.spec.cluster import CLUSTER_KEYS, Cluster, parse_cluster
 from trainmark.spec.files import read_toml, shipped_suites
-from trainmark.spec.parse import parse_suite
+from trainmark.spec.parse import parse_suite, suggest
 from trainmark.spec.suite import Suite
 from trainmark.workloads.registry import load_cards
 
@@ -128,8 +128,7 @@ def _read_suite(what: str, overrides: dict[str, Any], catalog: Catalog) -> Suite
     if what in shipped:
         return parse_suite(read_toml(shipped[what]), origin=what, catalog=catalog, overrides=overrides)
     if what not in catalog:
-        known = ", ".join([*catalog, *shipped])
-        hint = f"known: {known}; a suite of your own is a file that ends in .toml"
+        hint = f"{suggest(what, (*catalog, *shipped))}; a suite of your own is a file that ends in .toml"
         raise SpecError("nothing to run", [Fault(where="WHAT", problem=f"{what!r} is not known", hint=hint)])
     return parse_suite({"name": what, "cells": [{"workload": what}]}, origin=what, catalog=catalog, overrides=overrides)
 
@@ -174,7 +173,7 @@ def _cluster_keys(args: argparse.Namespace) -> dict[str, Any]:
 
 def _read_cluster_file(path: Path) -> dict[str, Any]:
     """The keys stand at the top of the file, or in its [cluster] table."""
-    raw = read_toml(path)
+    raw = read_toml(path, what="cluster file")
     table = raw.get("cluster", raw)
     unknown = [key for key in table if key not in CLUSTER_KEYS] if isinstance(table, dict) else ["cluster"]
     if unknown:

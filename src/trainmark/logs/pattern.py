@@ -62,12 +62,15 @@ class _GuardedPattern:
 
 def load_pattern(path: Path) -> Dialect:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read the pattern {path}", why=str(error), hint="see docs/guides/import.md") from error
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        why = "lists in lists, too deep" if isinstance(error, RecursionError) else str(error)
+        why = (error.strerror if isinstance(error, OSError) else None) or why
+        raise InputError(f"cannot read the pattern {path}", why=why, hint="see docs/guides/import.md") from error
     faults = list(_faults(table))
     if faults:
-        raise SpecError(f"the pattern {path} has {len(faults)} faults", faults)
+        noun = "fault" if len(faults) == 1 else "faults"
+        raise SpecError(f"the pattern {path} has {len(faults)} {noun}", faults)
     return _build(table)
 
 

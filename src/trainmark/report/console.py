@@ -9,7 +9,7 @@ from rich.text import Text
 
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import OTHER_BASE_MARK, describe_line, shown_columns
-from trainmark.report.layout import least_width, print_rows
+from trainmark.report.layout import fold, least_width, print_rows
 from trainmark.report.words import UNITS, WORDS
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_number, plain
@@ -25,8 +25,9 @@ def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") ->
     said = []
     for line, cells in zip(lines, described, strict=True):
         said.append(_say(line, cells, lang))
-        said += [plain(f"  {run.id}: {run.outcome or 'running'}: {run.reason}") for run in line.problems]
-        said += [plain(f"  {WORDS[lang]['warning']}: {warning}") for warning in _first_warnings(line, warnings)]
+        notes = [f"  {run.id}: {run.outcome or 'running'}: {run.reason}" for run in line.problems]
+        notes += [f"  {WORDS[lang]['warning']}: {warning}" for warning in _first_warnings(line, warnings)]
+        said += [fold(plain(note), console, indent=2) for note in notes]
     console.print(Text("\n".join(said)))
     if len(lines) > 1:
         _print_table(lines, described, console, lang)

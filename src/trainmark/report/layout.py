@@ -25,6 +25,14 @@ def print_rows(
     console.out("\n".join(text for row in body for text in row), highlight=False)
 
 
+def fold(text: str, console: Console, *, indent: int) -> str:
+    """In a terminal its further lines begin at `indent`; in a file or a pipe it stays one line."""
+    if console.soft_wrap:
+        return text
+    lines = Text(text[indent:]).wrap(console, max(1, console.width - indent))
+    return text[:indent] + f"\n{' ' * indent}".join(line.plain.rstrip() for line in lines)
+
+
 def lay_out(rows: Sequence[Sequence[str]], *, width: int, is_right: Sequence[bool]) -> list[list[str]]:
     """The lines of each row, the headings first, padded but at the right end; `is_right`: which columns are numbers."""
     widest = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]

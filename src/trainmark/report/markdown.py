@@ -87,7 +87,9 @@ def _steps(lines: Sequence[Line], words: dict[str, str]) -> str:
 def _command(row: RunRow) -> str:
     """To be pasted into a shell, so every word is quoted."""
     if row.source == "command":
-        known = {"--devices": row.devices, "--batch-size": row.batch_size_per_device, "--precision": row.precision}
+        nodes = row.nodes or 1
+        known = {"--nodes": nodes if nodes > 1 else None, "--devices": row.devices // nodes if row.devices else None,
+            "--batch-size": row.batch_size_per_device, "--precision": row.precision, "--seed": row.seed}  # fmt: skip
         flags = [str(word) for flag, value in known.items() if value is not None for word in (flag, value)]
         return plain(f"trainmark run {shlex.join(flags)} -- {row.model}")
     if row.dialect is not None:

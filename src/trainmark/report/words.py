@@ -137,4 +137,18 @@ WORDS: dict[str, dict[str, str]] = {
 }
 
 LANGUAGES = tuple(WORDS)
-UNITS = {"en": {"images": "images/s", "clips": "clips/s"}, "zh": {"images": "图像/秒", "clips": "片段/秒"}}
+UNITS = {
+    "en": {"images": "images/s", "clips": "clips/s"},
+    "zh": {
+        "images": "图像/秒",
+        "clips": "片段/秒",
+        "samples": "样本/秒",
+        "examples": "样例/秒",
+        "iterations": "迭代/秒",
+        "sequences": "序列/秒",
+        "sentences": "句/秒",
+        "tokens": "词元/秒",
+        "words": "词/秒",
+        "steps": "步/秒",
+    },
+}

@@ -169,7 +169,8 @@ def _match_placeholders(
 def _refuse_flags(values: Mapping[str, Any], faults: list[Fault]) -> None:
     for name in values:
         if name not in _FLAGS:
-            known = ", ".join(f"--{flag.replace('_', '-')}" for flag in _FLAGS)
+            flags = [flag for flag in _FLAGS if flag not in CLUSTER_KEYS]  # of those only --hosts is a flag of its own
+            known = ", ".join(f"--{flag.replace('_', '-')}" for flag in (*flags, "hosts", "cluster"))
             problem = "means nothing for a command"
             hint = f"leave it out, or give it to the script itself; for commands there are {known}"
             faults.append(Fault(where=f"--{name.replace('_', '-')}", problem=problem, hint=hint))

@@ -22,17 +22,19 @@ def shipped_suites() -> dict[str, Path]:
     return {path.stem: path for path in sorted(suites_folder().glob("*.toml"))}
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path, *, what: str = "suite") -> dict[str, Any]:
+    """`what` the file is to be, for the message."""
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
     except OSError as error:
         why = error.strerror or str(error)
-        raise InputError(f"cannot read the suite {path}", why=why, hint="give the path of a TOML file") from error
+        raise InputError(f"cannot read the {what} {path}", why=why, hint="give the path of a TOML file") from error
     if len(data) > _MAX_BYTES:
-        raise InputError(f"the suite {path} is over 1 MB", hint="a suite is a short TOML file; is this the right one?")
+        raise InputError(f"the {what} {path} is over 1 MB", hint="it is a short TOML file; is this the right one?")
     try:
-        return tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        fault = Fault(where=str(path), problem=str(error), hint="TOML syntax: key = value, lists in []")
+        return tomllib.loads(data.decode("utf-8-sig"))  # editors of Windows put a mark in front
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        problem = "lists in lists, too deep" if isinstance(error, RecursionError) else str(error)
+        fault = Fault(where=str(path), problem=problem, hint="TOML syntax: key = value, lists in []")
         raise SpecError(f"{path} is not TOML", [fault]) from error

@@ -151,13 +151,13 @@ class Checker:
     def _check_word(self, key: str, value: Any, allowed: tuple[str, ...] | None) -> bool:
         if allowed is None or value in allowed:
             return isinstance(value, str)
-        self._fault(key, f"{value!r} is not known", _suggest(value, allowed))
+        self._fault(key, f"{value!r} is not known", suggest(value, allowed))
         return False
 
     def _check_count(self, key: str, value: Any, least: int) -> bool:
         if isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**31:
             return True
-        self._fault(key, f"{value!r} is no whole number from {least} up", f"give {max(least, 1)} or more, below 2**31")
+        self._fault(key, f"{value!r} is no whole number from {least} up", f"give {least} or more, below 2**31")
         return False
 
     def _check_source(self, key: str, value: Any) -> bool:
@@ -174,7 +174,7 @@ def _find_offer(name: Any, where: str, catalog: Catalog, faults: list[Fault]) ->
     if isinstance(name, str) and name in catalog:
         return catalog[name]
     problem = "is missing" if name is None else f"{name!r} is not known"
-    faults.append(Fault(where=f"{where}.workload", problem=problem, hint=_suggest(name, tuple(catalog))))
+    faults.append(Fault(where=f"{where}.workload", problem=problem, hint=suggest(name, tuple(catalog))))
     return None
 
 
@@ -188,13 +188,14 @@ def _table(raw: Table, key: str, faults: list[Fault]) -> Table:
 
 def _refuse_unknown(raw: Table, known: tuple[str, ...], where: str, faults: list[Fault]) -> None:
     faults.extend(
-        Fault(where=f"{where}.{key}", problem="is not a key", hint=_suggest(key, known))
+        Fault(where=f"{where}.{key}", problem="is not a key", hint=suggest(key, known))
         for key in raw
         if key not in known
     )
 
 
-def _suggest(value: Any, allowed: tuple[str, ...]) -> str:
+def suggest(value: Any, allowed: tuple[str, ...]) -> str:
+    """The hint for a word that is none of those allowed."""
     close = difflib.get_close_matches(str(value), allowed, n=1)
     known = ", ".join(allowed)
     return f"did you mean {close[0]}? known: {known}" if close else f"known: {known}"

@@ -23,7 +23,13 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        ("run resnet5", "'resnet5' is not known"),
+        ("run resnet5", "did you mean resnet50?"),
+        ("run resnet50 --cluster nowhere.toml", "cannot read the cluster file"),
+        ("run resnet50 --precison fp32", "did you mean --precision? see trainmark run --help"),
+        ("run resnet50 --sise=small", "--sise is no flag of trainmark run"),
+        ("show --zzz", "see trainmark show --help"),
+        ("plan resnet50 tsm", "'tsm' is one word too many"),
+        ("data check imagenet DIR --quik", "--quik is no flag of trainmark data"),
         ("run resnet50 --batch-size 0", "0 is no whole number from 1 up"),
         ("run resnet50 --batch-size many", "'many' is no whole number"),
         ("run resnet50 --precision fp33", "did you mean fp32"),

@@ -149,12 +149,15 @@ def test_links_are_not_followed_out(root: Path, capsys: pytest.CaptureFixture[st
         (("import", "LOGS", "--protocol", "paddle-benchmark:mode=7"), "mode=7 is not supported"),
         (("import", "LOGS", "--protocol", "dlperf:skip=x"), "skip=x"),
         (("import", "LOGS", "--workload", "resnet51"), "'resnet51' is not known"),
-        (("import", "LOGS", "--pattern", "/no/such.toml"), "cannot read the pattern"),
+        (("import", "LOGS", "--pattern", "/no/such.toml"), "why: No such file or directory"),
+        (("import", "LOGS", "--pattern", "DEEP"), "too deep"),
     ],
 )
 def test_bad_input(argv: tuple[str, ...], says: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (root / "nothing").mkdir()
-    places = {"LOGS": root / "logs", "EMPTY": root / "nothing", "NOTES": root / "logs" / "notes.md"}
+    deep = root / "deep.toml"
+    deep.write_text("a = " + "[" * 9000 + "]" * 9000)
+    places = {"LOGS": root / "logs", "EMPTY": root / "nothing", "NOTES": root / "logs" / "notes.md", "DEEP": deep}
     words = [str(places.get(word, word)) for word in argv]
     code, out, err = run(*words, "--store", str(root / "store"), capsys=capsys)
     assert (code, out, err.count("error:")) == (2, "", 1)

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from rich.cells import cell_len
+from rich.console import Console
 
-from trainmark.report.layout import lay_out, least_width
+from trainmark.report.layout import fold, lay_out, least_width
 
 
 def test_columns_stand_side_by_side() -> None:
@@ -44,3 +45,13 @@ def test_the_least_width_cuts_no_word_and_folds_no_number() -> None:
     assert least_width(rows, is_right=[False, True]) == len("mask_rcnn") + 2 + len("1.234 … 1.345")
     assert least_width([["name", "speed"], ["a", "1,234 images/s"]], is_right=[False, True]) == 4 + 2 + 8
     assert least_width([["name", "speed"]], is_right=[False, True]) == 11
+
+
+def test_a_note_is_indented_in_a_terminal_and_whole_in_a_pipe() -> None:
+    note = "  warning: it tells seconds, 但没有批大小, and no batch"
+    terminal, pipe = Console(width=24), Console(width=24, soft_wrap=True)
+    folded = fold(note, terminal, indent=2).split("\n")
+    assert len(folded) > 2
+    assert all(line.startswith("  ") and cell_len(line) <= 24 for line in folded)
+    assert " ".join(line.strip() for line in folded) == note.strip()
+    assert fold(note, pipe, indent=2) == note

@@ -11,10 +11,11 @@ from rich.console import Console
 from making import make_cell, make_run
 from trainmark.analyse.result import describe_run
 from trainmark.analyse.table import Line, build_lines
+from trainmark.logs.dialect import UNITS as LOG_UNITS
 from trainmark.report.cells import describe_line
 from trainmark.report.console import print_lines, say
 from trainmark.report.markdown import render_markdown
-from trainmark.report.words import WORDS
+from trainmark.report.words import UNITS, WORDS
 from trainmark.store.folder import read_run
 
 
@@ -50,6 +51,30 @@ def test_another_framework_is_another_line(tmp_path: Path) -> None:
         "resnet50 (small) @ torch 2.10 h reference fp32", "resnet50 (small) @ torch 2.11 h reference fp32",
     )  # fmt: skip
     assert [run.outcome for run in new.runs] == ["ok", "oom"]
+
+
+def test_another_unit_is_another_line(tmp_path: Path) -> None:
+    """A script that printed iterations and now marks samples: the same cell, but no mean of both means anything."""
+    folders = [make_run(tmp_path, name) for name in ("r0", "r1", "r2")]
+    for folder, unit in zip(folders, ("iterations", "samples", "samples"), strict=True):
+        facts = json.loads((folder / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps({**facts, "unit": unit}))
+    before, after = lines_of(*folders)
+    assert (len(before.runs), len(after.runs)) == (1, 2)
+    assert "iterations/s" in say(before)
+    assert "samples/s" in say(after)
+    assert not before.variant  # the unit tells them apart
+
+
+def test_the_command_of_a_command_has_its_nodes_and_its_seed(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "a", cell=make_cell(nodes=2, devices_per_node=4, seed=7))
+    facts = json.loads((folder / "run.json").read_text())
+    cell = {**facts["cell"], "workload": None, "command": ["python", "t.py", "{seed}"]}
+    facts = {**facts, "cell": cell, "source": "command", "model": "python t.py '{seed}'"}
+    (folder / "run.json").write_text(json.dumps(facts))
+    text = render_markdown(lines_of(folder), lang="en")
+    given = "--nodes 2 --devices 4 --batch-size 4 --precision fp32 --seed 7"
+    assert f"    trainmark run {given} -- python t.py '{{seed}}'\n" in text
 
 
 def test_a_different_batch_is_never_the_base(tmp_path: Path) -> None:
@@ -90,6 +115,10 @@ def test_json_has_every_field_of_the_contract(tmp_path: Path) -> None:
 def test_both_languages_have_the_same_words() -> None:
     assert set(WORDS["en"]) == set(WORDS["zh"])
     assert all(text for words in WORDS.values() for text in words.values())
+
+
+def test_every_unit_of_a_log_is_translated() -> None:
+    assert {*LOG_UNITS.values(), "iterations"} == set(UNITS["zh"])
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])

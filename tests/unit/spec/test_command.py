@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import argparse
+import re
 from typing import Any
 
 import pytest
 
+from trainmark.cli.specify import add_spec_arguments
 from trainmark.errors import SpecError
 from trainmark.plan.identity import cell_id, new_run_id
 from trainmark.spec.cell import Cell
@@ -69,6 +72,17 @@ def test_faults_are_found_before_anything_starts(words: str, values: dict[str, A
     with pytest.raises(SpecError) as caught:
         cells(words, **values)
     assert says in str(caught.value)
+
+
+def test_the_flags_that_a_hint_names_are_flags() -> None:
+    parser = argparse.ArgumentParser()
+    add_spec_arguments(parser)
+    with pytest.raises(SpecError) as caught:
+        cells("t", epochs=1)
+    (fault,) = caught.value.faults
+    named = re.findall(r"--[a-z-]+", fault.hint)
+    assert "--cluster" in named
+    assert set(named) <= {flag for action in parser._actions for flag in action.option_strings}
 
 
 def test_all_faults_at_once() -> None:

@@ -74,6 +74,21 @@ def test_text_that_is_no_toml_is_a_spec_error(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(SpecError, match="is not TOML"):
         read_toml(path)
+    path.write_bytes(b"a = " + b"[" * 9000 + b"]" * 9000)
+    with pytest.raises(SpecError, match="too deep"):
+        read_toml(path)
+
+
+def test_the_mark_that_editors_of_windows_write_is_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_bytes(b"\xef\xbb\xbfname = 'x'\r\n")
+    assert read_toml(path) == {"name": "x"}
+
+
+def test_a_hint_allows_what_is_allowed() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_suite({"cells": [{"workload": "resnet50", "seed": -1}]}, origin="x", catalog=CATALOG)
+    assert "give 0 or more" in caught.value.faults[0].hint
 
 
 def test_every_shipped_suite_is_valid() -> None:
