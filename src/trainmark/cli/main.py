@@ -6,15 +6,14 @@ argparse, since `--help` must start in a quarter of a second; a verb's module im
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
-import re
 import signal
 import sys
 
 import trainmark
 from trainmark.cli import data, doctor, export, import_, list_, plan, report, run, show
 from trainmark.cli.output import exit_code_of, interrupt
+from trainmark.cli.parser import Parser
 from trainmark.errors import InputError, SpecError, TrainmarkError
 from trainmark.units import plain
 
@@ -23,7 +22,7 @@ VERBS = (list_, doctor, data, plan, run, import_, show, report, export)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="trainmark",
         description="Measures how fast machines train neural networks, proves the number and says why.",
         epilog="Start with: trainmark run quick. Exit codes: 0 ok, 1 a run failed, 2 bad input, 3 regression found.",
@@ -58,26 +57,13 @@ def main(argv: list[str] | None = None) -> int:
 def _parse(words: list[str]) -> argparse.Namespace:
     """What stands after the first -- of `run` is a command: its words are not ours to interpret."""
     cut = words.index("--") if words[:1] == [run.NAME] and "--" in words else len(words)
-    args, unknown = build_parser().parse_known_args(words[:cut])
-    if unknown:
-        raise _describe_unknown(unknown[0], args.verb)
+    args = build_parser().parse_args(words[:cut])
     args.words = words
     if args.verb == run.NAME:
         if args.command:
             raise InputError(f"{args.command[0]!r} is one word too many", hint="a command stands after --")
         args.command = words[cut + 1 :] if cut < len(words) else None
     return args
-
-
-def _describe_unknown(word: str, verb: str) -> InputError:
-    if not word.startswith("-"):
-        return InputError(f"{word!r} is one word too many", hint=f"see trainmark {verb} --help")
-    name = word.split("=", 1)[0]
-    alone = argparse.ArgumentParser()
-    {module.NAME: module for module in VERBS}[verb].add_arguments(alone)
-    close = difflib.get_close_matches(name, re.findall(r"--[a-z0-9-]+", alone.format_help()), n=1)
-    meant = f"did you mean {close[0]}? " if close else ""
-    return InputError(f"{name} is no flag of trainmark {verb}", hint=f"{meant}see trainmark {verb} --help")
 
 
 def _print_error(error: TrainmarkError) -> None:

@@ -29,7 +29,23 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("run resnet50 --sise=small", "--sise is no flag of trainmark run"),
         ("show --zzz", "see trainmark show --help"),
         ("plan resnet50 tsm", "'tsm' is one word too many"),
-        ("data check imagenet DIR --quik", "--quik is no flag of trainmark data"),
+        ("data check imagenet DIR --quik", "did you mean --quick? see trainmark data check --help"),
+        ("data make imagenet DIR --clases 3", "--clases is no flag of trainmark data make"),
+        ("--zzz show", "--zzz is no flag of trainmark\n"),
+        ("rn", "did you mean run? known: list, doctor"),
+        ("data mak imagenet DIR", "'mak' is no action of trainmark data"),
+        ("list wrkloads", "did you mean workloads?"),
+        ("run resnet50 --launcher foo", "--launcher 'foo' is not known"),
+        ("run resnet50 --launcher torchrn", "did you mean torchrun?"),
+        ("run resnet50 --retries -1", "--retries: '-1' is no whole number from 0 to 100"),
+        ("import x --precision fp8", "known: fp32, tf32"),
+        ("data make imagenet DIR --images many", "--images: 'many' is no whole number"),
+        ("data make imagenet DIR --val-fraction half", "--val-fraction: 'half' is no number"),
+        ("data make", "FORMAT, DIR are missing"),
+        ("export", "--format is missing"),
+        ("export --fromat csv", "did you mean --format?"),
+        ("run resnet50 --max 3", "--max could match --max-steps, --max-seconds"),
+        ("report --lang", "--lang: expected one argument"),
         ("run resnet50 --batch-size 0", "0 is no whole number from 1 up"),
         ("run resnet50 --batch-size many", "'many' is no whole number"),
         ("run resnet50 --precision fp33", "did you mean fp32"),
@@ -79,6 +95,11 @@ def test_bad_input_is_one_message_and_exit_code_2(argv: str, says: str, capsys: 
     assert says in err
     assert "hint:" in err
     assert "Traceback" not in err
+    assert "usage:" not in err
+
+
+def test_no_verb_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys=capsys) == (2, "", "error: VERB is missing\n  hint: see trainmark --help\n")
 
 
 def test_a_suite_with_three_faults_names_all_three(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
