@@ -95,11 +95,12 @@ def read_tuned(path: Path) -> tuple[int, float]:
 
 def read_ours(path: Path) -> tuple[int, float]:
     """What `trainmark import` does with a file, up to the records in its spool; the digest is part of it."""
+    from trainmark.logs.opening import LogFile
     from trainmark.logs.reading import read_log
     from trainmark.logs.record import Facts
     from trainmark.logs.registry import load_dialects
 
-    log = read_log(path, load_dialects(), given=Facts())
+    log = read_log(LogFile(path), load_dialects(), given=Facts())
     assert log is not None
     spool = log.gathered.spool
     rates = sum(row[5] for row in spool.rows())

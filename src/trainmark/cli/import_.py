@@ -23,6 +23,7 @@ SUMMARY = "read training logs of other programs, whole folders at once"
 _SMALL_BYTES = 32 << 20
 """Less than this is read here: starting processes would take longer."""
 _MAX_NAMED = 20
+_FRAMEWORKS = ("torch", "paddle", "tensorflow", "mxnet", "oneflow")
 _PRECISIONS = ("fp32", "tf32", "amp", "bf16", "fp16", "pure_fp16")
 
 
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     facts = parser.add_argument_group("what the logs do not tell, or tell wrongly (for all of them)")
     facts.add_argument("--model", metavar="NAME", help="its name")
     facts.add_argument("--workload", metavar="NAME", help="one of `trainmark list workloads`")
-    facts.add_argument("--framework", metavar="NAME", help="torch, paddle, tensorflow, mxnet, oneflow")
+    facts.add_argument("--framework", choices=_FRAMEWORKS)
     facts.add_argument("--precision", choices=_PRECISIONS)
     facts.add_argument("--devices", type=int, metavar="N", help="of all nodes together")
     facts.add_argument("--nodes", type=int, metavar="N")
@@ -92,6 +93,8 @@ def _find(paths: Sequence[Path]) -> tuple[list[FoundFile], list[Skipped]]:
     from trainmark.logs.finding import find_files
 
     files, skipped = find_files(paths)
+    if not files and skipped:
+        raise _nothing([], skipped)
     if not files:
         raise InputError("there is no file to import", hint="give log files or folders of them")
     return files, skipped
@@ -229,13 +232,14 @@ def _left_out(results: Sequence[Imported]) -> list[Skipped]:
 
 
 def _nothing(results: Sequence[Imported], skipped: Sequence[Skipped]) -> InputError:
+    from trainmark.logs.importing import NO_DIALECT
+
     others = [*((item.path, item.reason) for item in results), *((item.path, item.reason) for item in skipped)]
     named = "; ".join(f"{path}: {reason}" for path, reason in others[:3])
-    return InputError(
-        f"no log was found in {len(others)} files",
-        why=named,
-        hint="`trainmark list dialects` shows what is known; --pattern FILE adds a grammar of your own",
-    )
+    hint = "give log files or folders of them"
+    if any(reason == NO_DIALECT for _, reason in others):
+        hint = "`trainmark list dialects` shows what is known; --pattern FILE adds a grammar of your own"
+    return InputError(f"no log was found in {len(others)} files", why=named, hint=hint)
 
 
 def _print(rows: Sequence[Any], protocol: str | None) -> None:

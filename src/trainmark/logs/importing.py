@@ -11,7 +11,7 @@ from typing import Any
 from trainmark import records
 from trainmark.errors import TrainmarkError
 from trainmark.logs.folder import write_run
-from trainmark.logs.opening import digest_of
+from trainmark.logs.opening import LogFile, digest_of
 from trainmark.logs.pattern import load_pattern
 from trainmark.logs.reading import read_log
 from trainmark.logs.record import Facts
@@ -19,6 +19,8 @@ from trainmark.logs.registry import load_dialects
 
 READER = 2
 """Raised when the same file would now be read otherwise, so that a second import reads it again."""
+
+NO_DIALECT = "no line of a known dialect"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +48,13 @@ class Imported:
 def import_file(task: Task) -> Imported:
     name = str(task.path)
     own = (load_pattern(task.pattern),) if task.pattern is not None else ()
+    file = LogFile(task.path)
     try:
-        log = read_log(task.path, (*own, *load_dialects()), given=task.given)
+        log = read_log(file, (*own, *load_dialects()), given=task.given)
     except OSError as error:
         return Imported(path=name, run_id=None, reason=error.strerror or str(error), is_failure=True)
     if log is None:
-        return Imported(path=name, run_id=None, reason="no line of a known dialect")
+        return Imported(path=name, run_id=None, reason=_why_no_log(file))
     if log.facts.workload not in task.targets:
         log = replace(log, facts=replace(log.facts, workload=None))
     try:
@@ -62,6 +65,14 @@ def import_file(task: Task) -> Imported:
     finally:
         log.gathered.spool.close()
     return Imported(path=name, run_id=folder.name, sha256=log.sha256)
+
+
+def _why_no_log(file: LogFile) -> str:
+    if file.num_bytes == 0:
+        return "the file is empty"
+    if file.is_damaged:
+        return f"the file is cut short in its compressed data, and before that stands {NO_DIALECT}"
+    return NO_DIALECT
 
 
 def _provenance(task: Task) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 import numpy as np
 
@@ -98,9 +98,10 @@ class ReadLog:
     warnings: tuple[Warn, ...]
 
 
-def read_log(path: Path, dialects: Sequence[Dialect], *, given: Facts, shown: PurePath | None = None) -> ReadLog | None:
+def read_log(
+    file: LogFile, dialects: Sequence[Dialect], *, given: Facts, shown: PurePath | None = None
+) -> ReadLog | None:
     """None where no line of the file was recognised. The caller closes `gathered.spool`."""
-    file = LogFile(path)
     gathered = Gathered()
     stream = LogStream(dialects, sink=gathered)
     try:
@@ -110,7 +111,7 @@ def read_log(path: Path, dialects: Sequence[Dialect], *, given: Facts, shown: Pu
         if stream.dialect is None:
             gathered.spool.close()
             return None
-        return _conclude(file, stream, stream.dialect, gathered, given, shown or path)
+        return _conclude(file, stream, stream.dialect, gathered, given, shown or file.path)
     except BaseException:
         gathered.spool.close()
         raise

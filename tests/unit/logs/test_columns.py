@@ -9,6 +9,7 @@ import pytest
 
 from trainmark.logs import reading
 from trainmark.logs.columns import ColumnReader
+from trainmark.logs.opening import LogFile
 from trainmark.logs.record import Facts
 from trainmark.logs.registry import load_dialects
 
@@ -33,7 +34,7 @@ def read(path: Path, monkeypatch: pytest.MonkeyPatch, *, by_columns: bool) -> tu
     with monkeypatch.context() as patch:
         if not by_columns:
             patch.setattr(ColumnReader, "read", lambda *_: None)
-        log = reading.read_log(path, load_dialects(), given=Facts())
+        log = reading.read_log(LogFile(path), load_dialects(), given=Facts())
     assert log is not None
     rows = list(log.gathered.spool.rows())
     log.gathered.spool.close()

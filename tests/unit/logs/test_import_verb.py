@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +144,12 @@ def test_links_are_not_followed_out(root: Path, capsys: pytest.CaptureFixture[st
     [
         (("import", "/no/such/file"), "there is no /no/such/file"),
         (("import", "EMPTY"), "no file to import"),
-        (("import", "NOTES"), "no log was found"),
+        (("import", "NOTES"), "no line of a known dialect"),
+        (("import", "BLANK"), "blank.log: the file is empty"),
+        (("import", "CUT"), "cut.gz: the file is cut short in its compressed data"),
+        (("import", "PIPE"), "pipe: not a regular file"),
+        (("import", "LOGS", "--framework", "foo"), "--framework 'foo' is not known"),
+        (("import", "LOGS", "--framework", "tensorflw"), "did you mean tensorflow?"),
         (("import", "LOGS", "--devices", "0"), "--devices 0"),
         (("import", "LOGS", "--devices", "3", "--nodes", "2"), "do not spread"),
         (("import", "LOGS", "--protocol", "magic"), "'magic' is not known"),
@@ -157,7 +164,11 @@ def test_bad_input(argv: tuple[str, ...], says: str, root: Path, capsys: pytest.
     (root / "nothing").mkdir()
     deep = root / "deep.toml"
     deep.write_text("a = " + "[" * 9000 + "]" * 9000)
+    (root / "blank.log").touch()
+    (root / "cut.gz").write_bytes(gzip.compress(b"no log\n" * 100)[:-12])
+    os.mkfifo(root / "pipe")
     places = {"LOGS": root / "logs", "EMPTY": root / "nothing", "NOTES": root / "logs" / "notes.md", "DEEP": deep}
+    places |= {"BLANK": root / "blank.log", "CUT": root / "cut.gz", "PIPE": root / "pipe"}
     words = [str(places.get(word, word)) for word in argv]
     code, out, err = run(*words, "--store", str(root / "store"), capsys=capsys)
     assert (code, out, err.count("error:")) == (2, "", 1)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from trainmark.logs.live import LiveLog
+from trainmark.logs.opening import LogFile
 from trainmark.logs.reading import read_log
 from trainmark.logs.record import Facts
 from trainmark.logs.registry import load_dialects
@@ -127,7 +128,7 @@ def test_a_decoy_does_not_choose_the_dialect(tmp_path: Path) -> None:
     assert found is not None
     assert found[:2] == [(0, 0.012, 32), (10, 0.1, 320)]
     assert len(found) == 40
-    imported = read_log(tmp_path / "log", load_dialects(), given=Facts())
+    imported = read_log(LogFile(tmp_path / "log"), load_dialects(), given=Facts())
     assert imported is not None
     imported.gathered.spool.close()
     assert live.dialect == imported.dialect.name == "torch-example"
