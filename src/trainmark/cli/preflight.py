@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from trainmark.cli.output import stderr_console, talk
+from trainmark.cli.results import refuse_file
 from trainmark.errors import InputError, StoreError
 from trainmark.plan.machine import FRAMEWORKS
 from trainmark.units import plain
@@ -128,6 +129,7 @@ def _start(command: Command, output: IO[bytes]) -> Root:
 
 def make_shared_folder(store: Path, prefix: str) -> Path:
     """In the store, which all machines of a run see."""
+    refuse_file(store)
     try:
         store.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=prefix, dir=store)).resolve()

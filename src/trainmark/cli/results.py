@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark.cli.output import talk
-from trainmark.errors import StoreError
+from trainmark.errors import InputError, StoreError
 
 if TYPE_CHECKING:
     from trainmark.store.index import Store
@@ -24,7 +24,18 @@ def open_store(root: Path) -> Store:
     from trainmark.store.index import Store
     from trainmark.store.rows import Analyser
 
+    refuse_file(root)
     return Store(root, analyser=Analyser(version=analysis_version(), analyse=_derive))
+
+
+def refuse_file(root: Path) -> None:
+    """A store is a folder, or a name that is free."""
+    try:
+        is_file = root.exists() and not root.is_dir()
+    except OSError:  # whoever may not look there hears so when it is opened
+        return
+    if is_file:
+        raise StoreError(f"the store {root} is a file", why="results are kept in a folder", hint="give --store DIR")
 
 
 def _derive(row: RunRow) -> Derived:
@@ -40,6 +51,9 @@ def _derive(row: RunRow) -> Derived:
 
 def read_rows(root: Path, wanted: Sequence[str] = (), *, reindex: bool = False) -> list[RunRow]:
     """Those whose id begins with one of `wanted`, or all."""
+    if "" in wanted:
+        raise InputError("an empty name names no run", hint="leave it out for all runs; trainmark show lists them")
+    refuse_file(root)
     if not root.is_dir():
         raise StoreError(f"there is no store at {root}", hint="run something first: trainmark run quick")
     store = open_store(root)

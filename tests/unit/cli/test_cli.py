@@ -141,12 +141,33 @@ def test_fewer_images_than_a_batch_are_refused(tmp_path: Path, capsys: pytest.Ca
     assert "8 training images, a global batch of 64" in err
 
 
+@pytest.mark.parametrize(
+    "argv", ["run quick --device cpu", "run -- true", "show", "report", "export --format csv", "import LOG"]
+)
+def test_a_store_that_is_a_file(argv: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    verb, *words = argv.replace("LOG", str(file)).split()
+    code, out, err = run(verb, "--store", str(file), *words, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert f"the store {file} is a file\n  why: results are kept in a folder\n  hint: give --store DIR" in err
+    assert file.read_text() == ""
+
+
 def test_a_store_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    argv = ["run", "quick", "--device", "cpu", "--store", str(tmp_path / "file")]
+    argv = ["run", "quick", "--device", "cpu", "--store", str(tmp_path / "file" / "store")]
     code, _, err = run(*argv, capsys=capsys)
     assert code == 2
     assert "cannot write to the store" in err
+
+
+@pytest.mark.parametrize("argv", ["show", "report", "export --format csv"])
+def test_an_empty_name_is_no_run(argv: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "run-a")
+    code, out, err = run(*argv.split(), "run-a", "", "--store", str(tmp_path), capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "an empty name names no run" in err
 
 
 def test_plan_prints_cells_and_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
