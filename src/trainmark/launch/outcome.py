@@ -99,14 +99,35 @@ def judge_command(
             outcome = Outcome.OUT_OF_MEMORY
             reason = "the command was ended by the kernel for lack of memory on the host (SIGKILL)"
     elif returncode:
-        lines = last_output.decode("utf-8", errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        is_memory = speaks_of_memory(last_output.decode("utf-8", errors="replace"))
-        outcome = Outcome.OUT_OF_MEMORY if is_memory else Outcome.FAILED
+        text = last_output.decode("utf-8", errors="replace")
+        last = _last_line(text)
+        outcome = Outcome.OUT_OF_MEMORY if speaks_of_memory(text) else Outcome.FAILED
         reason = f"the command ended with exit code {returncode}" + (f": {last[:300]}" if last else "")
     elif bad_loss is not None:
         outcome, reason = Outcome.NAN, bad_loss
     return {"kind": "run_end", "outcome": outcome, "reason": reason, "look_at": OUTPUT_FILE}
+
+
+_STYLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_MIN_READABLE = 0.8
+"""The part of a line's characters that can be read: text in a foreign encoding is still a line, a tensor is none."""
+_MIN_TEXT = 4
+"""Fewer readable characters in a row stand among bytes by chance."""
+
+
+def _last_line(text: str) -> str:
+    """The last one that a person can read; where none is, what can be read of the last."""
+    lines = [line for part in re.split(r"[\r\n]", _STYLE.sub("", text)) if (line := part.strip())]
+    for line in reversed(lines):
+        readable = "".join(sign for sign in line if _is_readable(sign))
+        if len(readable) >= _MIN_READABLE * len(line):
+            return readable.strip()
+    parts = "".join(sign if _is_readable(sign) else "\0" for sign in lines[-1]).split("\0") if lines else []
+    return " ".join(part.strip() for part in parts if len(part.strip()) >= _MIN_TEXT)
+
+
+def _is_readable(sign: str) -> bool:
+    return sign == "\t" or (sign.isprintable() and sign != "\ufffd")
 
 
 def describe_exit(returncode: int) -> str:

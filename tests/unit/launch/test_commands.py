@@ -220,3 +220,24 @@ def test_how_a_command_ended(returncode: int, output: bytes, outcome: Outcome) -
     end = judge_command(returncode=returncode, last_output=output, bad_loss=None)
     ending = decide(run_ends={0: end}, returncode=returncode, ended_by=None, why="")
     assert (ending.outcome, ending.look_at) == (outcome, "output.log")
+
+
+@pytest.mark.parametrize(
+    ("output", "last"),
+    [
+        (b"Traceback\nKeyError: 1\n\n", "KeyError: 1"),
+        (b"KeyError: 1\n" + bytes(range(128, 256)) * 9, "KeyError: 1"),
+        (
+            b"\x00\xff" * 99 + b" cannot open shapes " + b"\xfe\x01ab\xff" * 99 + b" at 7:1\xff",
+            "cannot open shapes at 7:1",
+        ),
+        (bytes(range(128, 256)) * 9, ""),
+        (b" 1%|   |\r 99%|## |\rstopped\x1b[0m\r\n", "stopped"),
+        (b"\x1b[31mErreur: donn\xe9es\x1b[0m", "Erreur: donnes"),
+        ("错误: 内存".encode(), "错误: 内存"),
+        (b"x" * 900, "x" * 300),
+    ],
+)
+def test_the_reason_ends_with_a_line_that_can_be_read(output: bytes, last: str) -> None:
+    end = judge_command(returncode=3, last_output=output, bad_loss=None)
+    assert end["reason"] == "the command ended with exit code 3" + (f": {last}" if last else "")
