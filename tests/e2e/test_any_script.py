@@ -122,6 +122,19 @@ def test_a_failing_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "Traceback" in (tmp_path / "s" / result["id"] / "output.log").read_text()
 
 
+def test_a_report_is_offered_only_where_there_is_something_to_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "s"
+    words = ["run", "--store", str(store), "--"]
+    assert main([*words, "sh", "-c", "exit 3"]) == 1
+    (output,) = store.glob("*/output.log")
+    assert capsys.readouterr().err.endswith(f"next: look at {output}\n")
+    assert main([*words, "true"]) == 0
+    assert main([*words, "sh", "-c", "exit 4"]) == 1
+    assert capsys.readouterr().err.count(f"next: trainmark report --store {store}\n") == 2
+
+
 def test_out_of_memory_and_nan_are_outcomes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = write_script(tmp_path, "raise RuntimeError('CUDA out of memory. Tried to allocate 20.00 GiB')")
     (result,) = run(tmp_path / "s", "--", *script, capsys=capsys, code=1)

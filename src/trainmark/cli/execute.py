@@ -82,8 +82,21 @@ def execute(
         kept = f"what was measured is kept in {store.root}, and the same command goes on from there"
         talk(f"interrupted after {len(rows)} of {len(tasks)} runs; {kept}")
         return exit_code_of(interrupt)
-    next_command("trainmark report", store=args.store)
+    _say_next(rows, store, args.store)
     return 0 if all(row.outcome == "ok" for row in rows) else 1
+
+
+def _say_next(rows: Sequence[RunRow], store: Store, given: str) -> None:
+    """A report is of use where there is a number to report; else the file that says why there is none."""
+    if any(row.outcome == "ok" for row in rows) or store.rows(outcome="ok"):
+        next_command("trainmark report", store=given)
+        return
+    for row in rows:
+        folder = store.root / row.id
+        look_at = folder / str((records.read_json(folder / records.EXIT_FILE) or {}).get("look_at") or "")
+        if look_at.is_file():
+            next_command(f"look at {shlex.quote(str(look_at))}")
+            return
 
 
 def _searched(task: Task) -> tuple[str, ...]:
