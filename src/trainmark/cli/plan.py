@@ -83,12 +83,12 @@ def _earlier(store: Path) -> dict[str, list[float]]:
 
 
 def _print(entries: list[dict[str, Any]]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("cell", "what", "devices", "batch", "data", "repeat", "time"):
-        table.add_column(heading, overflow="fold")
+    from trainmark.report.layout import print_rows
+
+    headings = ("cell", "what", "devices", "batch", "data", "repeat", "time")
+    rows = []
     skipped: dict[str, list[str]] = {}
     for entry in entries:
         what = f"{entry['workload']} {entry['framework']} {entry['recipe']} {entry['precision']} {entry['size']}"
@@ -106,10 +106,10 @@ def _print(entries: list[dict[str, Any]]) -> None:
             entry["repeat"],
             time,
         )
-        table.add_row(*(Text(plain(value)) for value in values))
+        rows.append([plain(value) for value in values])
         if entry["skip"]:
             skipped.setdefault(entry["skip"], []).append(entry["cell_id"][:6])
     console = stdout_console()
-    console.print(table)
+    print_rows(headings, rows, console, is_right=[heading in ("batch", "repeat") for heading in headings])
     for reason, cells in skipped.items():
         console.print(Text(f"skipped {', '.join(dict.fromkeys(cells))}: {reason}"))

@@ -68,7 +68,7 @@ def _check(task: Task, store: Path, data: list[str]) -> None:
     expected = num_expected(job, task.launcher)
     findings = judge(answers, job=job, num_answers=expected, own_code=own_code, said=said)
     if findings:
-        _print(findings)
+        print_findings(findings)
     if any(finding.is_fatal for finding in findings):
         hint = "mend what the table names; --no-preflight starts all the same"
         raise InputError("the machines are not ready", why="see the table above", hint=hint)
@@ -139,14 +139,11 @@ def make_shared_folder(store: Path, prefix: str) -> Path:
         raise StoreError(f"cannot write to the store {store}", why=why, hint=hint) from error
 
 
-def _print(findings: Sequence[Finding]) -> None:
-    from rich.table import Table
-    from rich.text import Text
+def print_findings(findings: Sequence[Finding]) -> None:
+    from trainmark.report.layout import print_rows
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("where", "what is wrong", "what to do"):
-        table.add_column(heading, overflow="fold")
+    rows = []
     for finding in sorted(findings, key=lambda finding: not finding.is_fatal):
         what = finding.what if finding.is_fatal else f"(note) {finding.what}"
-        table.add_row(*(Text(plain(text)) for text in (finding.where, what, finding.hint)))
-    stderr_console().print(table)
+        rows.append([plain(text) for text in (finding.where, what, finding.hint)])
+    print_rows(("where", "what is wrong", "what to do"), rows, stderr_console(), is_right=[False] * 3)

@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from making import make_images, make_run
 from trainmark.cli.main import VERBS, build_parser, main
+from trainmark.cli.preflight import print_findings
+from trainmark.launch.preflight import Finding
 
 
 def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -190,6 +193,23 @@ def test_plan_prints_cells_and_runs_nothing(tmp_path: Path, capsys: pytest.Captu
     assert [cell["skip"] is None for cell in plan["cells"]] == [True, False, True, False]
     assert plan["total_s"] == 2 * 135
     assert not (tmp_path / "s").exists()
+
+
+def test_no_line_of_a_table_ends_in_spaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--device", "cpu", "--precision", "fp32,tf32", "--repeat", "10", "--store", str(tmp_path / "s")]
+    code, out, _ = run("plan", "resnet50", *words, capsys=capsys)
+    assert code == 0
+    assert out.startswith("cell    what")
+    assert not [line for line in out.splitlines() if line != line.rstrip()]
+
+
+def test_no_line_of_the_preflight_ends_in_spaces(capsys: pytest.CaptureFixture[str]) -> None:
+    fatal = Finding(where="b (rank 1)", what="has no framework", hint="install it", is_fatal=True)
+    print_findings([replace(fatal, what="at most 9 open files", is_fatal=False), fatal])
+    heading, *lines = capsys.readouterr().err.splitlines()
+    assert heading.split("  ")[0] == "where"
+    assert [line.split("  ")[1] for line in lines] == ["has no framework", "(note) at most 9 open files"]
+    assert not [line for line in (heading, *lines) if line != line.rstrip()]
 
 
 def test_dry_prints_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
