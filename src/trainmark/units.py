@@ -41,6 +41,14 @@ def format_number(value: float | None, *, digits: int = 4) -> str:
     return f"{value:,.{min(decimals, 6)}f}"
 
 
+def format_count(value: float, plural: str) -> str:
+    """A number of things, named by their plural, as units are: 3 runs, 1 run, 0.5 epochs, 1 other process."""
+    number = f"{value:g}" if isinstance(value, float) else str(value)
+    if number != "1":
+        return f"{number} {plural}"
+    return f"1 {plural.removesuffix('es' if plural.endswith('sses') else 's')}"
+
+
 def format_rate(value: float | None, unit: str) -> str:
     return ABSENT if value is None else f"{format_number(value)} {unit}/s"
 

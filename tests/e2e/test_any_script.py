@@ -176,7 +176,7 @@ def test_ctrl_c_keeps_what_was_marked(tmp_path: Path, capsys: pytest.CaptureFixt
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "interrupted after 1 of 1 runs" in err
+    assert "interrupted after 1 of 1 run;" in err
     assert main(["show", "--json", "--store", str(tmp_path / "s")]) == 0
     (result,) = json.loads(capsys.readouterr().out)["results"]
     assert (result["outcome"], result["dialect"], result["throughput"]) == ("killed", "mark", None)

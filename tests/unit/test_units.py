@@ -25,6 +25,23 @@ def test_numbers_have_four_digits_and_no_exponent(value: float | None, text: str
 
 
 @pytest.mark.parametrize(
+    ("value", "plural", "text"),
+    [
+        (1, "runs", "1 run"),
+        (0, "runs", "0 runs"),
+        (1000000, "images", "1000000 images"),
+        (1, "classes", "1 class"),
+        (1, "other processes", "1 other process"),
+        (1, "GPUs", "1 GPU"),
+        (1.0, "epochs", "1 epoch"),
+        (0.5, "epochs", "0.5 epochs"),
+    ],
+)
+def test_one_thing_is_no_plural(value: float, plural: str, text: str) -> None:
+    assert units.format_count(value, plural) == text
+
+
+@pytest.mark.parametrize(
     ("value", "text"), [(0.0123, "12.3 ms"), (5.04, "5.04 s"), (125, "2 min 05 s"), (3720, "1 h 02 min"), (None, "–")]
 )
 def test_seconds(value: float | None, text: str) -> None:

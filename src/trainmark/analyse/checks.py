@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.traps import Warning_, warn
 from trainmark.store.rows import RunRow
+from trainmark.units import format_count
 
 _RATES_APART = 1.05
 _COLLAPSED = 0.5
@@ -101,10 +102,8 @@ def check_evaluation_inside(row: RunRow) -> Warning_ | None:
         return None
     usual = float(np.median(row.seconds / row.samples))
     lost_s = float((row.seconds - row.samples * usual)[slow].sum())
-    return warn(
-        "evaluation-inside",
-        f"{int(slow.sum())} records span an evaluation; about {lost_s:.3g} s of it count as training",
-    )
+    where = format_count(int(slow.sum()), "records")
+    return warn("evaluation-inside", f"an evaluation lies in {where}; about {lost_s:.3g} s of it count as training")
 
 
 def _slow_for_evaluation(row: RunRow) -> NDArray[np.bool_]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from trainmark.errors import InputError
 from trainmark.store.rows import RunRow
+from trainmark.units import format_count
 
 if TYPE_CHECKING:
     from trainmark.store.rows import Floats
@@ -93,7 +94,7 @@ def _after(row: RunRow, options: Options) -> slice | None:
 
 
 def _too_few(row: RunRow) -> Answer:
-    return Answer(value=None, reason=f"it has {len(row.seconds)} records, no more than are skipped")
+    return Answer(value=None, reason=f"it has {format_count(len(row.seconds), 'records')}, no more than are skipped")
 
 
 def _mean(row: RunRow, options: Options) -> Answer:

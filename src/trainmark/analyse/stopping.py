@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.series import read_series
 from trainmark.analyse.throughput import estimate_throughput
+from trainmark.units import format_count
 
 DEFAULT_TARGET = 0.01
 DEFAULT_MIN_STEPS = 30
@@ -62,15 +63,15 @@ def decide(
         return Decision(stop=False, reason=reason, estimate=None)
     estimate = estimate_throughput(durations[:num_looked], counts[:num_looked])
     reached, reason = _judge(estimate, target, min_steps, min_dof)
-    if exhausted and not reached:
-        reason = f"the limit of {max_steps} steps is reached; {reason}"
+    if max_steps is not None and exhausted and not reached:
+        reason = f"the limit of {format_count(max_steps, 'steps')} is reached; {reason}"
     return Decision(stop=reached or exhausted, reason=reason, estimate=estimate)
 
 
 def _judge(estimate: Estimate, target: float, min_steps: int, min_dof: float) -> tuple[bool, str]:
     half_width, dof = estimate.relative_half_width, estimate.dof
     if half_width is None or dof is None or estimate.num_steps < min_steps:
-        return False, f"{estimate.num_steps} steps since the warm-up, at least {min_steps} are needed"
+        return False, f"{format_count(estimate.num_steps, 'steps')} since the warm-up, at least {min_steps} are needed"
     if half_width > target:
         return False, f"the interval of ±{half_width:.2%} is wider than the target of ±{target:.2%}"
     if dof < min_dof:

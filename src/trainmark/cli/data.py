@@ -10,7 +10,7 @@ from typing import Any
 
 from trainmark.cli import data_fetch
 from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console, talk
-from trainmark.units import format_bytes, format_seconds
+from trainmark.units import format_bytes, format_count, format_seconds
 
 NAME = "data"
 SUMMARY = "make a labelled data set, fetch one, or check one"
@@ -67,8 +67,8 @@ def _make(args: argparse.Namespace) -> int:
         print_json(**_plain(asdict(report)))
         return 0
     size = f"{format_bytes(report.num_bytes)}, {format_bytes(report.mean_sample_bytes)} each"
-    counts = f"{report.num_train} training and {report.num_val} validation {report.unit}"
-    classes = f"of {len(report.classes)} classes in {report.root}"
+    counts = f"{report.num_train} training and {format_count(report.num_val, f'validation {report.unit}')}"
+    classes = f"of {format_count(len(report.classes), 'classes')} in {report.root}"
     print(f"{counts} {classes} ({size}), {format_seconds(report.elapsed_s)}")
     next_command(_run_command(args))
     return 0
@@ -88,7 +88,9 @@ def _check(args: argparse.Namespace) -> int:
             decode=not args.quick,
             num_workers=args.workers,
             add_manifest=args.write_manifest,
-            on_hashed=lambda num_files, num_bytes: progress.show(f"SHA-256 of {num_files} files", num_bytes),
+            on_hashed=lambda num_files, num_bytes: progress.show(
+                f"SHA-256 of {format_count(num_files, 'files')}", num_bytes
+            ),
         )
     if args.json:
         print_json(**_plain(asdict(report)), ok=not report.faults)
@@ -98,8 +100,8 @@ def _check(args: argparse.Namespace) -> int:
         console.print(Text(f"{fault.path}: {fault.problem}"))
     if len(report.faults) > _MAX_FAULTS_SHOWN:
         console.print(Text(f"... and {len(report.faults) - _MAX_FAULTS_SHOWN} more; --json lists all"))
-    counts = ", ".join(f"{split.name} {split.num_samples} {report.unit}" for split in report.splits)
-    verdict = f"{len(report.faults)} faults" if report.faults else "no faults"
+    counts = ", ".join(f"{split.name} {format_count(split.num_samples, report.unit)}" for split in report.splits)
+    verdict = format_count(len(report.faults), "faults") if report.faults else "no faults"
     console.print(Text(f"{args.folder}: {counts}; {verdict}"))
     talk(_MANIFEST_WORDS[report.manifest])
     next_command("remove or replace the files named above" if report.faults else _run_command(args))

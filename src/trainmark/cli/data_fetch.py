@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console, talk
 from trainmark.errors import InputError
-from trainmark.units import format_bytes, format_seconds, plain
+from trainmark.units import format_bytes, format_count, format_seconds, plain
 
 _STAGES = ("downloading", "joining", "checksum", "unpacking")
 _MAX_CONNECTIONS = 64
@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
     parts = "" if report.num_parts == 1 else f" from {report.num_parts} parts"
     checked = f"{report.checked} as given" if report.checked else "no checksum was given to compare"
     console.print(Text(plain(f"{report.output}{parts} ({size}); {checked}; sha256 {report.sha256}")))
-    if report.unpacked is not None:
-        console.print(Text(plain(f"{report.unpacked}: {report.num_files} files unpacked")))
+    if report.num_files is not None:
+        console.print(Text(plain(f"{report.unpacked}: {format_count(report.num_files, 'files')} unpacked")))
     if report.unpacked is None:
         next_command(f"the same with --sha256 {report.sha256} --unpack DIR, which downloads nothing again")
     else:

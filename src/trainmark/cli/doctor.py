@@ -11,7 +11,7 @@ from pathlib import Path
 from trainmark.cli.doctor_network import add_network_arguments, measure_network, refuse_without_network
 from trainmark.cli.output import add_json_flag, add_store_flag, next_command, print_json, stdout_console
 from trainmark.plan.machine import Machine, read_machine
-from trainmark.units import format_bytes
+from trainmark.units import format_bytes, format_count
 
 NAME = "doctor"
 SUMMARY = "show what this machine has and what stands in the way of good numbers"
@@ -66,7 +66,7 @@ def _print(machine: Machine, problems: list[dict[str, str]]) -> None:
     facts = {
         "host": machine.hostname,
         "system": machine.system,
-        "cpu": f"{machine.cpu}, {machine.num_cores} cores usable",
+        "cpu": f"{machine.cpu}, {format_count(machine.num_cores, 'cores')} usable",
         "memory": format_bytes(machine.memory_bytes),
         "gpu": f"{gpus}, driver {machine.driver}" if gpus else "none",
         "frameworks": frameworks or "none",

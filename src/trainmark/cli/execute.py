@@ -21,6 +21,7 @@ from trainmark.plan.sweep import content_id
 from trainmark.records import Outcome
 from trainmark.spec.cell import Cell
 from trainmark.spec.command import CommandCell
+from trainmark.units import format_count
 
 if TYPE_CHECKING:
     import argparse
@@ -80,7 +81,7 @@ def execute(
     _print_results(rows, asked_cells(cells, request.skipped), is_json=args.json)
     if interrupt is not None:
         kept = f"what was measured is kept in {store.root}, and the same command goes on from there"
-        talk(f"interrupted after {len(rows)} of {len(tasks)} runs; {kept}")
+        talk(f"interrupted after {len(rows)} of {format_count(len(tasks), 'runs')}; {kept}")
         return exit_code_of(interrupt)
     _say_next(rows, store, args.store)
     return 0 if all(row.outcome == "ok" for row in rows) else 1

@@ -13,6 +13,7 @@ from trainmark.cli.results import read_rows
 from trainmark.cli.scaling import read_asked
 from trainmark.errors import InputError
 from trainmark.report.exporting import format_names, load_format
+from trainmark.units import format_count
 
 if TYPE_CHECKING:
     from trainmark.report.exporting import Exported
@@ -50,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     write_whole(files, what="export", make_folders=is_folder)
     failed = sum(row.outcome != "ok" for row in rows)
     note = f", {failed} of them failed or unfinished" if failed else ""
-    talk(f"{len(rows)} runs{note} written to {args.output} ({len(files)} files)")
+    what = f"{format_count(len(rows), 'runs')}{note}"
+    talk(f"{what} written to {args.output} ({format_count(len(files), 'files')})")
     next_command("trainmark show", store=args.store)
     return 0
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trainmark.cli.output import add_json_flag, add_store_flag, next_command, stdout_console, talk
 from trainmark.cli.results import Patience, open_store, print_results
 from trainmark.errors import InputError
-from trainmark.units import plain
+from trainmark.units import format_count, plain
 
 if TYPE_CHECKING:
     from trainmark.logs.finding import FoundFile, Skipped
@@ -72,9 +72,8 @@ def _check(args: argparse.Namespace) -> None:
             flag = name.replace("_", "-")
             raise InputError(f"--{flag} {value} is no whole number from 1 up", hint=f"give --{flag} 8, or leave it out")
     if args.devices and args.nodes and args.devices % args.nodes:
-        raise InputError(
-            f"{args.devices} devices do not spread over {args.nodes} nodes", hint="--devices counts those of all nodes"
-        )
+        what = f"{format_count(args.devices, 'devices')} cannot be spread over {format_count(args.nodes, 'nodes')}"
+        raise InputError(what, hint="--devices counts those of all nodes")
     from trainmark.workloads.registry import load_cards
 
     if args.workload is not None and args.workload not in load_cards():
@@ -208,7 +207,7 @@ def _progress(num_files: int, num_known: int) -> Iterator[Any]:
 
     known = f", {num_known} known" if num_known else ""
     if not sys.stderr.isatty():
-        talk(f"reading {num_files} files{known}")
+        talk(f"reading {format_count(num_files, 'files')}{known}")
         yield lambda _: None
         return
     columns = (TextColumn("reading logs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -239,7 +238,7 @@ def _nothing(results: Sequence[Imported], skipped: Sequence[Skipped]) -> InputEr
     hint = "give log files or folders of them"
     if any(reason == NO_DIALECT for _, reason in others):
         hint = "`trainmark list dialects` shows what is known; --pattern FILE adds a grammar of your own"
-    return InputError(f"no log was found in {len(others)} files", why=named, hint=hint)
+    return InputError(f"no log was found in {format_count(len(others), 'files')}", why=named, hint=hint)
 
 
 def _print(rows: Sequence[Any], protocol: str | None) -> None:
@@ -255,7 +254,8 @@ def _print(rows: Sequence[Any], protocol: str | None) -> None:
 def _say(results: Sequence[Imported], others: Sequence[Skipped], store: str) -> None:
     num_known = sum(result.reason == "known" for result in results)
     num_new = sum(result.run_id is not None for result in results) - num_known
-    talk(f"{num_new} logs imported, {num_known} known, {len(others)} other files")
+    new, other = format_count(num_new, "logs"), format_count(len(others), "other files")
+    talk(f"{new} imported, {num_known} known, {other}")
     for item in others[:_MAX_NAMED]:
         talk(f"  left out: {item.path}: {item.reason}")
     if len(others) > _MAX_NAMED:

@@ -12,6 +12,7 @@ from trainmark.errors import InputError
 from trainmark.launch.job import Job, inherited_variables
 from trainmark.launch.registry import PROGRAMS, choose
 from trainmark.spec.cluster import Cluster
+from trainmark.units import format_count
 
 
 class Shape(Protocol):
@@ -42,7 +43,7 @@ def choose_launcher(name: str, shape: Shape, cluster: Cluster) -> str:
         hint = "install it, or use another --launcher (trainmark list launchers)"
         raise InputError(f"the launcher {chosen} needs {' and '.join(missing)}", why="not on the PATH", hint=hint)
     if name != "kubernetes" and chosen not in ("slurm", "local") and len(cluster.hosts) < shape.nodes > 1:
-        why = f"{shape.nodes} nodes, {len(cluster.hosts)} hosts"
+        why = f"{format_count(shape.nodes, 'nodes')}, {format_count(len(cluster.hosts), 'hosts')}"
         raise InputError(f"{chosen} must be told the machines", why=why, hint="give --hosts A,B or --cluster FILE")
     return chosen
 

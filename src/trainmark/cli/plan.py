@@ -14,7 +14,7 @@ from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
 from trainmark.cli.sweep import SweepRuns, find_unfinished
 from trainmark.plan.estimate import estimate
 from trainmark.plan.identity import cell_id
-from trainmark.units import format_seconds, plain
+from trainmark.units import format_count, format_seconds, plain
 
 NAME = "plan"
 SUMMARY = "show what a suite would run, skip and take; runs nothing"
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if sweep is not None and len(left) < num_runs:
         begun = f"the unfinished sweep of {sweep.record.started} has done {num_runs - len(left)} of them"
         talk(f"{begun}; run continues it (--fresh starts anew)")
-    talk(f"{len(left)} runs, {len(plan.skipped)} skipped, {time}")
+    talk(f"{format_count(len(left), 'runs')}, {len(plan.skipped)} skipped, {time}")
     next_command(shlex.join(["trainmark", "run", *args.words[1:]]))
     return 0
 

@@ -14,7 +14,7 @@ from trainmark.cli.output import stderr_console, talk
 from trainmark.cli.results import refuse_file
 from trainmark.errors import InputError, StoreError
 from trainmark.plan.machine import FRAMEWORKS
-from trainmark.units import plain
+from trainmark.units import format_count, plain
 
 if TYPE_CHECKING:
     from trainmark.cli.execute import Task
@@ -72,7 +72,7 @@ def _check(task: Task, store: Path, data: list[str]) -> None:
     if any(finding.is_fatal for finding in findings):
         hint = "mend what the table names; --no-preflight starts all the same"
         raise InputError("the machines are not ready", why="see the table above", hint=hint)
-    talk(f"preflight: {len(answers)} of {expected} processes answered")
+    talk(f"preflight: {len(answers)} of {format_count(expected, 'processes')} answered")
 
 
 def _ask(job: Job, task: Task, data: list[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.stopping import decide, next_look
 from trainmark.records import Json, Kind, Outcome
 from trainmark.spec.suite import Measure
-from trainmark.units import format_plus_minus, format_rate, format_seconds, plain
+from trainmark.units import format_count, format_plus_minus, format_rate, format_seconds, plain
 
 _PLAIN_PERIOD_S = 10.0
 
@@ -103,7 +103,7 @@ class RunWatch:
         took = format_seconds(time.monotonic() - self._begin)
         if not self._seconds:
             return f"preparing, {took}"
-        parts = [f"{len(self._seconds)} steps", took]
+        parts = [format_count(len(self._seconds), "steps"), took]
         if self._estimate is not None:
             rate = format_rate(self._estimate.value, self._unit())
             parts.append(f"{rate} {format_plus_minus(self._estimate.relative_half_width)}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmark.cli.output import talk
 from trainmark.errors import InputError, StoreError
+from trainmark.units import format_count
 
 if TYPE_CHECKING:
     from trainmark.store.index import Store
@@ -80,7 +81,7 @@ class Patience:
     def __call__(self, done: int, total: int) -> None:
         if not self._has_spoken and done < total and time.monotonic() - self._begin > _PATIENCE_S:
             self._has_spoken = True
-            talk(f"indexing {total} runs, {done} done; the next time they are known")
+            talk(f"indexing {format_count(total, 'runs')}, {done} done; the next time they are known")
 
 
 def print_results(rows: Sequence[RunRow], *, protocol: str | None = None, **more: Any) -> None:

@@ -23,6 +23,7 @@ from trainmark.launch.registry import RENDERERS
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.plan.sweep import machine_facts
 from trainmark.spec.cell import Cell
+from trainmark.units import format_count
 from trainmark.workloads.registry import load_card
 from trainmark.workloads.schedules import evaluation_interval
 
@@ -103,7 +104,7 @@ def _runnable(plan: Plan, *, is_elsewhere: bool) -> list[Cell]:
     """What can run here; an error if nothing can, so that a sweep that does nothing never looks like a success."""
     for reason in dict.fromkeys(plan.skipped.values()):
         num = sum(other == reason for other in plan.skipped.values())
-        talk(f"skipping {num} of {len(plan.cells)} runs: {reason}")
+        talk(f"skipping {num} of {format_count(len(plan.cells), 'runs')}: {reason}")
     cells = [cell for cell in plan.cells if cell not in plan.skipped]
     if not cells:
         reason = next(iter(plan.skipped.values()))
@@ -133,7 +134,7 @@ def _check_data(workload: str, path: str | None, global_batch_size: int) -> None
     card = load_card(workload)
     num_samples = find_format(card.dataset).summarise(Path(path)).num_train
     if num_samples < global_batch_size:
-        why = f"{num_samples} training {card.unit}, a global batch of {global_batch_size}"
+        why = f"{format_count(num_samples, f'training {card.unit}')}, a global batch of {global_batch_size}"
         hint = f"use a smaller --batch-size or more {card.unit}"
         raise DataError(f"{path} is smaller than one batch", why=why, hint=hint)
 

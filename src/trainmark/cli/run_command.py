@@ -21,6 +21,7 @@ from trainmark.launch.job import Job
 from trainmark.records import Kind
 from trainmark.spec.command import CommandCell, CommandSuite, parse_command
 from trainmark.spec.suite import Measure
+from trainmark.units import format_count
 
 if TYPE_CHECKING:
     from trainmark.cli.progress import Progress
@@ -90,7 +91,8 @@ def _launcher(cell: CommandCell, name: str, suite: CommandSuite, machine: Machin
     chosen = choose_launcher(name, cell, suite.cluster)
     if chosen == "torchrun" and "torch" not in machine.frameworks:
         hint = "put {devices} where the script takes it, or pip install 'trainmark[torch]'"
-        raise InputError(f"{cell.devices_per_node} processes are started by torchrun, which is not here", hint=hint)
+        why = f"it would start {format_count(cell.devices_per_node, 'processes')}"
+        raise InputError("torchrun is not here", why=why, hint=hint)
     return chosen
 
 

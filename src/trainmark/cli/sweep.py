@@ -17,6 +17,7 @@ from trainmark.records import Json
 from trainmark.spec.cell import Cell
 from trainmark.spec.command import CommandCell
 from trainmark.store.sweeps import Sweeps
+from trainmark.units import format_count
 
 if TYPE_CHECKING:
     from trainmark.store.index import Store
@@ -145,7 +146,7 @@ def end_all(run_ids: Sequence[str]) -> None:
     left = kill_left(run_ids) if run_ids else []
     if left:
         pids = ", ".join(str(pid) for pid in left)
-        why = f"{len(left)} processes of it cannot be ended: {pids}"
+        why = f"{format_count(len(left), 'processes')} of it cannot be ended: {pids}"
         hint = "end them (a restart may be needed), then the same command goes on; finished runs are kept"
         raise RunError(f"the run {run_ids[-1]} left something behind", why=why, hint=hint)
 
@@ -161,5 +162,6 @@ def _say_what_is_done(sweep: SweepRuns, asked: SweepRequest) -> None:
     bad = sum(row.outcome != records.Outcome.OK for row in answers)
     where = "" if sweep.record.host == os.uname().nodename else f" on {sweep.record.host}"
     told = f", {bad} of them not ok" if bad else ""
-    done = f"{len(answers)} of {len(asked.cells)} runs are done{told}"
+    be = "is" if len(asked.cells) == 1 else "are"
+    done = f"{len(answers)} of {format_count(len(asked.cells), 'runs')} {be} done{told}"
     talk(f"continues the sweep of {sweep.record.started}{where}: {done}; --fresh starts anew")

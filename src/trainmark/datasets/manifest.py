@@ -19,6 +19,7 @@ from pathlib import Path
 from trainmark.datasets.digests import OnHashed, hash_files, walk_files
 from trainmark.datasets.faults import DataFault, FaultKind, printable
 from trainmark.errors import DataError
+from trainmark.units import format_count
 
 NAME = "manifest.sha256"
 _LINE = re.compile(rb"(\\?)([0-9a-fA-F]{64}) [ *](.+)", re.DOTALL)
@@ -155,7 +156,7 @@ def _read(manifest: Path, faults: list[DataFault]) -> Iterator[tuple[bytes, str]
     except OSError as error:
         faults.append(_bad(f"cannot be read: {error.strerror or error}"))
     if stated is not None and stated != num_files:
-        faults.append(_bad(f"says {stated} files but lists {num_files}"))
+        faults.append(_bad(f"says {format_count(stated, 'files')} but lists {num_files}"))
 
 
 def _bad(problem: str) -> DataFault:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainmark.errors import DataError
+from trainmark.units import format_count
 
 SPLITS = ("train", "val")
 """The position is the split's number in every sample's seed."""
@@ -18,9 +19,9 @@ def split_sizes(
     sizes = (number - num_val, num_val)
     for split, size in zip(SPLITS, sizes, strict=True):
         if size < (num_classes or 1) and (split == "train" or val_fraction > 0):
-            classes = f" for {num_classes} classes" if num_classes else ""
+            classes = f" for {format_count(num_classes, 'classes')}" if num_classes else ""
             raise DataError(
-                f"{number} {what} are too few{classes}",
+                f"{format_count(number, what)} {'is' if number == 1 else 'are'} too few{classes}",
                 why=f"{split} would get {max(size, 0)}" + (" and have empty classes" if num_classes else ""),
                 hint=f"ask for more {what}{', for fewer classes' if num_classes else ''} or for no validation part",
             )

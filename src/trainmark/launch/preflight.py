@@ -12,6 +12,7 @@ from trainmark.launch.job import Command, Job, on_host, worker_environment
 from trainmark.launch.registry import LAUNCHERS
 from trainmark.ranks import LEASE
 from trainmark.records import PREFLIGHT_SIGN
+from trainmark.units import format_count
 
 MODULE = "trainmark.worker.preflight"
 _MOST_CLOCK_S = 1.0
@@ -109,7 +110,8 @@ def _judge_one(where: str, answer: Answer, job: Job) -> list[Finding]:
         faults.append(("has no framework", "install the same one as here"))
     gpus = answer.get("num_gpus")
     if job.device == "cuda" and (gpus or 0) < job.processes_per_node:
-        faults.append((f"has {gpus or 'no'} GPUs, {job.processes_per_node} are needed", "use fewer --devices"))
+        there = format_count(gpus, "GPUs") if gpus else "no GPU"
+        faults.append((f"has {there}, {job.processes_per_node} wanted", "use fewer --devices"))
     free = answer.get("free_bytes")
     if free is not None and free < _LEAST_DISK_BYTES:
         faults.append((f"only {free >> 20} MB free for records", "free some, or give --store DIR"))

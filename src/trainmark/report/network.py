@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainmark.analyse.exchange import Network
-from trainmark.units import format_bytes, format_number, plain
+from trainmark.units import format_bytes, format_count, format_number, plain
 
 
 def print_network(network: Network, console: Console) -> None:
@@ -31,7 +31,7 @@ def print_network(network: Network, console: Console) -> None:
 def verdict(network: Network) -> str:
     """latency 45 µs, 8.4 GB/s at 64.0 MiB over gloo, 2 processes on 1 host"""
     largest = network.exchanges[-1]
-    hosts = f"{len(network.hosts)} host{'s' if len(network.hosts) > 1 else ''}"
+    hosts = format_count(len(network.hosts), "hosts")
     return plain(
         f"latency {format_micro(network.latency_s)}, {_rate(largest.bus_gb_per_s)} GB/s at "
         f"{format_bytes(largest.num_bytes)} over {network.backend}, {network.num_ranks} processes on {hosts}"

@@ -15,6 +15,7 @@ from trainmark.errors import Fault, SpecError
 from trainmark.spec.cell import DEVICES, PRECISIONS, Cell
 from trainmark.spec.cluster import CLUSTER_KEYS, Cluster, parse_cluster
 from trainmark.spec.parse import Checker
+from trainmark.units import format_count
 
 PLACEHOLDERS = ("devices", "batch_size", "precision", "seed")
 _AXES = ("nodes", *PLACEHOLDERS)
@@ -123,8 +124,7 @@ def parse_command(template: Sequence[str], values: Mapping[str, Any], *, device:
     if not faults:
         axes = _match_placeholders(template, axes, faults)
     if faults:
-        noun = "fault" if len(faults) == 1 else "faults"
-        raise SpecError(f"the command has {len(faults)} {noun}", faults)
+        raise SpecError(f"the command has {format_count(len(faults), 'faults')}", faults)
     cells = _expand(tuple(template), device, axes, repeat)
     return CommandSuite(cells=cells, timeout_s=timeout_s, hang=hang, cluster=cluster)
 

@@ -12,6 +12,7 @@ from trainmark.spec.catalog import Catalog, Offer
 from trainmark.spec.cell import DEVICES, PRECISIONS, DataSource
 from trainmark.spec.cluster import CLUSTER_KEYS, check_suite_cluster, parse_cluster
 from trainmark.spec.suite import Measure, Suite, Sweep
+from trainmark.units import format_count
 
 Table = Mapping[str, Any]
 SUITE_KEYS = ("schema", "name", "summary", "measure", "cluster", "cells")
@@ -41,8 +42,7 @@ def parse_suite(raw: Table, *, origin: str, catalog: Catalog, overrides: Table |
         where = f"cells[{position}]" if len(cells) > 1 or origin.endswith(".toml") else "cell"
         sweeps.append(_parse_sweep({**cell, **cell_keys}, where, catalog, faults))
     if faults:
-        noun = "fault" if len(faults) == 1 else "faults"
-        raise SpecError(f"{origin} has {len(faults)} {noun}", faults)
+        raise SpecError(f"{origin} has {format_count(len(faults), 'faults')}", faults)
     name = str(raw.get("name", origin))
     known = tuple(sweep for sweep in sweeps if sweep)
     return Suite(name=name, summary=str(raw.get("summary", "")), measure=measure, cluster=cluster, sweeps=known)

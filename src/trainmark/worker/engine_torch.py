@@ -16,6 +16,7 @@ from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmark import host
+from trainmark.units import format_count
 from trainmark.worker.engine_torch_checkpoint import (
     read_checkpoint,
     read_randomness,
@@ -84,8 +85,9 @@ class TorchEngine:
         self.rank = int(os.environ.get("RANK", "0"))
         self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
         if self.world_size != cell["nodes"] * cell["devices_per_node"]:
+            asked = f"{cell['nodes']} x {cell['devices_per_node']}"
             raise ValueError(
-                f"{self.world_size} processes were started for {cell['nodes']} x {cell['devices_per_node']}"
+                f"{asked} was asked for, and the launcher started {format_count(self.world_size, 'processes')}"
             )
         self.samples_per_step = cell["batch_size_per_device"] * self.world_size
         self._cell = cell

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from trainmark.datasets.faults import printable
 from trainmark.datasets.imagenet.read import Split, read_folder
+from trainmark.units import format_count
 from trainmark.worker.engine_torch_feed import FeedRequest
 from trainmark.worker.engine_torch_images import CpuImages, Format, Images, Problems
 from trainmark.worker.images import ImageList, View
@@ -58,8 +59,8 @@ class FolderFeed:
         self.truth = None
         self.steps_per_epoch: int = len(folder.train.paths) // (batch_size * world_size)
         if self.steps_per_epoch == 0:
-            wanted_images = batch_size * world_size
-            raise ValueError(f"{len(folder.train.paths)} training images make no batch of {wanted_images}")
+            there = format_count(len(folder.train.paths), "training images")
+            raise ValueError(f"no batch of {batch_size * world_size} can be made of {there}")
 
     def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
         """Epochs follow each other without a gap; only a jump starts anew."""

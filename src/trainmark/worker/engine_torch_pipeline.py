@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from trainmark.datasets.faults import printable
 from trainmark.parent import dying_with
+from trainmark.units import format_count
 from trainmark.worker.engine_torch_feed import FeedRequest
 from trainmark.worker.engine_torch_images import num_decoders
 from trainmark.worker.engine_torch_workload import Batch
@@ -42,7 +43,8 @@ class PipelineFeed:
         self.truth = pipeline.truth
         self.steps_per_epoch: int = len(self._order(0)) // request.global_batch
         if self.steps_per_epoch == 0:
-            raise ValueError(f"{pipeline.num_train} training samples make no batch of {request.global_batch}")
+            there = format_count(pipeline.num_train, "training samples")
+            raise ValueError(f"no batch of {request.global_batch} can be made of {there}")
         self._stream = torch.cuda.Stream(request.device) if request.device.type == "cuda" else None
         self._training: Iterator[Batch] | None = None
         self._next: tuple[int, int] = (0, 0)

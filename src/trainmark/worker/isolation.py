@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trainmark.units import format_count
+
 CODES = ("foreign-gpu-process", "throttled", "clock-jump", "noisy-neighbour")
 
 _LEAST_SAMPLES = 3
@@ -140,7 +142,7 @@ class Isolation:
         if not seconds:
             return
         own, other, stolen = (self._load[name] / seconds for name in ("own_cores", "other_cores", "stolen_cores"))
-        of = f"of {self._num_cores} cores of {self._host}"
+        of = f"of {format_count(self._num_cores, 'cores')} of {self._host}"
         if other > max(_LEAST_OTHER_CORES, _LEAST_OTHER_SHARE * self._num_cores):
             who = f", the busiest {busiest}" if busiest else ""
             message = (

@@ -18,6 +18,7 @@ from typing import Any
 
 from trainmark.patience import NUM_RECENT
 from trainmark.records import Kind, Outcome
+from trainmark.units import format_count
 from trainmark.worker.alarm import Alarm
 from trainmark.worker.engine import Engine, Mark
 from trainmark.worker.recorder import Recorder
@@ -115,7 +116,7 @@ class MeasuredLoop:
     def _run_until_stopped(self) -> LoopEnd:
         self.engine.begin_epoch(0)
         end = self._run_steps(self.limits.max_steps)
-        return end or self._end(Outcome.OK, f"{self._at.num_steps} steps done")
+        return end or self._end(Outcome.OK, f"{format_count(self._at.num_steps, 'steps')} done")
 
     def _run_epochs(self, epochs: int) -> LoopEnd:
         per_epoch = self.engine.steps_per_epoch
@@ -135,7 +136,7 @@ class MeasuredLoop:
                 return end
 
     def _all_done(self, per_epoch: int) -> str:
-        done = f"{self._at.num_steps} steps, {self._at.num_steps / per_epoch:g} epochs done"
+        done = f"{_amount(self._at.num_steps, per_epoch)} done"
         if not self.limits.targets:
             return done
         wanted = ", ".join(f"{metric} {value:g}" for metric, value in self.limits.targets.items())
@@ -265,8 +266,7 @@ class MeasuredLoop:
         targets = self.limits.targets
         if targets and all(metrics.get(metric, -math.inf) >= value for metric, value in targets.items()):
             reached = ", ".join(f"{metric} {metrics[metric]:.4g}" for metric in targets)
-            when = f"{step} steps, {step / per_epoch:g} epochs"
-            return self._end(Outcome.OK, f"the target was reached after {when}: {reached}")
+            return self._end(Outcome.OK, f"the target was reached after {_amount(step, per_epoch)}: {reached}")
         if step < last_step:
             self._checkpoint()
         return None
@@ -302,6 +302,10 @@ class MeasuredLoop:
 
     def _end(self, outcome: Outcome, reason: str) -> LoopEnd:
         return LoopEnd(outcome=outcome, reason=reason, num_steps=self._at.num_steps)
+
+
+def _amount(num_steps: int, per_epoch: int) -> str:
+    return f"{format_count(num_steps, 'steps')}, {format_count(num_steps / per_epoch, 'epochs')}"
 
 
 def _next_block(num_steps: int, seconds: float) -> int:

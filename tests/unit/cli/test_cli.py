@@ -282,6 +282,18 @@ def test_data_make_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     document = json.loads(out)
     assert (code, document["ok"], len(document["faults"])) == (2, False, 1)
     assert victim.name in document["faults"][0]["path"]
+    code, out, _ = run("data", "check", "imagenet", folder, capsys=capsys)
+    assert (code, out.endswith("; 1 fault\n")) == (2, True)
+
+
+def test_one_run_is_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--device", "cpu", "--store", str(tmp_path)]
+    _, _, err = run("plan", "resnet50", "--precision", "fp32", *words, capsys=capsys)
+    assert "1 run, 0 skipped, at most 2 min 15 s\n" in err
+    make_run(tmp_path, "run-a")
+    target = str(tmp_path / "out.csv")
+    _, _, err = run("export", "--format", "csv", "-o", target, "--store", str(tmp_path), capsys=capsys)
+    assert f"1 run written to {target} (1 file)\n" in err
 
 
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:

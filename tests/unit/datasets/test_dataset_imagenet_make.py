@@ -112,7 +112,7 @@ def test_colour_does_not_tell_the_class() -> None:
         ({"num_images": 30}, "val would get 6"),
         ({"num_images": 0}, "empty"),
         ({"num_images": -1}, "empty"),
-        ({"num_classes": 1}, "1 classes"),
+        ({"num_classes": 1}, "1 class cannot be made"),
         ({"num_classes": 1000}, "1000 classes"),
         ({"val_fraction": 1.0}, "validation part"),
         ({"val_fraction": float("nan")}, "validation part"),

@@ -135,7 +135,7 @@ def test_as_videos(tmp_path: Path) -> None:
         ({"num_clips": 5}, "5 clips are too few for 6 classes"),
         ({"num_clips": 20}, "val would get 4"),
         ({"num_clips": -1}, "too few"),
-        ({"num_classes": 1}, "1 classes"),
+        ({"num_classes": 1}, "1 class cannot be made"),
         ({"num_classes": 25}, "25 classes"),
         ({"val_fraction": 1.0}, "validation part"),
         ({"val_fraction": float("nan")}, "validation part"),

@@ -43,7 +43,7 @@ def test_two_good_machines() -> None:
     [
         ({"sees_store": False}, "does not see the store"),
         ({"missing_data": ["/data/imagenet"]}, "does not see /data/imagenet"),
-        ({"num_gpus": 4}, "has 4 GPUs, 8 are needed"),
+        ({"num_gpus": 4}, "has 4 GPUs, 8 wanted"),
         ({"framework": None}, "has no framework"),
         ({"free_bytes": 5 << 20}, "only 5 MB free for records"),
         ({"unreachable": [0]}, "cannot reach rank 0"),

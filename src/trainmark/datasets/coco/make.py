@@ -25,6 +25,7 @@ from trainmark.datasets.report import MakeReport
 from trainmark.datasets.splits import split_sizes
 from trainmark.datasets.staging import staged_folder
 from trainmark.errors import DataError
+from trainmark.units import format_count
 
 _QUALITY = 90
 _IMAGES_PER_CHUNK = 16
@@ -151,7 +152,7 @@ def _refuse_impossible(recipe: _Recipe) -> None:
     height, width = recipe.mean_size
     if not 1 <= recipe.num_classes <= MAX_CLASSES:
         raise DataError(
-            f"{recipe.num_classes} classes cannot be made",
+            f"{format_count(recipe.num_classes, 'classes')} cannot be made",
             why=f"there are {MAX_CLASSES} pairs of a shape and a texture",
             hint=f"give 1 to {MAX_CLASSES}",
         )

@@ -16,6 +16,7 @@ from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
 from trainmark.errors import DataError
+from trainmark.units import format_count
 
 DEBIAN_SOURCE = Path("/usr/share/datasets/fashion-mnist")
 CLASSES = (
@@ -41,9 +42,8 @@ def make_fashion_mnist(root: Path, *, source: Path = DEBIAN_SOURCE, limit: int |
     started = time.perf_counter()
     require_encoder()
     if limit is not None and limit < len(CLASSES):
-        raise DataError(
-            f"{limit} images leave some of the {len(CLASSES)} classes empty", hint=f"give {len(CLASSES)} or more"
-        )
+        what = f"with {format_count(limit, 'images')} some of the {len(CLASSES)} classes would be empty"
+        raise DataError(what, hint=f"give {len(CLASSES)} or more")
     originals = [_read_split(source, prefix, limit) for _, prefix in _SPLITS]
     num_bytes = 0
     with staged_folder(root) as folder:

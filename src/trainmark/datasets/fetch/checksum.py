@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from trainmark.errors import DataError
+from trainmark.units import format_count
 
 Algorithm = Literal["sha256", "md5"]
 OnBytes = Callable[[int, int | None], None]
@@ -31,7 +32,7 @@ def parse_checksum(algorithm: Algorithm, text: str) -> Checksum:
     if not re.fullmatch(rf"[0-9a-fA-F]{{{num_digits}}}", text):
         raise DataError(
             f"{text!r} is no {algorithm} checksum",
-            why=f"one has {num_digits} hexadecimal digits; this has {len(text)} characters",
+            why=f"one has {num_digits} hexadecimal digits; this has {format_count(len(text), 'characters')}",
             hint="copy it again from where the data set is published",
         )
     return Checksum(algorithm=algorithm, digits=text.lower())

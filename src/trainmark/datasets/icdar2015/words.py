@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.datasets.faults import FaultKind
+from trainmark.units import format_count
 
 DO_NOT_CARE = "###"
 MAX_LABEL_BYTES = 2**20  # the largest of the public set has 5 KB; a video under a label's name must not be parsed
@@ -66,7 +67,7 @@ def parse_words(data: bytes) -> tuple[list[Word], list[Problem]]:
 def _parse_line(line: str, number: int) -> Word | str:
     parts = line.split(",", _NUM_COORDINATES)
     if len(parts) < _NUM_COORDINATES:
-        return f"{len(parts)} fields instead of {_NUM_COORDINATES} numbers and a transcription"
+        return f"{format_count(len(parts), 'fields')} instead of {_NUM_COORDINATES} numbers and a transcription"
     try:
         numbers = [float(part) for part in parts[:_NUM_COORDINATES]]
     except ValueError:

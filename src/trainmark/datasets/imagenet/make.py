@@ -20,6 +20,7 @@ from trainmark.datasets.report import MakeReport
 from trainmark.datasets.splits import SPLITS, split_sizes
 from trainmark.datasets.staging import staged_folder
 from trainmark.errors import DataError
+from trainmark.units import format_count
 
 _QUALITY = 90  # with the grain of `scene`, 100 KB at 500 x 375, as ImageNet has it
 _IMAGES_PER_CHUNK = 32
@@ -85,7 +86,7 @@ def _refuse_impossible(recipe: _Recipe) -> None:
     height, width = recipe.mean_size
     if not 2 <= recipe.num_classes <= MAX_CLASSES:
         raise DataError(
-            f"{recipe.num_classes} classes cannot be made",
+            f"{format_count(recipe.num_classes, 'classes')} cannot be made",
             why=f"there are {MAX_CLASSES} pairs of a shape and a texture",
             hint=f"give 2 to {MAX_CLASSES}",
         )

@@ -24,6 +24,7 @@ from trainmark.datasets.report import MakeReport
 from trainmark.datasets.splits import SPLITS, split_sizes
 from trainmark.datasets.staging import staged_folder
 from trainmark.errors import DataError
+from trainmark.units import format_count
 
 _QUALITY = 85
 _CLIPS_PER_CHUNK = 8
@@ -128,7 +129,7 @@ def _refuse_impossible(recipe: _Recipe) -> None:
     height, width = recipe.size
     if not 2 <= recipe.num_classes <= MAX_CLASSES:
         raise DataError(
-            f"{recipe.num_classes} classes cannot be made",
+            f"{format_count(recipe.num_classes, 'classes')} cannot be made",
             why=f"{len(EVENTS)} events have {MAX_CLASSES} orders",
             hint=f"give 2 to {MAX_CLASSES}",
         )
@@ -136,7 +137,7 @@ def _refuse_impossible(recipe: _Recipe) -> None:
         raise DataError(f"seed {recipe.seed} is negative", hint="give 0 or more")
     if not 8 <= recipe.num_frames <= _MAX_FRAMES or recipe.num_frames % 8:
         raise DataError(
-            f"clips of {recipe.num_frames} frames are not made",
+            f"clips of {format_count(recipe.num_frames, 'frames')} are not made",
             why="eight segments must each lie within one event",
             hint=f"give a multiple of 8 up to {_MAX_FRAMES}",
         )
