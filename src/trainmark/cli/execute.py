@@ -73,14 +73,14 @@ def execute(
     content = content_of(tasks, settings)
     request = SweepRequest(content=content, cells=cells, skipped=skipped or {}, settings=dict(settings))
     with open_sweep(request, store, fresh=args.fresh, resumes=args.resume) as (held, sweep):
-        interrupt = _run_all(tasks, store, sweep, retries=args.retries)
+        interrupt = _run_all(tasks, store, sweep, retries=args.retries, asked=shlex.join(["trainmark", *args.words]))
         if interrupt is None:
             held.finish()
-        rows = sweep.results(cells)
+        rows, num_done = sweep.results(cells), sum(sweep.answer(cell) is not None for cell in cells)
     _print_results(rows, asked_cells(cells, request.skipped), is_json=args.json)
     if interrupt is not None:
         kept = f"what was measured is kept in {store.root}, and the same command goes on from there"
-        talk(f"interrupted after {len(rows)} of {len(tasks)} runs; {kept}")
+        talk(f"interrupted with {num_done} of {len(tasks)} runs done; {kept}")
         return exit_code_of(interrupt)
     next_command("trainmark report", store=args.store)
     return 0 if all(row.outcome == "ok" for row in rows) else 1
@@ -113,6 +113,7 @@ class _Place:
     store: Store
     progress: Progress
     warden: Warden
+    asked: str | None = None
 
 
 def run_probe(task: Task, store: Store) -> RunRow:
@@ -126,13 +127,15 @@ def run_probe(task: Task, store: Store) -> RunRow:
     return row
 
 
-def _run_all(tasks: Sequence[Task], store: Store, sweep: SweepRuns, *, retries: int) -> KeyboardInterrupt | None:
+def _run_all(
+    tasks: Sequence[Task], store: Store, sweep: SweepRuns, *, retries: int, asked: str
+) -> KeyboardInterrupt | None:
     """All that are not done yet. Ctrl-C and SIGTERM end the run in order and are returned."""
     from trainmark.cli.progress import Progress
     from trainmark.launch.warden import Warden
 
     with Progress(total=len(tasks)) as progress, Warden() as warden:
-        place = _Place(store=store, progress=progress, warden=warden)
+        place = _Place(store=store, progress=progress, warden=warden, asked=asked)
         try:
             for number, task in enumerate(tasks, start=1):
                 if sweep.answer(task.cell) is None:
@@ -160,7 +163,7 @@ def _run_task(task: Task, place: _Place, sweep: SweepRuns, number: int, *, retri
 
 def _run_one(task: Task, place: _Place, number: int, facts: Mapping[str, Any]) -> tuple[RunRow, Ending]:
     store, progress, run_id = place.store, place.progress, new_run_id(task.cell)
-    folder = _make_folder(task, store, run_id, facts)
+    folder = _make_folder(task, store, run_id, {"asked": place.asked, **facts})
     progress.begin(run_id, task.cell.title, number)
     commands = LAUNCHERS[task.launcher](task.job(run_id, folder))
     place.warden.watch(run_id, commands)

@@ -103,6 +103,7 @@ def _read_facts(folder: Path, run: Json) -> dict[str, Any]:
         "model": _text(run.get("model")),
         "unit": _text(run.get("unit")) or "samples",
         "started_unix_s": _number(run.get("created_unix_s")),
+        "asked": _text(run.get("asked")),
         "sweep": _text(run.get("sweep")),
         "attempt": _whole(run.get("attempt")),
         "purpose": _text(run.get("purpose")),
