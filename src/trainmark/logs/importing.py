@@ -17,7 +17,7 @@ from trainmark.logs.reading import read_log
 from trainmark.logs.record import Facts
 from trainmark.logs.registry import load_dialects
 
-READER = 2
+READER = 3
 """Raised when the same file would now be read otherwise, so that a second import reads it again."""
 
 

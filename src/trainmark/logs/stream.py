@@ -67,6 +67,7 @@ class LogStream:
         self._tail = (b"", 0, 0)
         self._claims: dict[str, list[Claim]] = {}
         self._recent: dict[tuple[float | None, int | None], tuple[int | None, float | None]] = {}
+        self._rank_of_eval: dict[tuple[object, ...], int] = {}
         self._rank: int | None = None
         self._num_hits = 0
         self._batches: list[float] = []
@@ -113,10 +114,11 @@ class LogStream:
         self.num_bytes += last - start
         self._keep_tail(block, start, last)
         has_returns = block.find(b"\r", start, last) >= 0
-        if self.dialect is None:
+        if self.dialect is None or (self.dialect.priority < 0 and self._num_hits == 0):
             whole = block[start:last]
             chosen = detect(whole, self._dialects, has_returns=has_returns)
-            if chosen is not None:
+            # The lines of a protocol may come long before the first record of the framework that prints them.
+            if chosen is not None and (self.dialect is None or chosen.priority > self.dialect.priority):
                 self._choose(chosen)
                 self._read_ends(self._last_part() if self.num_bytes > len(whole) else whole[:_HEAD_BYTES])
         steps = self._read_columns(block, start, last) if not has_returns else None
@@ -224,13 +226,16 @@ class LogStream:
         """One search for each literal, however many probes share it."""
         self.dialect = dialect
         own = (*dialect.steps, *dialect.others) if dialect is not None else ()
-        self._everywhere = _by_anchor([probe for probe in (*own, *shared.EVERYWHERE) if probe.where == "everywhere"])
+        probes = dict.fromkeys((*own, *shared.EVERYWHERE))
+        self._everywhere = _by_anchor([probe for probe in probes if probe.where == "everywhere"])
         self._ends = _by_anchor([probe for probe in (*own, *shared.ENDS) if probe.where == "ends"])
 
     # -- what several ranks tell ---------------------------------------------------------------------------------------
 
     def _is_new(self, record: LogRecord) -> bool:
         """False for a step that another rank has told: the same step at the same time, or with another rank's tag."""
+        if record.kind == "eval":
+            return self._is_new_eval(record)
         if record.kind != "step":
             return True
         if self._num_hits == 0:
@@ -248,9 +253,20 @@ class LogStream:
             self._recent[key] = (record.rank, record.time_s)
             if len(self._recent) > _RECENT_STEPS:
                 del self._recent[next(iter(self._recent))]
-        else:
+        elif known is None or record.rank != known[0] or self.dialect is None or not self.dialect.repeats_lines:
             self.num_other_ranks += 1
         return is_new
+
+    def _is_new_eval(self, record: LogRecord) -> bool:
+        """False for a value that a rank with another tag has told."""
+        if record.rank is None:
+            return True
+        key = (record.metric, record.value, record.epoch, record.step)
+        if self._rank_of_eval.setdefault(key, record.rank) != record.rank:
+            return False
+        if len(self._rank_of_eval) > _RECENT_STEPS:
+            del self._rank_of_eval[next(iter(self._rank_of_eval))]
+        return True
 
     def _remember_rows(self) -> None:
         """Steps that were taken as columns are looked at only now that a line must be compared with them."""
@@ -337,7 +353,8 @@ def _by_anchor(probes: Sequence[Probe]) -> dict[bytes, list[tuple[int, LineReade
 
 
 def _end_of_next_line(part: bytes, end: int) -> int:
-    following = part.find(b"\n", end + 1, end + MAX_LINE_BYTES)
+    own_end = part.find(b"\n", end, end + MAX_LINE_BYTES)  # behind the return that ends a line of Windows
+    following = part.find(b"\n", own_end + 1, end + MAX_LINE_BYTES) if own_end >= 0 else -1
     return following if following >= 0 else min(len(part), end + MAX_LINE_BYTES)
 
 

@@ -37,6 +37,79 @@ def test_an_evaluation_by_the_logs_own_name_of_our_metric(tmp_path: Path, monkey
     row = import_text(tmp_path, paddle(17.0, devices=1, batch=8, tail=tail), name="hrnet.log")
     assert describe_run(row)["time_to_train_s"] == 60.0
 
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+def test_torchtitan_in_its_own_colours(tmp_path: Path) -> None:
+    lines = "".join(
+        f"[rank0]:\x1b[31mstep: {10 * n:2}  \x1b[32mloss:  8.02  \x1b[33mmemory: 25.30GiB(32.0%)  "
+        f"\x1b[34mtps: 6,543  \x1b[36mtflops: 45.2  \x1b[35mmfu: 14.5%\x1b[39m\n"
+        for n in range(1, 5)
+    )
+    row = import_text(tmp_path, "Building 1-D device mesh with ['dp_shard'], [8]\n" + lines)
+    assert (row.dialect, describe_run(row)["last"]) == ("torchtitan", 6543.0 * 8)
+
+
+def test_thousands_are_set_off_by_commas(tmp_path: Path) -> None:
+    rates = [6000.0 + step for step in range(8)]
+    row = import_text(tmp_path, ngc(rates).replace("total_ips : 6", "total_ips : 6,"))
+    assert describe_run(row)["last"] == 6007.0
+
+
+def test_two_numbers_with_a_comma_between_stay_two(tmp_path: Path) -> None:
+    text = ngc(STEADY).replace("train.loss : 7.0 ", "train.loss : 7.5,250 ")
+    assert set(import_text(tmp_path, text).losses) == {7.5}
+
+
+def test_a_bar_that_is_drawn_again_is_no_other_rank(tmp_path: Path) -> None:
+    assert codes(import_text(tmp_path, sample("lightning"), batch_size_per_device=8)) == []
+
+
+def test_paddleclas_tells_iteration_and_epoch(tmp_path: Path) -> None:
+    text = "GPUs used: 8\n" + "".join(
+        f"[2024/01/01 10:00:{10 * epoch + n:02d}] ppcls INFO: [Train][Epoch {epoch}/2][Iter: {10 * n}/50]lr: 0.1, "
+        f"loss: 7.0, batch_cost: 1.0s, reader_cost: 0.5, ips: 256.0 samples/s\n"
+        for epoch in (1, 2)
+        for n in range(5)
+    )
+    row = import_text(tmp_path, text)
+    assert row.steps.tolist() == [0, 10, 20, 30, 40] * 2
+    assert (row.samples / row.samples[0]).tolist() == [1, 10, 10, 10, 10] * 2
+
+
+def test_mxnet_tells_the_first_and_the_last_batch(tmp_path: Path) -> None:
+    lines = "".join(f"Epoch[0] Batch [{n}-{n + 20}]\tSpeed: 100.50 samples/sec\taccuracy=0.1\n" for n in (0, 20, 40))
+    assert import_text(tmp_path, lines).steps.tolist() == [20, 40, 60]
+
+
+def test_the_table_of_the_trainer_repeats_its_one_record(tmp_path: Path) -> None:
+    table = "***** train metrics *****\n  train_runtime = 0:02:03.40\n  train_samples_per_second = 16.2\n"
+    both = import_text(tmp_path, sample("huggingface") + table)
+    assert (describe_run(both)["records"], both.wall_s) == (1, 123.4)
+    only = import_text(tmp_path, table, name="table.log")
+    assert (describe_run(only)["records"], only.wall_s) == (0, None)
+    assert apply_protocol("stated", only)["value"] == 16.2
+
+
+def test_a_log_cut_down_to_its_statement(tmp_path: Path) -> None:
+    row = import_text(tmp_path, "Training perf is: 9.199632 FPS\n", name="pytorch_gpu1_fp32_bs2.txt")
+    assert (row.dialect, describe_run(row)["records"]) == ("maskrcnn-benchmark", 0)
+    assert apply_protocol("stated:name=Training perf", row)["value"] == 9.199632
+
+
+def test_records_may_come_long_after_the_protocol_began() -> None:
+    stream = LogStream(load_dialects())
+    stream.feed(b"AI-Rank-log 1704103200.1 test_begin\n")
+    assert stream.dialect is not None
+    assert stream.dialect.name == "ai-rank"
+    found = stream.feed(ngc(STEADY).encode())
+    assert (stream.dialect.name, len(found)) == ("dllogger", len(STEADY))
+
+
+def test_an_evaluation_that_each_rank_prints_is_one(tmp_path: Path) -> None:
+    text = "".join(f"[1,{rank}]<stdout>:{line}\n" for line in SAMPLES[0].text.splitlines() for rank in range(4))
+    assert [e["value"] for e in import_text(tmp_path, text).evals] == [0.4321]
+
 # -- protocols ---------------------------------------------------------------------------------------------------------
 
 
