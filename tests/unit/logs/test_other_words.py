@@ -110,6 +110,51 @@ def test_an_evaluation_that_each_rank_prints_is_one(tmp_path: Path) -> None:
     text = "".join(f"[1,{rank}]<stdout>:{line}\n" for line in SAMPLES[0].text.splitlines() for rank in range(4))
     assert [e["value"] for e in import_text(tmp_path, text).evals] == [0.4321]
 
+# -- facts -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("videos", "steps", "batch"), [(234584, 14661, 16), (1000, 16, None), (1000, 1, None)])
+def test_the_batch_of_an_epoch_only_where_one_fits(videos: int, steps: int, batch: int | None, tmp_path: Path) -> None:
+    """1000 videos in 16 steps are batches of 60, 64 or 66: the rounded quotient is 62."""
+    lines = "".join(f"Epoch: [0][{n}/{steps}], lr: 0.0025\tTime 0.4 (0.4)\tLoss 5.9 (5.9)\n" for n in range(8))
+    row = import_text(tmp_path, f"video number:{videos}\n{lines}", devices=1)
+    assert row.batch_size_per_device == batch
+    assert codes(row) == ([] if batch else ["batch-unknown"])
+
+
+def test_two_lines_that_belong_together_on_windows(tmp_path: Path) -> None:
+    text = sample("detectron2").replace("ENABLED: False", "ENABLED: True").replace("\n", "\r\n")
+    assert import_text(tmp_path, text).precision == "amp"
+
+
+def test_parameters_and_epochs_in_json(tmp_path: Path) -> None:
+    told = '{"arch": "resnet50", "batch_size": 256, "amp": true, "world_size": 8}'
+    text = f'DLLL {{"timestamp": "1700000000.5", "step": "PARAMETER", "data": {told}}}\n' + sample("dllogger-json")
+    text += 'DLLL {"timestamp": "1700000100.5", "step": [0], "data": {"val.top1": 12.5}}\n'
+    row = import_text(tmp_path, text)
+    assert (row.workload, row.devices, row.batch_size_per_device, row.precision) == ("resnet50", 8, 256, "amp")
+    assert [(e["epoch"], e["value"]) for e in row.evals] == [(1, 12.5)]
+
+
+def test_a_log_of_mmengine(tmp_path: Path) -> None:
+    text = "    GPU number: 8\ntrain_dataloader = dict(\n    batch_size=2,\n    dataset=x)\n"
+    for step in range(50, 400, 50):
+        text += f"2024/01/01 10:00:{step // 10:02d} - mmengine - INFO - Iter(train) [{step:5}/80000]  lr: 1.0e-02  "
+        text += "eta: 1:00:00  time: 0.4000  data_time: 0.01  memory: 5000  loss: 1.0\n"
+    text += "2024/01/01 10:01:00 - mmengine - INFO - Iter(val) [500/500]    aAcc: 90.0000  mIoU: 70.1200  mAcc: 80.0\n"
+    row = import_text(tmp_path, text)
+    assert (row.devices, row.batch_size_per_device, describe_run(row)["last"]) == (8, 2, 40.0)
+    assert [(e["step"], e["value"]) for e in row.evals] == [(350, 70.12)]
+
+
+def test_what_our_own_mllog_export_tells(tmp_path: Path) -> None:
+    text = ':::MLLOG {"key": "number_of_nodes", "value": 2, "time_ms": 1700000000000}\n'
+    text += ':::MLLOG {"key": "accelerators_per_node", "value": 8, "time_ms": 1700000000000}\n'
+    text += ':::MLLOG {"key": "eval_accuracy", "value": {"BBOX": 0.38, "SEGM": 0.34}, "time_ms": 1700000000000}\n'
+    row = import_text(tmp_path, text)
+    assert (row.nodes, row.devices) == (2, 16)
+    assert [(e["metric"], e["value"]) for e in row.evals] == [("bbox_mAP", 0.38)]
+
 # -- protocols ---------------------------------------------------------------------------------------------------------
 
 
