@@ -135,6 +135,8 @@ def check_epoch_index(row: RunRow) -> Warning_ | None:
 def check_tf32(row: RunRow) -> Warning_ | None:
     if row.precision != "fp32" or row.machine is None or not _AMPERE_OR_LATER.search(row.machine):
         return None
+    if row.log.get("is_tf32_off"):
+        return None
     return warn(
         "tf32-as-fp32",
         f"fp32 on {row.machine}: frameworks use TF32 there unless told not to, and the log does not say that they were",

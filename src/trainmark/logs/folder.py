@@ -76,6 +76,7 @@ def _describe(log: ReadLog, target: Json | None) -> Json:
             "scope": log.gathered.scope or log.dialect.scope,
             "covers": log.dialect.covers,
             "is_cumulative": log.dialect.is_cumulative,
+            "is_tf32_off": log.facts.is_tf32_off,
             "stated": {name: _stated(record) for name, record in sorted(log.gathered.stated.items())},
             "target": target,
         },

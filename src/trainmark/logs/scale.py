@@ -57,7 +57,8 @@ def find_scale(dialect: Dialect, facts: Facts, scope: Scope | None, *, has_rates
         factor = float(facts.nodes) if facts.nodes else None
     elif scope == "device":
         factor = float(devices) if devices else None
-    if has_rates and factor is None and (scope is not None or devices != 1):
+    is_timed = scope is None and has_seconds and global_batch is not None  # the clock and the batch tell the speed
+    if has_rates and factor is None and (scope is not None or devices != 1) and not is_timed:
         warnings.append(warn("scope-ambiguous" if scope is None else "devices-unknown"))
     if scope is None and devices == 1:
         factor = 1.0  # one device: both readings are the same

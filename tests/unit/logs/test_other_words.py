@@ -155,6 +155,26 @@ def test_what_our_own_mllog_export_tells(tmp_path: Path) -> None:
     assert (row.nodes, row.devices) == (2, 16)
     assert [(e["metric"], e["value"]) for e in row.evals] == [("bbox_mAP", 0.38)]
 
+# -- warnings ----------------------------------------------------------------------------------------------------------
+
+
+def test_seconds_and_a_batch_leave_nothing_ambiguous(tmp_path: Path) -> None:
+    lines = "".join(f"({n}/62) LR: 0.001 | Batch: 0.500s | ips: 32.0 | Loss: 0.6\n" for n in range(1, 9))
+    row = import_text(tmp_path, lines, devices=2, batch_size_per_device=8)
+    assert (codes(row), describe_run(row)["last"]) == ([], 32.0)
+
+
+def test_as_many_devices_on_other_nodes(tmp_path: Path) -> None:
+    row = import_text(tmp_path, sample("oneflow"), name="4n4g/r50_b128_fp32_1.log")
+    assert (codes(row), row.nodes, row.devices) == (["path-disagrees"], 2, 16)
+    assert codes(import_text(tmp_path, sample("oneflow"), name="1n8g/r50_b128_fp32_1.log")) == ["path-disagrees"]
+
+
+@pytest.mark.parametrize("line", ["allow_tf32=False", "export NVIDIA_TF32_OVERRIDE=0", "TF32 is disabled"])
+def test_strict_precision_that_the_log_states(line: str, tmp_path: Path) -> None:
+    head = f"GPU 0: NVIDIA A100-SXM4-80GB\n{line}\n"
+    assert codes(import_text(tmp_path, ngc(STEADY, amp=False, head=head))) == []
+
 # -- protocols ---------------------------------------------------------------------------------------------------------
 
 
