@@ -81,7 +81,8 @@ def _complete(found: dict[str, Any], log: Mapping[str, Any], path: Facts, given:
         if share is not None and path.batch_size_per_device in (None, share):
             found["batch_size_per_device"] = share
     batch = found.get("batch_size_per_device")
-    found["global_batch_size"] = batch * devices if batch and devices else None
+    if batch and devices:
+        found["global_batch_size"] = batch * devices  # otherwise the log's own, if it has one
     found["devices_per_node"] = None
 
 

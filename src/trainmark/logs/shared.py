@@ -158,6 +158,10 @@ ENDS = (
         anchor=b"arch : ", patterns=patterns(rb"\barch : (?P<text>[\w.+-]{1,60})"), read=_text("model"), where="ends",
     ),
     Probe(
+        anchor=b"model '", patterns=patterns(rb"=> (?:creating|using pre-trained) model '(?P<text>[\w.+-]{1,60})'"),
+        read=_text("model"), where="ends",
+    ),
+    Probe(
         anchor=b"arch='", patterns=patterns(rb"\barch='(?P<text>[\w.+-]{1,60})'"), read=_text("model"), where="ends",
     ),
 )  # fmt: skip

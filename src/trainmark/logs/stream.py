@@ -64,6 +64,8 @@ class LogStream:
         self._step_before: int | None = None
         self._recent_rows: list[Rows] = []
         self._carry = b""
+        self._head = b""
+        """Kept until the dialect is known: it has probes of its own, and its first record may come late."""
         self._tail = (b"", 0, 0)
         self._claims: dict[str, list[Claim]] = {}
         self._recent: dict[tuple[float | None, int | None], tuple[int | None, float | None]] = {}
@@ -110,17 +112,21 @@ class LogStream:
         """Whole lines, from `start` to `stop`: a slice of a large block would cost as much as searching it."""
         last = len(block) if stop is None else stop
         if self.num_bytes < _HEAD_BYTES:
-            self._read_ends(block[start : min(last, start + _HEAD_BYTES - self.num_bytes)])
+            part = block[start : min(last, start + _HEAD_BYTES - self.num_bytes)]
+            self._read_ends(part)
+            if self._may_choose():
+                self._head += part
         self.num_bytes += last - start
         self._keep_tail(block, start, last)
         has_returns = block.find(b"\r", start, last) >= 0
-        if self.dialect is None or (self.dialect.priority < 0 and self._num_hits == 0):
+        if self._may_choose():
             whole = block[start:last]
             chosen = detect(whole, self._dialects, has_returns=has_returns)
-            # The lines of a protocol may come long before the first record of the framework that prints them.
             if chosen is not None and (self.dialect is None or chosen.priority > self.dialect.priority):
                 self._choose(chosen)
-                self._read_ends(self._last_part() if self.num_bytes > len(whole) else whole[:_HEAD_BYTES])
+                self._read_ends(self._head)
+                if self.num_bytes > _HEAD_BYTES:
+                    self._read_ends(self._last_part())
         steps = self._read_columns(block, start, last) if not has_returns else None
         found = self._scan(block, start, last, has_returns=has_returns, steps=steps)
         records = [record for record in found if self._is_new(record)]
@@ -130,6 +136,10 @@ class LogStream:
         for record in records:
             self._sink.add(record)
         return []
+
+    def _may_choose(self) -> bool:
+        """The lines of a protocol do not settle the dialect: a framework's records count before them."""
+        return self.dialect is None or (self.dialect.priority < 0 and self._num_hits == 0)
 
     def _read_columns(self, block: bytes, start: int, last: int) -> StepRows | None:
         """The steps of the block, taken; None where they must be read line by line."""

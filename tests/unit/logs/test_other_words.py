@@ -17,6 +17,7 @@ from trainmark.logs.stream import LogStream
 def sample(dialect: str) -> str:
     return next(sample.text for sample in SAMPLES if sample.dialect == dialect)
 
+
 # -- times to train ----------------------------------------------------------------------------------------------------
 
 
@@ -36,6 +37,7 @@ def test_an_evaluation_by_the_logs_own_name_of_our_metric(tmp_path: Path, monkey
     tail = "2024-01-01 10:01:01 [INFO]\t[EVAL] #Images: 500 mIoU: 0.7812 Acc: 0.96 Kappa: 0.9\n"
     row = import_text(tmp_path, paddle(17.0, devices=1, batch=8, tail=tail), name="hrnet.log")
     assert describe_run(row)["time_to_train_s"] == 60.0
+
 
 # -- records -----------------------------------------------------------------------------------------------------------
 
@@ -106,9 +108,22 @@ def test_records_may_come_long_after_the_protocol_began() -> None:
     assert (stream.dialect.name, len(found)) == ("dllogger", len(STEADY))
 
 
+def test_maskrcnn_benchmark_is_not_its_child(tmp_path: Path) -> None:
+    text = "  IMS_PER_BATCH: 16\n" + "".join(
+        f"2018-10-23 10:00:{n:02d},1 maskrcnn_benchmark.trainer INFO: eta: 1:00:00  iter: {20 * n}  loss: 1.2 (2.3)  "
+        f"time: 0.5000 (0.6000)  data: 0.01 (0.02)  lr: 0.010000  max mem: 3000\n"
+        for n in range(1, 9)
+    )
+    row = import_text(tmp_path, text)
+    assert (row.dialect, row.peak_memory_bytes) == ("maskrcnn-benchmark", 3000 * 2**20)
+    # The batch of all devices is told, so their number is not needed.
+    assert (codes(row), row.unit, describe_run(row)["last"]) == ([], "images", 32.0)
+
+
 def test_an_evaluation_that_each_rank_prints_is_one(tmp_path: Path) -> None:
     text = "".join(f"[1,{rank}]<stdout>:{line}\n" for line in SAMPLES[0].text.splitlines() for rank in range(4))
     assert [e["value"] for e in import_text(tmp_path, text).evals] == [0.4321]
+
 
 # -- facts -------------------------------------------------------------------------------------------------------------
 
@@ -120,6 +135,17 @@ def test_the_batch_of_an_epoch_only_where_one_fits(videos: int, steps: int, batc
     row = import_text(tmp_path, f"video number:{videos}\n{lines}", devices=1)
     assert row.batch_size_per_device == batch
     assert codes(row) == ([] if batch else ["batch-unknown"])
+
+
+def test_what_stands_before_a_line_of_megabytes_is_not_forgotten(tmp_path: Path) -> None:
+    text = SAMPLES[0].text.replace("batch_size", "x" * 8_000_000 + "\nbatch_size", 1)
+    row = import_text(tmp_path, text)
+    assert (row.devices, codes(row)) == (4, [])
+
+
+def test_pytorch_s_example_names_its_model(tmp_path: Path) -> None:
+    lines = "".join(f"Epoch: [0][{10 * n}/100]\tTime  0.500 ( 0.5)\tLoss 5.9 (5.9)\n" for n in range(1, 9))
+    assert import_text(tmp_path, f"=> creating model 'resnet50'\n{lines}").workload == "resnet50"
 
 
 def test_two_lines_that_belong_together_on_windows(tmp_path: Path) -> None:
@@ -155,6 +181,7 @@ def test_what_our_own_mllog_export_tells(tmp_path: Path) -> None:
     assert (row.nodes, row.devices) == (2, 16)
     assert [(e["metric"], e["value"]) for e in row.evals] == [("bbox_mAP", 0.38)]
 
+
 # -- warnings ----------------------------------------------------------------------------------------------------------
 
 
@@ -170,10 +197,22 @@ def test_as_many_devices_on_other_nodes(tmp_path: Path) -> None:
     assert codes(import_text(tmp_path, sample("oneflow"), name="1n8g/r50_b128_fp32_1.log")) == ["path-disagrees"]
 
 
+def test_an_evaluation_between_two_epochs(tmp_path: Path) -> None:
+    text = "samples_per_gpu=4,\nDistributed training: False\noptimizer_config = dict()\n"
+    for epoch in range(1, 5):
+        for step in range(50, 550, 50):
+            time_s = 2.5 if step == 50 and epoch > 1 else 0.5
+            text += f"2024-01-01 {10 + epoch}:00:{step // 50:02d},1 - mmseg - INFO - Epoch [{epoch}][{step}/500]\t"
+            text += f"lr: 1e-2, time: {time_s:.3f}, data_time: 0.01, memory: 1024, loss: 1.0\n"
+        text += f"2024-01-01 {10 + epoch}:01:00,1 - mmseg - INFO - Epoch(val) [{epoch}][50]\tmIoU: 0.5\n"
+    assert codes(import_text(tmp_path, text)) == ["evaluation-inside"]
+
+
 @pytest.mark.parametrize("line", ["allow_tf32=False", "export NVIDIA_TF32_OVERRIDE=0", "TF32 is disabled"])
 def test_strict_precision_that_the_log_states(line: str, tmp_path: Path) -> None:
     head = f"GPU 0: NVIDIA A100-SXM4-80GB\n{line}\n"
     assert codes(import_text(tmp_path, ngc(STEADY, amp=False, head=head))) == []
+
 
 # -- protocols ---------------------------------------------------------------------------------------------------------
 
