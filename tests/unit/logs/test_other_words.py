@@ -99,6 +99,12 @@ def test_a_log_cut_down_to_its_statement(tmp_path: Path) -> None:
     assert apply_protocol("stated:name=Training perf", row)["value"] == 9.199632
 
 
+def test_a_text_about_a_log_is_none() -> None:
+    stream = LogStream(load_dialects())
+    stream.feed(b'{"rule": "\\"Training perf is: 9.199632 FPS\\" on the last line"}\n')
+    assert stream.dialect is None
+
+
 def test_records_may_come_long_after_the_protocol_began() -> None:
     stream = LogStream(load_dialects())
     stream.feed(b"AI-Rank-log 1704103200.1 test_begin\n")
@@ -195,17 +201,6 @@ def test_as_many_devices_on_other_nodes(tmp_path: Path) -> None:
     row = import_text(tmp_path, sample("oneflow"), name="4n4g/r50_b128_fp32_1.log")
     assert (codes(row), row.nodes, row.devices) == (["path-disagrees"], 2, 16)
     assert codes(import_text(tmp_path, sample("oneflow"), name="1n8g/r50_b128_fp32_1.log")) == ["path-disagrees"]
-
-
-def test_an_evaluation_between_two_epochs(tmp_path: Path) -> None:
-    text = "samples_per_gpu=4,\nDistributed training: False\noptimizer_config = dict()\n"
-    for epoch in range(1, 5):
-        for step in range(50, 550, 50):
-            time_s = 2.5 if step == 50 and epoch > 1 else 0.5
-            text += f"2024-01-01 {10 + epoch}:00:{step // 50:02d},1 - mmseg - INFO - Epoch [{epoch}][{step}/500]\t"
-            text += f"lr: 1e-2, time: {time_s:.3f}, data_time: 0.01, memory: 1024, loss: 1.0\n"
-        text += f"2024-01-01 {10 + epoch}:01:00,1 - mmseg - INFO - Epoch(val) [{epoch}][50]\tmIoU: 0.5\n"
-    assert codes(import_text(tmp_path, text)) == ["evaluation-inside"]
 
 
 @pytest.mark.parametrize("line", ["allow_tf32=False", "export NVIDIA_TF32_OVERRIDE=0", "TF32 is disabled"])

@@ -22,7 +22,7 @@ DIALECT = Dialect(
         # A log that was cut down to its last lines still tells its speed.
         Probe(
             anchor=b"Training perf is: ",
-            patterns=patterns(rb"Training perf is: (?P<rate>" + NUMBER + rb") FPS"),
+            patterns=patterns(rb"Training perf is: (?P<rate>" + NUMBER + rb") FPS\s{0,4}$"),
             read=read_stated("Training perf"),
         ),
         Probe(
