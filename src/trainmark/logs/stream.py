@@ -187,9 +187,10 @@ class LogStream:
             if steps is not None and self.dialect is not None and anchor == self.dialect.steps[0].anchor:
                 continue
             for start, end in lines_with(block, anchor, has_returns=has_returns, start=first, stop=last):
-                line, rank = clean_line(block[start:end])
+                raw = block[start:end]
+                line, rank = clean_line(raw)
                 for number, reader in readers:
-                    made = read_line(line, rank, reader)
+                    made = read_line(line, rank, reader, raw=raw)
                     if isinstance(made, LogRecord):
                         self._learn_columns(line, made, rank, readers)
                         found.append((start, number, made))

@@ -197,6 +197,31 @@ def test_seconds_and_a_batch_leave_nothing_ambiguous(tmp_path: Path) -> None:
     assert (codes(row), describe_run(row)["last"]) == ([], 32.0)
 
 
+def test_seconds_and_samples_in_a_pattern_are_a_speed(tmp_path: Path) -> None:
+    pattern = tmp_path / "mine.toml"
+    pattern.write_text(
+        'name = "mine"\nanchor = "sec/it"\nunit = "clips"\n'
+        "record = 'step (?P<step>[0-9]+) (?P<seconds>[0-9.]+) sec/it bs (?P<samples>[0-9]+)'\n"
+    )
+    lines = "".join(f"step {10 * n} 0.5 sec/it bs 64\n" for n in range(1, 9))
+    row = import_text(tmp_path, lines, pattern=pattern)
+    assert (codes(row), row.unit, describe_run(row)["last"]) == ([], "clips", 128.0)
+
+
+def test_a_number_in_front_may_be_what_a_pattern_reads(tmp_path: Path) -> None:
+    pattern = tmp_path / "mine.toml"
+    record = "record = '^(?P<step>[0-9]+): speed (?P<rate>[0-9.]+) img/s'"
+    pattern.write_text(f'name = "mine"\nanchor = "img/s"\n{record}\n')
+    row = import_text(tmp_path, "".join(f"{n}: speed 10{n}.5 img/s\n" for n in range(1, 9)), pattern=pattern)
+    assert (row.steps.tolist(), codes(row)) == (list(range(1, 9)), [])
+
+
+def test_a_total_that_was_multiplied_by_the_devices_once_more(tmp_path: Path) -> None:
+    tail = "AI-Rank-log 1704103200.1 test_begin\nAI-Rank-log 1704103300.1 test_finish\n"
+    tail += "AI-Rank-log 1704103300.1 avg_ips:3440images/sec\n"
+    assert codes(import_text(tmp_path, paddle(430.0, devices=8, batch=8, tail=tail))) == ["stated-scope"]
+
+
 def test_as_many_devices_on_other_nodes(tmp_path: Path) -> None:
     row = import_text(tmp_path, sample("oneflow"), name="4n4g/r50_b128_fp32_1.log")
     assert (codes(row), row.nodes, row.devices) == (["path-disagrees"], 2, 16)
