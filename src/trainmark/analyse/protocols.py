@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Options = Mapping[str, str]
 
+_TEXT_UNITS = ("tokens", "words")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
@@ -144,6 +146,8 @@ def _paddle(row: RunRow, options: Options) -> Answer:
         return Answer(value=per_device * row.devices, unit=f"{row.unit}/s", num_records=used)
     if mode == 4:
         return _seconds_per_epoch(row, used)
+    if row.unit in _TEXT_UNITS:
+        return Answer(value=None, reason=f"its rates count {row.unit}, and no step has a fixed number of them")
     is_counted = row.unit == "iterations"  # then modes 1 and 2, which speak of steps, need no batch
     if not (row.devices and row.batch_size_per_device) and not (is_counted and mode in (1, 2)):
         return Answer(value=None, reason="it needs the number of devices and the batch per device")

@@ -126,6 +126,12 @@ def test_maskrcnn_benchmark_is_not_its_child(tmp_path: Path) -> None:
     assert (codes(row), row.unit, describe_run(row)["last"]) == ([], "images", 32.0)
 
 
+def test_oneflow_s_validation(tmp_path: Path) -> None:
+    line = "validation: epoch 0, iter 195, top_1: 0.698640, top_k: 0.25, samples/s: 2505.0 1597933999.98\n"
+    row = import_text(tmp_path, sample("oneflow") + line)
+    assert [(e["epoch"], e["value"], round(e["time_s"])) for e in row.evals] == [(1, 0.69864, 58)]
+
+
 def test_an_evaluation_that_each_rank_prints_is_one(tmp_path: Path) -> None:
     text = "".join(f"[1,{rank}]<stdout>:{line}\n" for line in SAMPLES[0].text.splitlines() for rank in range(4))
     assert [e["value"] for e in import_text(tmp_path, text).evals] == [0.4321]
@@ -259,3 +265,11 @@ def test_steps_a_second_need_no_batch(tmp_path: Path) -> None:
     row = import_text(tmp_path, lines)
     values = [apply_protocol(f"paddle-benchmark:mode={mode}", row)["value"] for mode in range(4)]
     assert values == [None, 2.0, 2.0, None]
+
+
+def test_a_step_has_no_fixed_number_of_tokens(tmp_path: Path) -> None:
+    """0.5 s a step are 2 steps a second, which a rate in tokens and a batch in sequences cannot give."""
+    text = paddle(4000.0, devices=4, batch=8).replace("samples/sec", "tokens/sec")
+    row = import_text(tmp_path, text, batch_size_per_device=8)
+    values = [apply_protocol(f"paddle-benchmark:mode={mode}", row)["value"] for mode in range(-1, 4)]
+    assert values == [pytest.approx(4000.0), None, None, None, None]
