@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark import records
-from trainmark.cli.output import exit_code_of, next_command, stdout_console, talk
+from trainmark.cli.output import exit_code_of, next_command, print_json, stdout_console, talk
 from trainmark.cli.scaling import asked_cells
 from trainmark.cli.sweep import SweepRequest, SweepRuns, end_all, open_sweep
 from trainmark.errors import InputError, RunError, StoreError
@@ -62,9 +62,9 @@ def execute(
 ) -> int:
     """`settings` hold for all runs and tell one sweep from another; `skipped` is what cannot run here."""
     if args.launcher == "dry":
-        return _print_commands(tasks, Path(args.store))
+        return _print_commands(tasks, Path(args.store), is_json=args.json)
     if args.launcher == "kubernetes":
-        return _print_manifests(tasks)
+        return _print_manifests(tasks, is_json=args.json)
     from trainmark.cli.results import open_store
 
     store = open_store(Path(args.store))
@@ -230,19 +230,28 @@ def _make_folder(task: Task, store: Store, run_id: str, facts: Mapping[str, Any]
     return folder
 
 
-def _print_commands(tasks: Sequence[Task], store: Path) -> int:
-    for task in tasks:
-        for command in LAUNCHERS[task.launcher](task.job("RUN", store / "RUN")):
+def _print_commands(tasks: Sequence[Task], store: Path, *, is_json: bool) -> int:
+    commands = [command for task in tasks for command in LAUNCHERS[task.launcher](task.job("RUN", store / "RUN"))]
+    if is_json:
+        facts = [{"argv": list(command.argv), "environment": dict(command.environment)} for command in commands]
+        print_json(commands=facts)
+    else:
+        for command in commands:
             settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in command.environment.items())
             print(f"{settings} {shlex.join(command.argv)}")
     talk("dry: nothing was started")
     return 0
 
 
-def _print_manifests(tasks: Sequence[Task]) -> int:
+def _print_manifests(tasks: Sequence[Task], *, is_json: bool) -> int:
     from trainmark.launch.kubernetes import render, to_text
 
-    print(to_text([render(_pod_job(task)) for task in tasks]), end="")
+    manifests = [render(_pod_job(task)) for task in tasks]
+    if is_json:
+        print_json(manifests=manifests)
+        talk("nothing was started")
+        return 0
+    print(to_text(manifests), end="")
     talk("nothing was started: pipe this into kubectl apply -f -")
     return 0
 

@@ -23,7 +23,7 @@ def render_markdown(lines: Sequence[Line], *, lang: str, studies: Sequence[Study
     """`studies` where somebody knows more than the lines: what was asked for and is missing."""
     words = WORDS[lang]
     if not any(line.estimate for line in lines):
-        return f"# {words['title']}\n\n{words['none']}\n"
+        return "\n\n".join([f"# {words['title']}", words["none"], *([_logs(lines, words)] if lines else [])]) + "\n"
     parts = [
         f"# {words['title']}",
         _environment(lines, words),

@@ -42,6 +42,8 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("run resnet50 --device cpu --hosts a,a", "give each once"),
         ("run resnet50 --device cpu --precision tf32", "use --precision fp32"),
         ("run resnet50 --device cpu --data /no/such/folder", "/no/such/folder"),
+        ("plan resnet50 --device cpu --data /no/such/folder", "/no/such/folder"),
+        ("run resnet50 --device cpu --resume", "give --epochs or --until-target"),
         ("run nowhere.toml", "cannot read the suite"),
         ("run resnet50 --device cpu --epochs 2", "needs a data set"),
         ("run resnet50 --device cpu --devices 2 --launcher local", "use --launcher torchrun"),
@@ -79,6 +81,16 @@ def test_bad_input_is_one_message_and_exit_code_2(argv: str, says: str, capsys: 
     assert says in err
     assert "hint:" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("what", "last"), [("resnet50 --device cpu", "/RUN"), ("-- echo", "echo")])
+def test_a_dry_run_is_one_document_too(what: str, last: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run("run", "--json", "--launcher", "dry", *what.split(), capsys=capsys)
+    assert code == 0
+    (command,) = json.loads(out)["commands"]
+    assert command["argv"][-1].endswith(last)
+    assert command["environment"]["PYTHONUNBUFFERED"] == "1"
+    assert "nothing was started" in err
 
 
 def test_a_suite_with_three_faults_names_all_three(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,6 +77,15 @@ def test_the_command_of_a_command_has_its_nodes_and_its_seed(tmp_path: Path) -> 
     assert f"    trainmark run {given} -- python t.py '{{seed}}'\n" in text
 
 
+def test_a_report_of_failures_says_what_they_were(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path, "a", outcome="oom", reason="no memory"), make_run(tmp_path, "b", outcome="nan")]
+    text = render_markdown(lines_of(*folders), lang="en")
+    assert "no speed to report" in text
+    assert "| a | oom |" in text
+    assert "no memory" in text
+    assert "| b | nan |" in text
+
+
 def test_a_different_batch_is_never_the_base(tmp_path: Path) -> None:
     one = make_run(tmp_path, "a", cell=make_cell(batch_size_per_device=8))
     two = make_run(tmp_path, "b", cell=make_cell(devices_per_node=2))
