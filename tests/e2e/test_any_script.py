@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -93,6 +94,8 @@ def test_marks_are_exact_and_win_over_what_is_printed(tmp_path: Path, capsys: py
     script = write_script(tmp_path, misleading + MARKED + misleading)
     (result,) = run(tmp_path / "s", "--", *script, "40", capsys=capsys)
     assert (result["dialect"], result["records"]) == ("mark", 11)
+    asked = shlex.join(["trainmark", "run", "--store", str(tmp_path / "s"), "--json", "--", *script, "40"])
+    assert read(tmp_path / "s", result, "run.json")["asked"] == asked
     assert 40 / 0.1 < result["throughput"]["value"] < 40 / 0.01
     assert [(e["metric"], e["value"], e["epoch"]) for e in result["evals"]] == [("top1", 0.5, 1.0)]
     environment = read(tmp_path / "s", result, "env.json")
@@ -176,7 +179,7 @@ def test_ctrl_c_keeps_what_was_marked(tmp_path: Path, capsys: pytest.CaptureFixt
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "interrupted after 1 of 1 run;" in err
+    assert "interrupted with 0 of 1 run done" in err
     assert main(["show", "--json", "--store", str(tmp_path / "s")]) == 0
     (result,) = json.loads(capsys.readouterr().out)["results"]
     assert (result["outcome"], result["dialect"], result["throughput"]) == ("killed", "mark", None)

@@ -60,7 +60,7 @@ def check_mean_of_rates(row: RunRow, estimate: Estimate | None) -> Warning_ | No
 
 
 def check_stated_scope(row: RunRow, estimate: Estimate | None) -> Warning_ | None:
-    """The log's own total counts the devices of one node, or one device, instead of all."""
+    """The log's own total counts the devices of one node, or one device, instead of all; or all of them twice."""
     stated = row.log.get("stated")
     if estimate is None or not isinstance(stated, dict) or not row.devices:
         return None
@@ -75,6 +75,12 @@ def check_stated_scope(row: RunRow, estimate: Estimate | None) -> Warning_ | Non
                 "stated-scope",
                 f"its own {name} is {value:.4g}, its records give {estimate.value:.4g}: about {times} times as much on "
                 f"{row.devices} devices, as if it counted one part of {times}",
+            )
+        if row.devices >= 2 and abs(ratio * row.devices - 1) <= _STATED_TOLERANCE:
+            return warn(
+                "stated-scope",
+                f"its own {name} is {value:.4g}, its records give {estimate.value:.4g}: about {row.devices} times less,"
+                " as if a rate of all devices had been multiplied by their number",
             )
     return None
 
@@ -133,6 +139,8 @@ def check_epoch_index(row: RunRow) -> Warning_ | None:
 
 def check_tf32(row: RunRow) -> Warning_ | None:
     if row.precision != "fp32" or row.machine is None or not _AMPERE_OR_LATER.search(row.machine):
+        return None
+    if row.log.get("is_tf32_off"):
         return None
     return warn(
         "tf32-as-fp32",

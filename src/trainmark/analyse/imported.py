@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trainmark.store.rows import RunRow
 
-_ANY_METRIC = ("accuracy", "eval_accuracy")
+_ANY_METRIC = ("eval_accuracy", "accuracy")
 """Names under which a log gives its one metric, whatever that is."""
+
+_OTHER_NAMES = {"miou": ("mIoU",), "box_ap": ("bbox_mAP", "AP"), "mask_ap": ("mask_mAP",)}
+"""What logs call the metrics of our targets."""
 
 
 def is_imported(row: RunRow) -> bool:
@@ -20,14 +25,18 @@ def time_to_stated_target(row: RunRow) -> float | None:
     wanted, metric = target.get("value"), target.get("metric")
     if not isinstance(wanted, (int, float)) or isinstance(wanted, bool):
         return None
-    for evaluation in row.evals:
-        value, time_s = evaluation.get("value"), evaluation.get("time_s")
-        is_metric = evaluation.get("metric") in (metric, *_ANY_METRIC)
-        if is_metric and value is not None and time_s is not None and _as_fraction(value) >= _as_fraction(wanted):
-            return float(time_s)
-    return None
+    found = _evaluations(row, (*_ANY_METRIC, metric, *_OTHER_NAMES.get(str(metric), ())))
+    # 0.759 and 75.9 are the same accuracy; 0.9 among 40 and 76 is 0.9 of a hundred.
+    scale = 100 if any(value > 1 for value, _ in found) else 1
+    threshold = wanted / 100 if wanted > 1 else wanted
+    return next((time_s for value, time_s in found if time_s is not None and value / scale >= threshold), None)
 
 
-def _as_fraction(value: float) -> float:
-    """0.759 and 75.9 are the same accuracy."""
-    return value / 100 if value > 1 else value
+def _evaluations(row: RunRow, names: Sequence[object]) -> list[tuple[float, float | None]]:
+    """Values and times under the first of the names that the log has: two metrics have two clocks and two scales."""
+    for name in names:
+        own = [evaluation for evaluation in row.evals if evaluation.get("metric") == name]
+        found = [(value, e.get("time_s")) for e in own if (value := e.get("value")) is not None]
+        if found:
+            return [(float(value), None if time_s is None else float(time_s)) for value, time_s in found]
+    return []

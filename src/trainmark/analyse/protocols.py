@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Options = Mapping[str, str]
 
+_TEXT_UNITS = ("tokens", "words")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
@@ -63,7 +65,8 @@ def parse_protocol(text: str) -> tuple[Protocol, Options]:
 def apply_protocol(text: str, row: RunRow) -> dict[str, Any]:
     """As `--json` prints it."""
     protocol, options = parse_protocol(text)
-    answer = protocol.apply(row, options) if len(row.seconds) else Answer(value=None, reason="the run has no records")
+    is_possible = len(row.seconds) > 0 or protocol.apply is _stated
+    answer = protocol.apply(row, options) if is_possible else Answer(value=None, reason="the run has no records")
     return {
         "name": text,
         "value": answer.value,
@@ -121,9 +124,9 @@ def _stated(row: RunRow, options: Options) -> Answer:
     name = options["name"] or next(iter(known), "")
     entry = known.get(name)
     value = entry.get("value") if isinstance(entry, dict) else None
-    if not isinstance(value, (int, float)):
+    if not isinstance(entry, dict) or not isinstance(value, (int, float)):
         return Answer(value=None, reason=f"the log states {', '.join(known) or 'nothing'}")
-    return Answer(value=float(value), unit=f"{row.unit}/s", num_records=None)
+    return Answer(value=float(value), unit=f"{entry.get('unit') or row.unit}/s", num_records=None)
 
 
 def _paddle(row: RunRow, options: Options) -> Answer:
@@ -144,9 +147,12 @@ def _paddle(row: RunRow, options: Options) -> Answer:
         return Answer(value=per_device * row.devices, unit=f"{row.unit}/s", num_records=used)
     if mode == 4:
         return _seconds_per_epoch(row, used)
-    if not (row.devices and row.batch_size_per_device):
+    if row.unit in _TEXT_UNITS:
+        return Answer(value=None, reason=f"its rates count {row.unit}, and no step has a fixed number of them")
+    is_counted = row.unit == "iterations"  # then modes 1 and 2, which speak of steps, need no batch
+    if not (row.devices and row.batch_size_per_device) and not (is_counted and mode in (1, 2)):
         return Answer(value=None, reason="it needs the number of devices and the batch per device")
-    batch = row.devices * row.batch_size_per_device
+    batch = 1 if is_counted else (row.devices or 0) * (row.batch_size_per_device or 0)
     step_s = seconds * batch / samples
     steps_per_s = float((1 / step_s).mean())
     if mode == 0:
@@ -169,8 +175,7 @@ def _dlperf(row: RunRow, options: Options) -> Answer:
     """DLPerf: leave out the first iterations, time the next ones; by time stamps where there are some."""
     skip, count = int(options["skip"]), int(options["count"])
     steps = row.steps if len(row.steps) == len(row.seconds) else np.full(len(row.seconds), math.nan)
-    first = 0 if np.isnan(steps).any() or steps[0] > 0 else 1  # iterations may be counted from 0
-    numbers = steps + first if not np.isnan(steps).any() else np.arange(1, len(row.seconds) + 1.0)
+    numbers = _count_iterations(steps)
     by = options["by"]
     has_times = len(row.times) == len(row.seconds) and not np.isnan(row.times).any()
     if by == "timestamp" and not has_times:
@@ -182,6 +187,18 @@ def _dlperf(row: RunRow, options: Options) -> Answer:
         return Answer(value=None, reason=f"it has no records between iterations {skip} and {skip + count}")
     value = float(row.samples[inside].sum() / row.seconds[inside].sum())
     return Answer(value=value, unit=f"{row.unit}/s", num_records=int(inside.sum()))
+
+
+def _count_iterations(steps: Floats) -> Floats:
+    """Iterations since the start, from 1. Those of a log may be counted from 0, and anew in each epoch."""
+    if np.isnan(steps).any():
+        return np.arange(1, len(steps) + 1.0)
+    numbers = steps + (0.0 if steps[0] > 0 else 1.0)
+    falls = np.flatnonzero(np.diff(steps) < 0)
+    before = np.zeros(len(steps))
+    before[falls + 1] = numbers[falls]  # the last of an epoch is its length
+    total: Floats = numbers + np.cumsum(before)
+    return total
 
 
 def _dlperf_by_times(row: RunRow, numbers: Floats, skip: int, count: int) -> Answer:

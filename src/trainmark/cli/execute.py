@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark import records
-from trainmark.cli.output import exit_code_of, next_command, stdout_console, talk
+from trainmark.cli.output import exit_code_of, next_command, print_json, stdout_console, talk
 from trainmark.cli.scaling import asked_cells
 from trainmark.cli.sweep import SweepRequest, SweepRuns, end_all, open_sweep
 from trainmark.errors import InputError, RunError, StoreError
@@ -63,9 +63,9 @@ def execute(
 ) -> int:
     """`settings` hold for all runs and tell one sweep from another; `skipped` is what cannot run here."""
     if args.launcher == "dry":
-        return _print_commands(tasks, Path(args.store))
+        return _print_commands(tasks, Path(args.store), is_json=args.json)
     if args.launcher == "kubernetes":
-        return _print_manifests(tasks)
+        return _print_manifests(tasks, is_json=args.json)
     from trainmark.cli.results import open_store
 
     store = open_store(Path(args.store))
@@ -74,14 +74,14 @@ def execute(
     content = content_of(tasks, settings)
     request = SweepRequest(content=content, cells=cells, skipped=skipped or {}, settings=dict(settings))
     with open_sweep(request, store, fresh=args.fresh, resumes=args.resume) as (held, sweep):
-        interrupt = _run_all(tasks, store, sweep, retries=args.retries)
+        interrupt = _run_all(tasks, store, sweep, retries=args.retries, asked=shlex.join(["trainmark", *args.words]))
         if interrupt is None:
             held.finish()
-        rows = sweep.results(cells)
+        rows, num_done = sweep.results(cells), sum(sweep.answer(cell) is not None for cell in cells)
     _print_results(rows, asked_cells(cells, request.skipped), is_json=args.json)
     if interrupt is not None:
         kept = f"what was measured is kept in {store.root}, and the same command goes on from there"
-        talk(f"interrupted after {len(rows)} of {format_count(len(tasks), 'runs')}; {kept}")
+        talk(f"interrupted with {num_done} of {format_count(len(tasks), 'runs')} done; {kept}")
         return exit_code_of(interrupt)
     _say_next(rows, store, args.store)
     return 0 if all(row.outcome == "ok" for row in rows) else 1
@@ -127,6 +127,7 @@ class _Place:
     store: Store
     progress: Progress
     warden: Warden
+    asked: str | None = None
 
 
 def run_probe(task: Task, store: Store) -> RunRow:
@@ -140,13 +141,15 @@ def run_probe(task: Task, store: Store) -> RunRow:
     return row
 
 
-def _run_all(tasks: Sequence[Task], store: Store, sweep: SweepRuns, *, retries: int) -> KeyboardInterrupt | None:
+def _run_all(
+    tasks: Sequence[Task], store: Store, sweep: SweepRuns, *, retries: int, asked: str
+) -> KeyboardInterrupt | None:
     """All that are not done yet. Ctrl-C and SIGTERM end the run in order and are returned."""
     from trainmark.cli.progress import Progress
     from trainmark.launch.warden import Warden
 
     with Progress(total=len(tasks)) as progress, Warden() as warden:
-        place = _Place(store=store, progress=progress, warden=warden)
+        place = _Place(store=store, progress=progress, warden=warden, asked=asked)
         try:
             for number, task in enumerate(tasks, start=1):
                 if sweep.answer(task.cell) is None:
@@ -174,7 +177,7 @@ def _run_task(task: Task, place: _Place, sweep: SweepRuns, number: int, *, retri
 
 def _run_one(task: Task, place: _Place, number: int, facts: Mapping[str, Any]) -> tuple[RunRow, Ending]:
     store, progress, run_id = place.store, place.progress, new_run_id(task.cell)
-    folder = _make_folder(task, store, run_id, facts)
+    folder = _make_folder(task, store, run_id, {"asked": place.asked, **facts})
     progress.begin(run_id, task.cell.title, number)
     commands = LAUNCHERS[task.launcher](task.job(run_id, folder))
     place.warden.watch(run_id, commands)
@@ -241,19 +244,28 @@ def _make_folder(task: Task, store: Store, run_id: str, facts: Mapping[str, Any]
     return folder
 
 
-def _print_commands(tasks: Sequence[Task], store: Path) -> int:
-    for task in tasks:
-        for command in LAUNCHERS[task.launcher](task.job("RUN", store / "RUN")):
+def _print_commands(tasks: Sequence[Task], store: Path, *, is_json: bool) -> int:
+    commands = [command for task in tasks for command in LAUNCHERS[task.launcher](task.job("RUN", store / "RUN"))]
+    if is_json:
+        facts = [{"argv": list(command.argv), "environment": dict(command.environment)} for command in commands]
+        print_json(commands=facts)
+    else:
+        for command in commands:
             settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in command.environment.items())
             print(f"{settings} {shlex.join(command.argv)}")
     talk("dry: nothing was started")
     return 0
 
 
-def _print_manifests(tasks: Sequence[Task]) -> int:
+def _print_manifests(tasks: Sequence[Task], *, is_json: bool) -> int:
     from trainmark.launch.kubernetes import render, to_text
 
-    print(to_text([render(_pod_job(task)) for task in tasks]), end="")
+    manifests = [render(_pod_job(task)) for task in tasks]
+    if is_json:
+        print_json(manifests=manifests)
+        talk("nothing was started")
+        return 0
+    print(to_text(manifests), end="")
     talk("nothing was started: pipe this into kubectl apply -f -")
     return 0
 

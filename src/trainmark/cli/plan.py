@@ -9,7 +9,7 @@ from typing import Any
 
 from trainmark.cli.execute import content_of
 from trainmark.cli.output import next_command, print_json, stdout_console, talk
-from trainmark.cli.run import sweep_settings, workload_tasks
+from trainmark.cli.run import check_data, sweep_settings, workload_tasks
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
 from trainmark.cli.sweep import SweepRuns, find_unfinished
 from trainmark.plan.estimate import estimate
@@ -26,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     plan = make_plan(args)
+    if args.launcher != "kubernetes":
+        check_data(cell for cell in plan.cells if cell not in plan.skipped)
     sweep = _unfinished(plan, Path(args.store), args.launcher)
     entries = _describe(plan, sweep, Path(args.store))
     left = [entry for entry in entries if entry["skip"] is None and not entry["done"]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +62,11 @@ def run(args: argparse.Namespace) -> int:
         _check_machines(tasks, args)
         return execute(tasks, args, settings={**sweep_settings(machine), **command_settings(args)})
     plan = _read_plan(args)
+    if args.resume and all(cell.epochs is None and not cell.until_target for cell in plan.cells):
+        why = "nothing here trains: a measurement has no checkpoint, and a sweep goes on by itself"
+        raise InputError(
+            "--resume has nothing to go on from", why=why, hint="give --epochs or --until-target as before"
+        )
     cells = _runnable(plan, is_elsewhere=args.launcher == "kubernetes")
     tasks = workload_tasks(plan, cells, launcher=args.launcher)
     _check_machines(tasks, args)
@@ -111,9 +116,14 @@ def _runnable(plan: Plan, *, is_elsewhere: bool) -> list[Cell]:
         what, _, hint = reason.partition("; ")
         raise InputError("nothing can run on this machine", why=what, hint=hint)
     if not is_elsewhere:
-        for data in dict.fromkeys((cell.workload, cell.data.path, cell.global_batch_size) for cell in cells):
-            _check_data(*data)
+        check_data(cells)
     return cells
+
+
+def check_data(cells: Iterable[Cell]) -> None:
+    """Before the first process starts: a data set that cannot be used is found now."""
+    for data in dict.fromkeys((cell.workload, cell.data.path, cell.global_batch_size) for cell in cells):
+        _check_one(*data)
 
 
 def _most_batch(cell: Cell) -> int | None:
@@ -125,8 +135,7 @@ def _most_batch(cell: Cell) -> int | None:
     return find_format(load_card(cell.workload).dataset).summarise(Path(cell.data.path)).num_train // cell.num_devices
 
 
-def _check_data(workload: str, path: str | None, global_batch_size: int) -> None:
-    """Before the first process starts: a data set that cannot be used is found now."""
+def _check_one(workload: str, path: str | None, global_batch_size: int) -> None:
     if path is None:
         return
     from trainmark.datasets.formats import find_format

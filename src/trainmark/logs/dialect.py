@@ -16,8 +16,11 @@ Groups = dict[str, bytes]
 Found = LogRecord | Mapping[str, Any] | None
 """What a probe makes of a line: a record, facts by name, or nothing."""
 
-NUMBER = rb"[-+]?\d[\d.]{0,24}(?:[eE][-+]?\d{1,3})?"
-"""Bounded, like every repetition in a pattern here: no line, however odd, may cost more than its length."""
+NUMBER = rb"[-+]?\d[\d.]{0,24}(?:(?:,\d{3}(?!\d)){1,4}(?:\.\d{1,12})?)?(?:[eE][-+]?\d{1,3})?"
+"""Thousands may be set off: 1,234.5 is never read as 1.
+
+Bounded, like every repetition in a pattern here: no line, however odd, may cost more than its length.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +86,11 @@ def number(text: bytes | None) -> float | None:
     try:
         value = float(text)
     except ValueError:
-        if b"," not in text:
+        head, comma, _ = text.partition(b",")
+        if not comma:
             return None
-        return number(text.replace(b",", b""))
+        # 1,234.5 is one number, 0.5,123 are two.
+        return number(head if b"." in head else text.replace(b",", b""))
     return value if -1e300 < value < 1e300 else None
 
 

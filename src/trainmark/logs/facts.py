@@ -36,6 +36,10 @@ def resolve(claims: Mapping[str, Sequence[Claim]], path: Facts, given: Facts, di
         for name in _COMPARED
         if name not in given.known() and not _agree(name, log.get(name), getattr(path, name))
     ]
+    # As many devices on another number of nodes; where the devices differ, that says it all.
+    is_asked = log.get("devices") == path.devices and not {"nodes", "devices"} & set(given.known())
+    if is_asked and not _agree("nodes", log.get("nodes"), path.nodes):
+        disagreeing.append(warn("path-disagrees", name="nodes", log=log["nodes"], path=path.nodes))
     contradicted = [
         warn("config-contradicted", name=name, used=claims[name][0].value, config=weaker.value)
         for name in ("batch_size_per_device", "learning_rate")
@@ -54,7 +58,7 @@ def _of_log(claims: Mapping[str, Sequence[Claim]], dialect: Dialect | None) -> d
         log["devices"] = log["nodes"] * log["devices_per_node"]
     devices = log.get("devices")
     if "global_batch_size" not in log and "num_train_samples" in log and "steps_per_epoch" in log:
-        log["global_batch_size"] = round(log["num_train_samples"] / log["steps_per_epoch"]) or None
+        log["global_batch_size"] = _batch_of_epoch(log["num_train_samples"], log["steps_per_epoch"])
     if "batch_size_per_device" not in log and devices and log.get("global_batch_size"):
         log["batch_size_per_device"] = _share(log["global_batch_size"], devices)
     return {name: value for name, value in log.items() if value is not None}
@@ -77,8 +81,20 @@ def _complete(found: dict[str, Any], log: Mapping[str, Any], path: Facts, given:
         if share is not None and path.batch_size_per_device in (None, share):
             found["batch_size_per_device"] = share
     batch = found.get("batch_size_per_device")
-    found["global_batch_size"] = batch * devices if batch and devices else None
+    if batch and devices:
+        found["global_batch_size"] = batch * devices  # otherwise the log's own, if it has one
     found["devices_per_node"] = None
+
+
+def _batch_of_epoch(num_samples: int, num_steps: int) -> int | None:
+    """The one batch size that makes so many steps of so many samples, whether the last one is dropped or not.
+
+    None where several do: 1000 samples in 16 steps are batches of 60, 64 or 66.
+    """
+    if num_steps < 2:
+        return None
+    smallest, largest = num_samples // (num_steps + 1) + 1, -(-num_samples // (num_steps - 1)) - 1
+    return smallest if smallest == largest else None
 
 
 def _share(total: int | None, devices: int) -> int | None:

@@ -76,6 +76,7 @@ def _describe(log: ReadLog, target: Json | None) -> Json:
             "scope": log.gathered.scope or log.dialect.scope,
             "covers": log.dialect.covers,
             "is_cumulative": log.dialect.is_cumulative,
+            "is_tf32_off": log.facts.is_tf32_off,
             "stated": {name: _stated(record) for name, record in sorted(log.gathered.stated.items())},
             "target": target,
         },
@@ -87,7 +88,8 @@ def _stated(record: LogRecord) -> Json:
 
 
 def _unit(log: ReadLog) -> str:
-    if not log.gathered.has_rates and log.scale.global_batch is None and log.gathered.has_seconds:
+    gathered = log.gathered
+    if gathered.has_seconds and not (gathered.has_rates or gathered.has_samples or log.scale.global_batch):
         return "iterations"
     stated = log.facts.unit or log.gathered.unit
     return stated if stated not in (None, "samples") else log.dialect.unit

@@ -5,19 +5,20 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from trainmark import records
 from trainmark.errors import TrainmarkError
 from trainmark.logs.folder import write_run
 from trainmark.logs.opening import LogFile, digest_of
+from trainmark.logs.paths import facts_of_path
 from trainmark.logs.pattern import load_pattern
 from trainmark.logs.reading import read_log
 from trainmark.logs.record import Facts
 from trainmark.logs.registry import load_dialects
 
-READER = 2
+READER = 3
 """Raised when the same file would now be read otherwise, so that a second import reads it again."""
 
 NO_DIALECT = "no line of a known dialect"
@@ -94,12 +95,16 @@ class KnownLogs:
                 self._sizes.add(run["num_bytes"])
 
     def find(self, task: Task, num_bytes: int) -> str | None:
-        """The run that this very content became with the same flags; the file is read only if the size is known."""
+        """The run that this very content became with the same flags; the file is read only if the size is known.
+
+        A file may be moved or renamed, but where its new name tells other facts it is read again.
+        """
         if num_bytes not in self._sizes:
             return None
         wanted = _provenance(task)
         for run_id, run in self._by_digest.get(digest_of(task.path), {}).items():
-            if {key: run.get(key) for key in wanted} == wanted:
+            is_same_place = facts_of_path(PurePath(str(run.get("source")))) == facts_of_path(task.path)
+            if is_same_place and {key: run.get(key) for key in wanted} == wanted:
                 return run_id
         return None
 

@@ -179,7 +179,8 @@ class LiveLog:
         num_steps = self._intervals.next(record.step, record.epoch)
         scope = record.scope or dialect.scope
         has_rate, has_seconds = record.rate is not None, record.seconds is not None
-        scale = find_scale(dialect, facts, scope, has_rates=has_rate, has_seconds=has_seconds)
+        has_samples = record.samples is not None
+        scale = find_scale(dialect, facts, scope, has_rates=has_rate, has_seconds=has_seconds, has_samples=has_samples)
         self._used.add(_scaling(facts))
         self._warnings |= {warning.code: warning for warning in scale.warnings}
         self._note_unit(record, facts, dialect, scale)

@@ -26,14 +26,18 @@ _PATTERNS = tuple(
         _EDGE + r"(?P<devices>\d{1,6})gpus?" + _END,
         _EDGE + r"gpus?(?P<devices>\d{1,6})" + _END,
         _EDGE + r"\d{1,4}Thread_(?P<nodes>\d{1,6})Node" + _END,
-        _EDGE + r"bs?(?P<batch_size_per_device>\d{1,7})" + _END,
+        _EDGE + r"bs(?P<batch_size_per_device>\d{1,7})" + _END,
+        # A lone b is a size of a model as often as a batch: efficientnet_b7, vit_b16, segformer_b5.
+        _EDGE + r"b(?P<batch_size_per_device>\d{1,7})_(?:fp\d\d|amp|tf32|bf16)" + _END,
         _EDGE + r"b\d{1,7}_(?:fp\d\d|amp|tf32|bf16)_(?P<repeat>\d{1,4})" + _END,
     )
 )
 _FILE_PATTERN = re.compile(
-    _EDGE + r"(?:N(?P<nodes>\d{1,5})[_-]C(?P<devices_per_node>\d{1,4})|c(?P<devices>\d{1,6}))" + _END, re.IGNORECASE
+    _EDGE + r"(?:N(?P<nodes>\d{1,5})[_-]C(?P<devices_per_node>\d{1,4})"
+    r"|(?!(?<=50[_-])c4|(?<=101[_-])c4)c(?P<devices>\d{1,6}))" + _END,
+    re.IGNORECASE,
 )
-"""Too short to be believed of a folder: `/home/c3` is no count of devices."""
+"""Too short to be believed of a folder: `/home/c3` is no count of devices, nor is the C4 of `mask_rcnn_R_50_C4_1x`."""
 _CPU_NODES = re.compile(_EDGE + r"\d{1,4}Thread_\d{1,6}Node" + _END, re.IGNORECASE)
 _MACHINE = re.compile(_EDGE + r"(?P<machine>[AVHBPT]100|A800|H800|H200|H20|A40|A30|A10|L40S?|L4|T4)" + _END)
 _PRECISION = re.compile(_EDGE + r"(?P<precision>pure_fp16|fp32|tf32|fp16|bf16|amp)" + _END, re.IGNORECASE)

@@ -41,6 +41,7 @@ class Gathered:
     peak_memory_bytes: int | None = None
     has_rates: bool = False
     has_seconds: bool = False
+    has_samples: bool = False
     last_step: int | None = None
 
     def add(self, record: LogRecord) -> None:
@@ -83,6 +84,7 @@ class Gathered:
             self.scope = self.scope or record.scope
             self.has_rates = self.has_rates or record.rate is not None
             self.has_seconds = self.has_seconds or record.seconds is not None
+            self.has_samples = self.has_samples or record.samples is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +124,14 @@ def _conclude(
 ) -> ReadLog:
     resolved = resolve(stream.claims, facts_of_path(shown), given, dialect)
     scope = gathered.scope or dialect.scope
-    scale = find_scale(dialect, resolved.facts, scope, has_rates=gathered.has_rates, has_seconds=gathered.has_seconds)
+    scale = find_scale(
+        dialect,
+        resolved.facts,
+        scope,
+        has_rates=gathered.has_rates,
+        has_seconds=gathered.has_seconds,
+        has_samples=gathered.has_samples,
+    )
     return ReadLog(
         path=shown,
         sha256=file.sha256,

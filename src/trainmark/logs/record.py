@@ -77,6 +77,7 @@ class Facts:
     wall_s: float | None = None
     """The whole run, as the log states it."""
     learning_rate: float | None = None
+    is_tf32_off: bool | None = None
 
     def known(self) -> dict[str, Any]:
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}

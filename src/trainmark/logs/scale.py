@@ -43,7 +43,15 @@ def _sane(seconds: float, samples: float) -> tuple[float, float] | None:
     return both if all(1e-12 < value < 1e15 for value in both) else None
 
 
-def find_scale(dialect: Dialect, facts: Facts, scope: Scope | None, *, has_rates: bool, has_seconds: bool) -> Scale:
+def find_scale(
+    dialect: Dialect,
+    facts: Facts,
+    scope: Scope | None,
+    *,
+    has_rates: bool,
+    has_seconds: bool,
+    has_samples: bool = False,
+) -> Scale:
     """`scope` is what the records say themselves, else the dialect's."""
     devices, batch = facts.devices, facts.batch_size_per_device
     global_batch = facts.global_batch_size or (batch * devices if batch and devices else None)
@@ -57,10 +65,11 @@ def find_scale(dialect: Dialect, facts: Facts, scope: Scope | None, *, has_rates
         factor = float(facts.nodes) if facts.nodes else None
     elif scope == "device":
         factor = float(devices) if devices else None
-    if has_rates and factor is None and (scope is not None or devices != 1):
+    is_timed = scope is None and has_seconds and global_batch is not None  # the clock and the batch tell the speed
+    if has_rates and factor is None and (scope is not None or devices != 1) and not is_timed:
         warnings.append(warn("scope-ambiguous" if scope is None else "devices-unknown"))
     if scope is None and devices == 1:
         factor = 1.0  # one device: both readings are the same
-    if not has_rates and has_seconds and global_batch is None:
+    if not has_rates and has_seconds and not has_samples and global_batch is None:
         warnings.append(warn("batch-unknown"))
     return Scale(factor=factor, global_batch=global_batch, warnings=tuple(warnings))

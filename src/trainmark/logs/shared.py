@@ -146,6 +146,9 @@ ENDS = (
     _says(b"--precision=fp16", rb"--precision=fp16\b", {"precision": "amp"}),
     _says(b"--precision=fp32", rb"--precision=fp32\b", {"precision": "fp32"}),
     _says(b"allow_tf32", rb"allow_tf32['\"]?\s?[:=]\s?True", {"precision": "tf32"}, strength=3),
+    _says(b"allow_tf32", rb"allow_tf32['\"]?\s?[:=]\s?False", {"is_tf32_off": True}, strength=3),
+    _says(b"NVIDIA_TF32_OVERRIDE", rb"NVIDIA_TF32_OVERRIDE['\"]?\s?[:=]\s?['\"]?0\b", {"is_tf32_off": True}),
+    _says(b"TF32", rb"TF32 (?:is )?(?:disabled|off)\b", {"is_tf32_off": True}, strength=3),
     _says(b"TF32", rb"TF32 (?:is )?(?:enabled|on)\b", {"precision": "tf32"}, strength=3),
     Probe(
         anchor=b"GPU 0", patterns=patterns(rb"GPU 0[\d,]{0,60}[:\s]{1,8}(?P<machine>[A-Z][\w .-]{3,40})"),
@@ -153,6 +156,10 @@ ENDS = (
     ),
     Probe(
         anchor=b"arch : ", patterns=patterns(rb"\barch : (?P<text>[\w.+-]{1,60})"), read=_text("model"), where="ends",
+    ),
+    Probe(
+        anchor=b"model '", patterns=patterns(rb"=> (?:creating|using pre-trained) model '(?P<text>[\w.+-]{1,60})'"),
+        read=_text("model"), where="ends",
     ),
     Probe(
         anchor=b"arch='", patterns=patterns(rb"\barch='(?P<text>[\w.+-]{1,60})'"), read=_text("model"), where="ends",

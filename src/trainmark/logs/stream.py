@@ -64,9 +64,12 @@ class LogStream:
         self._step_before: int | None = None
         self._recent_rows: list[Rows] = []
         self._carry = b""
+        self._head = b""
+        """Kept until the dialect is known: it has probes of its own, and its first record may come late."""
         self._tail = (b"", 0, 0)
         self._claims: dict[str, list[Claim]] = {}
         self._recent: dict[tuple[float | None, int | None], tuple[int | None, float | None]] = {}
+        self._rank_of_eval: dict[tuple[object, ...], int] = {}
         self._rank: int | None = None
         self._num_hits = 0
         self._batches: list[float] = []
@@ -109,16 +112,21 @@ class LogStream:
         """Whole lines, from `start` to `stop`: a slice of a large block would cost as much as searching it."""
         last = len(block) if stop is None else stop
         if self.num_bytes < _HEAD_BYTES:
-            self._read_ends(block[start : min(last, start + _HEAD_BYTES - self.num_bytes)])
+            part = block[start : min(last, start + _HEAD_BYTES - self.num_bytes)]
+            self._read_ends(part)
+            if self._may_choose():
+                self._head += part
         self.num_bytes += last - start
         self._keep_tail(block, start, last)
         has_returns = block.find(b"\r", start, last) >= 0
-        if self.dialect is None:
+        if self._may_choose():
             whole = block[start:last]
             chosen = detect(whole, self._dialects, has_returns=has_returns)
-            if chosen is not None:
+            if chosen is not None and (self.dialect is None or chosen.priority > self.dialect.priority):
                 self._choose(chosen)
-                self._read_ends(self._last_part() if self.num_bytes > len(whole) else whole[:_HEAD_BYTES])
+                self._read_ends(self._head)
+                if self.num_bytes > _HEAD_BYTES:
+                    self._read_ends(self._last_part())
         steps = self._read_columns(block, start, last) if not has_returns else None
         found = self._scan(block, start, last, has_returns=has_returns, steps=steps)
         records = [record for record in found if self._is_new(record)]
@@ -128,6 +136,10 @@ class LogStream:
         for record in records:
             self._sink.add(record)
         return []
+
+    def _may_choose(self) -> bool:
+        """The lines of a protocol do not settle the dialect: a framework's records count before them."""
+        return self.dialect is None or (self.dialect.priority < 0 and self._num_hits == 0)
 
     def _read_columns(self, block: bytes, start: int, last: int) -> StepRows | None:
         """The steps of the block, taken; None where they must be read line by line."""
@@ -175,9 +187,10 @@ class LogStream:
             if steps is not None and self.dialect is not None and anchor == self.dialect.steps[0].anchor:
                 continue
             for start, end in lines_with(block, anchor, has_returns=has_returns, start=first, stop=last):
-                line, rank = clean_line(block[start:end])
+                raw = block[start:end]
+                line, rank = clean_line(raw)
                 for number, reader in readers:
-                    made = read_line(line, rank, reader)
+                    made = read_line(line, rank, reader, raw=raw)
                     if isinstance(made, LogRecord):
                         self._learn_columns(line, made, rank, readers)
                         found.append((start, number, made))
@@ -224,13 +237,16 @@ class LogStream:
         """One search for each literal, however many probes share it."""
         self.dialect = dialect
         own = (*dialect.steps, *dialect.others) if dialect is not None else ()
-        self._everywhere = _by_anchor([probe for probe in (*own, *shared.EVERYWHERE) if probe.where == "everywhere"])
+        probes = dict.fromkeys((*own, *shared.EVERYWHERE))
+        self._everywhere = _by_anchor([probe for probe in probes if probe.where == "everywhere"])
         self._ends = _by_anchor([probe for probe in (*own, *shared.ENDS) if probe.where == "ends"])
 
     # -- what several ranks tell ---------------------------------------------------------------------------------------
 
     def _is_new(self, record: LogRecord) -> bool:
         """False for a step that another rank has told: the same step at the same time, or with another rank's tag."""
+        if record.kind == "eval":
+            return self._is_new_eval(record)
         if record.kind != "step":
             return True
         if self._num_hits == 0:
@@ -248,9 +264,20 @@ class LogStream:
             self._recent[key] = (record.rank, record.time_s)
             if len(self._recent) > _RECENT_STEPS:
                 del self._recent[next(iter(self._recent))]
-        else:
+        elif known is None or record.rank != known[0] or self.dialect is None or not self.dialect.repeats_lines:
             self.num_other_ranks += 1
         return is_new
+
+    def _is_new_eval(self, record: LogRecord) -> bool:
+        """False for a value that a rank with another tag has told."""
+        if record.rank is None:
+            return True
+        key = (record.metric, record.value, record.epoch, record.step)
+        if self._rank_of_eval.setdefault(key, record.rank) != record.rank:
+            return False
+        if len(self._rank_of_eval) > _RECENT_STEPS:
+            del self._rank_of_eval[next(iter(self._rank_of_eval))]
+        return True
 
     def _remember_rows(self) -> None:
         """Steps that were taken as columns are looked at only now that a line must be compared with them."""
@@ -337,7 +364,8 @@ def _by_anchor(probes: Sequence[Probe]) -> dict[bytes, list[tuple[int, LineReade
 
 
 def _end_of_next_line(part: bytes, end: int) -> int:
-    following = part.find(b"\n", end + 1, end + MAX_LINE_BYTES)
+    own_end = part.find(b"\n", end, end + MAX_LINE_BYTES)  # behind the return that ends a line of Windows
+    following = part.find(b"\n", own_end + 1, end + MAX_LINE_BYTES) if own_end >= 0 else -1
     return following if following >= 0 else min(len(part), end + MAX_LINE_BYTES)
 
 

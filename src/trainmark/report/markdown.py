@@ -15,6 +15,7 @@ from trainmark.report.words import WORDS
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_bytes, format_seconds, plain
 
+_NO_HTML = {ord("<"): "?", ord(">"): "?"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~])")
 
 
@@ -22,7 +23,7 @@ def render_markdown(lines: Sequence[Line], *, lang: str, studies: Sequence[Study
     """`studies` where somebody knows more than the lines: what was asked for and is missing."""
     words = WORDS[lang]
     if not any(line.estimate for line in lines):
-        return f"# {words['title']}\n\n{words['none']}\n"
+        return "\n\n".join([f"# {words['title']}", words["none"], *([_logs(lines, words)] if lines else [])]) + "\n"
     parts = [
         f"# {words['title']}",
         _environment(lines, words),
@@ -79,22 +80,23 @@ def _switched(flags: dict[str, Any]) -> str:
 
 
 def _steps(lines: Sequence[Line], words: dict[str, str]) -> str:
-    commands = dict.fromkeys(_command(line.first) for line in lines)
-    listing = "\n".join(f"    {command}" for command in commands)
+    runs = (run for line in lines for run in line.runs if run.asked is not None or run is line.first)
+    commands = dict.fromkeys(run.asked or _command(run) for run in runs)
+    # A stranger's words may be HTML, and not every renderer leaves that alone in a listing.
+    listing = "\n".join(f"    {plain(command).translate(_NO_HTML)}" for command in commands)
     return f"## {words['steps']}\n\n{words['commands']}\n\n{listing}"
 
 
 def _command(row: RunRow) -> str:
-    """To be pasted into a shell, so every word is quoted."""
+    """Of a run that does not say how it was asked for: by what is known of it. Every word is quoted for a shell."""
     if row.source == "command":
         nodes = row.nodes or 1
         known = {"--nodes": nodes if nodes > 1 else None, "--devices": row.devices // nodes if row.devices else None,
             "--batch-size": row.batch_size_per_device, "--precision": row.precision, "--seed": row.seed}  # fmt: skip
         flags = [str(word) for flag, value in known.items() if value is not None for word in (flag, value)]
-        return plain(f"trainmark run {shlex.join(flags)} -- {row.model}")
+        return f"trainmark run {shlex.join(flags)} -- {row.model}"
     if row.dialect is not None:
-        # A stranger's file name may be HTML, and not every renderer leaves that alone in a listing.
-        return shlex.join(("trainmark", "import", plain(row.source).translate({ord("<"): "?", ord(">"): "?"})))
+        return shlex.join(("trainmark", "import", plain(row.source).translate(_NO_HTML)))
     given: dict[str, object] = {"--framework": row.framework, "--recipe": row.recipe, "--precision": row.precision,
         "--size": row.size, "--device": row.device, "--nodes": row.nodes,
         "--devices": (row.devices or 1) // (row.nodes or 1), "--batch-size": row.batch_size_per_device,

@@ -32,11 +32,20 @@ def read_any_run(folder: Path) -> RunRow | None:
     """The same, and a run that cannot be read is a failed one that says so: it must not hide those beside it."""
     state = read_state(folder)
     try:
-        return read_run(folder)
+        row = read_run(folder)
+        if row is None and _was_ours(folder):
+            raise ValueError(f"{records.RUN_FILE} is damaged")
     except Exception as error:
         if not (folder / records.RUN_FILE).exists():
             return None
         return _describe_unreadable(folder, state, error)
+    return row
+
+
+def _was_ours(folder: Path) -> bool:
+    """A run.json that tells of no run, beside what only a run of ours leaves: others have files of that name too."""
+    left = (records.rank_file(0), records.COMMAND_FILE, records.ENVIRONMENT_FILE, records.EXIT_FILE)
+    return (folder / records.RUN_FILE).exists() and any((folder / name).exists() for name in left)
 
 
 def read_run(folder: Path) -> RunRow | None:
@@ -94,6 +103,7 @@ def _read_facts(folder: Path, run: Json) -> dict[str, Any]:
         "model": _text(run.get("model")),
         "unit": _text(run.get("unit")) or "samples",
         "started_unix_s": _number(run.get("created_unix_s")),
+        "asked": _text(run.get("asked")),
         "sweep": _text(run.get("sweep")),
         "attempt": _whole(run.get("attempt")),
         "purpose": _text(run.get("purpose")),
@@ -105,7 +115,7 @@ def _describe_unreadable(folder: Path, state: str, error: Exception) -> RunRow:
     run = records.read_json(folder / records.RUN_FILE) or {}
     known = run["cell"] if isinstance(run.get("cell"), dict) else {}
     where = Path(str(error.filename)).name if isinstance(error, OSError) and error.filename else ""
-    why = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__} {error}"
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     nothing = Steps(**{name: np.empty(0) for name in _COLUMNS})
     cell: Json = {name: _text(known.get(name)) for name in _CELL_TEXT} | {
         name: _whole(known.get(name)) for name in _CELL_WHOLE

@@ -70,6 +70,8 @@ class RunRow:
     pauses: dict[str, float] = field(default_factory=dict)
     """Seconds in which no step ran, by what was done instead: `eval`, `checkpoint`."""
     resumed_from: str | None = None
+    asked: str | None = None
+    """The command line that made it, as typed."""
     sweep: str | None = None
     """Id of the sweep it belongs to."""
     attempt: int | None = None

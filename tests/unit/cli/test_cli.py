@@ -61,6 +61,8 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("run resnet50 --device cpu --hosts a,a", "give each once"),
         ("run resnet50 --device cpu --precision tf32", "use --precision fp32"),
         ("run resnet50 --device cpu --data /no/such/folder", "/no/such/folder"),
+        ("plan resnet50 --device cpu --data /no/such/folder", "/no/such/folder"),
+        ("run resnet50 --device cpu --resume", "give --epochs or --until-target"),
         ("run nowhere.toml", "cannot read the suite"),
         ("run resnet50 --device cpu --epochs 2", "needs a data set"),
         ("run resnet50 --device cpu --devices 2 --launcher local", "use --launcher torchrun"),
@@ -103,6 +105,16 @@ def test_bad_input_is_one_message_and_exit_code_2(argv: str, says: str, capsys: 
 
 def test_no_verb_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys=capsys) == (2, "", "error: VERB is missing\n  hint: see trainmark --help\n")
+
+
+@pytest.mark.parametrize(("what", "last"), [("resnet50 --device cpu", "/RUN"), ("-- echo", "echo")])
+def test_a_dry_run_is_one_document_too(what: str, last: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run("run", "--json", "--launcher", "dry", *what.split(), capsys=capsys)
+    assert code == 0
+    (command,) = json.loads(out)["commands"]
+    assert command["argv"][-1].endswith(last)
+    assert command["environment"]["PYTHONUNBUFFERED"] == "1"
+    assert "nothing was started" in err
 
 
 def test_a_suite_with_three_faults_names_all_three(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

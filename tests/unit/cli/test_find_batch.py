@@ -41,7 +41,8 @@ def make_task(cell: Cell, *, outcome: str = "oom") -> Task:
 
 
 def arguments(store: Path, launcher: str = "auto") -> argparse.Namespace:
-    return argparse.Namespace(store=str(store), launcher=launcher, json=True, fresh=False, resume=False, retries=0)
+    facts = {"json": True, "fresh": False, "resume": False, "retries": 0, "words": ["run", "resnet50"]}
+    return argparse.Namespace(store=str(store), launcher=launcher, **facts)
 
 
 def test_probes_are_kept_but_shown_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -337,6 +337,23 @@ SAMPLES = (
     ),
 )
 
+SAMPLES += (
+    Sample(
+        dialect="ai-rank",
+        text="- AI-Rank-log 1558631910.424 load_data, checksum:abc\n"
+        "- AI-Rank-log 1558631910.424 test_begin\n"
+        "- AI-Rank-log 1558631912.424 eval_accuracy:0.75, total_epoch_cnt:1\n"
+        "- AI-Rank-log 1558631918.424 eval_accuracy:0.765, total_epoch_cnt:2\n"
+        "- AI-Rank-log 1558631922.454 test_finish\n"
+        "- AI-Rank-log 1558631922.454 total_use_time:12.03sec\n"
+        "- AI-Rank-log 1558631922.454 avg_ips:1190images/sec\n",
+        records=0,
+        last=None,
+        framework=None,
+        facts={"wall_s": 12.03},
+    ),
+)
+
 GIVEN = {
     "psenet": {"devices": 1, "batch_size_per_device": 8},
     "maskrcnn-benchmark": {"devices": 1},

@@ -100,6 +100,16 @@ def test_the_same_content_under_another_name_and_flag_is_one_run(
     assert (code, old in out, new in out) == (0, False, True)
 
 
+def test_a_name_that_tells_other_facts_is_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "logs").mkdir()
+    path = tmp_path / "logs" / "hrnet_gpu4.log"
+    path.write_text(PADDLE.replace("GPUs used: 4\n", "\n"))
+    assert [result["devices"] for result in import_json(tmp_path, capsys=capsys)["results"]] == [4]
+    path.rename(path.with_name("hrnet_gpu8.log"))
+    assert [result["devices"] for result in import_json(tmp_path, capsys=capsys)["results"]] == [8]
+    assert len(list((tmp_path / "store").glob("log-*"))) == 1
+
+
 def test_an_import_that_fails_leaves_the_older_run(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

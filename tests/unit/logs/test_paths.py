@@ -11,6 +11,12 @@ from trainmark.logs.paths import facts_of_path
 from trainmark.logs.record import Claim, Facts
 
 
+@pytest.mark.parametrize("path", ["efficientnet_b7.log", "vit_b16_gpu8.log", "mask_rcnn_R_50_C4_1x.log"])
+def test_a_size_of_a_model_is_no_batch_and_no_count(path: str) -> None:
+    facts = facts_of_path(PurePath(path))
+    assert (facts.batch_size_per_device, facts.devices) in ((None, None), (None, 8))
+
+
 @pytest.mark.parametrize(
     "path",
     [

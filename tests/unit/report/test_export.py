@@ -336,6 +336,17 @@ def test_mllog_lines(tmp_path: Path) -> None:
     assert by_key["run_stop"]["time_ms"] == 13000
 
 
+@pytest.mark.parametrize(("nodes", "per_node"), [(None, None), (8, 8)])
+def test_devices_of_a_node_are_known_only_with_the_nodes(
+    nodes: int | None, per_node: int | None, tmp_path: Path
+) -> None:
+    run = dataclasses.replace(row(tmp_path), devices=64, nodes=nodes)
+    lines = [json.loads(line.removeprefix(":::MLLOG ")) for line in stream("mllog", [run]).splitlines()]
+    assert [line["value"] for line in lines if line["key"] == "accelerators_per_node"] == [per_node]
+    system = json.loads(export("ai-rank", [run]).files["system_information.json"])
+    assert system["accelerators_per_node"] == (0 if run.device == "cpu" else per_node)
+
+
 def test_the_public_package_reads_mllog(tmp_path: Path) -> None:
     parser = pytest.importorskip(
         "mlperf_logging.compliance_checker.mlp_parser", reason="mlperf-logging is not installed"

@@ -77,10 +77,29 @@ def test_the_command_of_a_command_has_its_nodes_and_its_seed(tmp_path: Path) -> 
     assert f"    trainmark run {given} -- python t.py '{{seed}}'\n" in text
 
 
+def test_a_report_of_failures_says_what_they_were(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path, "a", outcome="oom", reason="no memory"), make_run(tmp_path, "b", outcome="nan")]
+    text = render_markdown(lines_of(*folders), lang="en")
+    assert "no speed to report" in text
+    assert "| a | oom |" in text
+    assert "no memory" in text
+    assert "| b | nan |" in text
+
+
 def test_a_different_batch_is_never_the_base(tmp_path: Path) -> None:
     one = make_run(tmp_path, "a", cell=make_cell(batch_size_per_device=8))
     two = make_run(tmp_path, "b", cell=make_cell(devices_per_node=2))
     assert [line.speedup for line in lines_of(one, two)] == [None, None]
+
+
+def test_the_steps_are_the_commands_as_they_were_typed(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path, f"r{n}", cell=make_cell(devices_per_node=n)) for n in (1, 2, 4)]
+    for folder, asked in zip(folders, ("trainmark run s.toml", "trainmark run s.toml", None), strict=True):
+        run = json.loads((folder / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps({**run, "asked": asked and f"{asked} --max-seconds 9 '<b>'"}))
+    text = render_markdown(lines_of(*folders), lang="en")
+    assert text.count("    trainmark run s.toml --max-seconds 9 '?b?'\n") == 1
+    assert text.count("    trainmark run resnet50 --framework torch") == 1, "one that does not say, by what is known"
 
 
 def test_a_run_that_failed_has_no_speed(tmp_path: Path) -> None:

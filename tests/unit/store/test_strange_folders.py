@@ -36,6 +36,13 @@ def change_cell(folder: Path, **changes: Any) -> None:
     change_run(folder, cell={**json.loads((folder / records.RUN_FILE).read_text())["cell"], **changes})
 
 
+DAMAGED = {
+    "no JSON": '{"cell": {',
+    "no object": "[]",
+    "no cell": "{}",
+    "a cell that is none": '{"cell": 3}',
+    "empty": "",
+}
 STRANGE: dict[str, Callable[[Path], object]] = {
     "a huge time": lambda folder: add_record(folder, pairs=[[10**400, 1.0]]),
     "no time at all": lambda folder: add_record(folder, all_reduce_s=[5e-324]),
@@ -92,6 +99,17 @@ def test_a_fault_of_one_folder_is_its_outcome(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "bad" / "rank0.jsonl").chmod(0o600)  # somebody mends it
     store.sync()
     assert [row.outcome for row in store.rows()] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_run_is_shown_as_one(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "good")
+    (make_run(tmp_path, "bad") / records.RUN_FILE).write_text(text)
+    (tmp_path / "of-others").mkdir()
+    (tmp_path / "of-others" / records.RUN_FILE).write_text(text)
+    assert main(["show", "--reindex", "--store", str(tmp_path)]) == 0
+    assert "bad: failed: the folder cannot be read: run.json is damaged" in capsys.readouterr().out
+    assert sorted(row.id for row in Store(tmp_path).rows()) == ["bad", "good"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

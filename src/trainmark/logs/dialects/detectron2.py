@@ -6,7 +6,8 @@ from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, number, patte
 from trainmark.logs.record import LogRecord
 
 _STEP = patterns(
-    rb"\btime: (?P<seconds>" + NUMBER + rb")",
+    # maskrcnn-benchmark, its parent, has a mean in brackets behind it.
+    rb"\btime: (?P<seconds>" + NUMBER + rb")(?![\d.]| \()",
     rb"\biter: (?P<step>\d{1,12})",
     rb"\btotal_loss: (?P<loss>" + NUMBER + rb")",
     rb"\b(?:lr|LR): {1,4}(?P<lr>" + NUMBER + rb")",

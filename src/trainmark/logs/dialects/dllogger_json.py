@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainmark.logs.dialect import Dialect, Groups, Probe, finite, patterns, read_object
+from trainmark.logs.dialect import Dialect, Found, Groups, Probe, finite, patterns, read_object
 from trainmark.logs.record import LogRecord, RecordKind
 
 _RATES = {
@@ -20,12 +20,14 @@ _RATES = {
 _METRICS = {"val.top1": "top1", "BBOX_mAP": "bbox_mAP", "MASK_mAP": "mask_mAP", "val_accuracy": "accuracy"}
 
 
-def _read(groups: Groups) -> LogRecord | None:
+def _read(groups: Groups) -> Found:
     line = read_object(groups["json"])
     data = line.get("data")
     if not isinstance(data, dict):
         return None
     where = line.get("step")
+    if where == "PARAMETER":
+        return _parameters(data)
     time_s = finite(line.get("timestamp"))
     epoch, step = _position(where)
     for name, unit in _RATES.items():
@@ -38,8 +40,27 @@ def _read(groups: Groups) -> LogRecord | None:
     for name, metric in _METRICS.items():
         value = finite(data.get(name))
         if value is not None and step is None:
-            return LogRecord(kind="eval", metric=metric, value=value, epoch=epoch, time_s=time_s)
+            # Printed is the epoch's index.
+            epochs = None if epoch is None else epoch + 1
+            return LogRecord(kind="eval", metric=metric, value=value, epoch=epochs, time_s=time_s)
     return None
+
+
+def _parameters(data: dict[str, Any]) -> dict[str, Any]:
+    """What the script was told; a batch is that of one device, and with MXNet's kv_store that of all."""
+    batch = "global_batch_size" if "kv_store" in data else "batch_size_per_device"
+    found: dict[str, Any] = {batch: _count(data.get("batch_size")), "devices": _count(data.get("world_size"))}
+    if isinstance(data.get("arch"), str):
+        found["model"] = data["arch"][:60]
+    switches = [data[name] for name in ("amp", "fp16") if isinstance(data.get(name), bool)]
+    if switches:
+        found["precision"] = "amp" if any(switches) else "fp32"
+    return found
+
+
+def _count(value: Any) -> int | None:
+    number = finite(value)
+    return int(number) if number is not None and 0 < number < 1e9 and number == int(number) else None
 
 
 def _position(where: Any) -> tuple[float | None, int | None]:

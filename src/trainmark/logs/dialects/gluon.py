@@ -15,7 +15,7 @@ DIALECT = Dialect(
             patterns=patterns(
                 rb"\bSpeed: (?P<rate>" + NUMBER + rb") (?P<unit>samples)/sec",
                 rb"\bEpoch ?\[?(?P<epoch>\d{1,9})\]",
-                rb"\bBatch ?\[?(?P<step>\d{1,12})\]",
+                rb"\bBatch ?\[?(?:\d{1,12}-)?(?P<step>\d{1,12})\]",  # MXNet: Batch [0-20]
             ),
             read=read_step,
         ),

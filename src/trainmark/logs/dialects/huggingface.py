@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, number, patterns, read_step, whole
+from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, number, patterns, read_stated, read_step, whole
 from trainmark.logs.record import LogRecord
 
 
@@ -29,11 +29,17 @@ DIALECT = Dialect(
         Probe(
             anchor=b"train_samples_per_second",
             patterns=patterns(
-                rb"\btrain_samples_per_second['\"]?\s{0,4}[:=]\s{0,4}['\"]?(?P<rate>" + NUMBER + rb")",
-                rb"\btrain_loss['\"]?\s{0,4}[:=]\s{0,4}['\"]?(?P<loss>" + NUMBER + rb")",
+                rb"\btrain_samples_per_second['\"]?\s{0,4}:\s{0,4}['\"]?(?P<rate>" + NUMBER + rb")",
+                rb"\btrain_loss['\"]?\s{0,4}:\s{0,4}['\"]?(?P<loss>" + NUMBER + rb")",
                 rb"['\"]epoch['\"]: ['\"]?(?P<epoch>" + NUMBER + rb")",
             ),
             read=read_step,
+        ),
+        # The table at the end says it once more.
+        Probe(
+            anchor=b"train_samples_per_second",
+            patterns=patterns(rb"\btrain_samples_per_second\s{0,40}=\s{0,40}(?P<rate>" + NUMBER + rb")"),
+            read=read_stated("train_samples_per_second"),
         ),
     ),
     others=(
@@ -46,7 +52,7 @@ DIALECT = Dialect(
         ),
         Probe(
             anchor=b"train_runtime",
-            patterns=patterns(rb"\btrain_runtime['\"]?\s{0,4}[:=]\s{0,4}['\"]?(?P<seconds>" + NUMBER + rb")"),
+            patterns=patterns(rb"\btrain_runtime['\"]?\s{0,4}:\s{0,4}['\"]?(?P<seconds>" + NUMBER + rb")"),
             read=lambda groups: {"wall_s": number(groups["seconds"])},
             where="ends",
             strength=3,

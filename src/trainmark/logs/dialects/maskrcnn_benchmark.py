@@ -20,11 +20,9 @@ DIALECT = Dialect(
         Probe(anchor=b"Training Iteration: ", patterns=_STEP, read=read_step),
         Probe(anchor=b"maskrcnn_benchmark.trainer INFO: eta: ", patterns=_STEP, read=read_step),
         # A log that was cut down to its last lines still tells its speed.
-    ),
-    others=(
         Probe(
             anchor=b"Training perf is: ",
-            patterns=patterns(rb"Training perf is: (?P<rate>" + NUMBER + rb") FPS"),
+            patterns=patterns(rb"Training perf is: (?P<rate>" + NUMBER + rb") FPS\s{0,4}$"),
             read=read_stated("Training perf"),
         ),
         Probe(
@@ -32,6 +30,8 @@ DIALECT = Dialect(
             patterns=patterns(rb"train_perf_fps : (?P<rate>" + NUMBER + rb")"),
             read=read_stated("train_perf_fps"),
         ),
+    ),
+    others=(
         Probe(
             anchor=b"IMS_PER_BATCH",
             patterns=patterns(rb"IMS_PER_BATCH: (?P<global_batch_size>\d{1,9})"),

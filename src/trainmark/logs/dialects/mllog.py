@@ -6,7 +6,12 @@ from trainmark.logs.dialect import Dialect, Found, Groups, Probe, finite, patter
 from trainmark.logs.record import LogRecord
 
 _MARKS = {"run_start": "test_begin", "run_stop": "test_finish"}
-_FACTS = {"global_batch_size": "global_batch_size", "train_samples": "num_train_samples"}
+_FACTS = {
+    "global_batch_size": "global_batch_size",
+    "train_samples": "num_train_samples",
+    "number_of_nodes": "nodes",
+    "accelerators_per_node": "devices_per_node",
+}
 _SPEEDS = ("throughput", "samples_per_sec", "train_throughput")
 
 
@@ -26,10 +31,12 @@ def _read(groups: Groups) -> Found:
         amount = finite(value)
         return {_FACTS[key]: int(amount)} if amount and 0 < amount < 1e15 else None
     if key == "eval_accuracy":
-        metric = finite(value)
+        # Mask R-CNN has two: {"BBOX": 0.38, "SEGM": 0.34}.
+        name, number = ("bbox_mAP", value.get("BBOX")) if isinstance(value, dict) else ("accuracy", value)
+        metric = finite(number)
         if metric is None:
             return None
-        return LogRecord(kind="eval", metric="accuracy", value=metric, epoch=epoch, step=step, time_s=time_s)
+        return LogRecord(kind="eval", metric=name, value=metric, epoch=epoch, step=step, time_s=time_s)
     return _read_speed(key, value, step, epoch, time_s)
 
 

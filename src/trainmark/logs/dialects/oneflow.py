@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import NUMBER, Dialect, Probe, patterns, read_step, read_wholes
+from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, number, patterns, read_step, read_wholes
+from trainmark.logs.record import LogRecord
+
+
+def _read_top1(groups: Groups) -> LogRecord | None:
+    value, epoch = number(groups.get("value")), number(groups.get("epoch"))
+    if value is None or epoch is None:
+        return None
+    # Printed is the epoch's index.
+    return LogRecord(kind="eval", metric="top1", value=value, epoch=epoch + 1, time_s=number(groups.get("unix_s")))
 
 
 def _header(name: bytes, fact: bytes) -> Probe:
@@ -27,6 +36,14 @@ DIALECT = Dialect(
         ),
     ),
     others=(
+        Probe(
+            anchor=b"validation: epoch ",
+            patterns=patterns(
+                rb"validation: epoch (?P<epoch>\d{1,9}), iter \d{1,12}, top_1: (?P<value>" + NUMBER + rb")",
+                rb"\bsamples/s: " + NUMBER + rb" (?P<unix_s>\d{9,11}(?:\.\d{1,9})?)",
+            ),
+            read=_read_top1,
+        ),
         _header(b"batch_size_per_device", b"batch_size_per_device"),
         _header(b"gpu_num_per_node", b"devices_per_node"),
         _header(b"num_nodes", b"nodes"),

@@ -49,7 +49,8 @@ DIALECT = Dialect(
         Probe(
             anchor=b"(val) [",
             patterns=patterns(
-                rb"\b(?:Iter|Epoch)\(val\) \[(?P<step>\d{1,12})\].{0,80}?mIoU: (?P<value>" + NUMBER + rb")"
+                rb"\b(?:Iter\(val\) \[(?:(?P<step>\d{1,12})|\d{1,12}/\d{1,12})\]|Epoch\(val\) \[(?P<epoch>\d{1,9})\])"
+                rb".{0,80}?mIoU: (?P<value>" + NUMBER + rb")"
             ),
             read=read_eval("mIoU"),
         ),
@@ -63,6 +64,20 @@ DIALECT = Dialect(
             patterns=patterns(rb"\bsamples_per_gpu ?= ?(?P<batch_size_per_device>\d{1,9})"),
             read=read_wholes,
             where="ends",
+        ),
+        Probe(
+            anchor=b"train_dataloader = dict(",
+            patterns=patterns(rb"train_dataloader = dict\(\s{0,12}batch_size=(?P<batch_size_per_device>\d{1,9})"),
+            read=read_wholes,
+            where="ends",
+            num_lines=2,
+        ),
+        Probe(
+            anchor=b"GPU number: ",
+            patterns=patterns(rb"\bGPU number: (?P<devices>\d{1,6})"),
+            read=read_wholes,
+            where="ends",
+            strength=3,
         ),
         Probe(
             anchor=b"gpu_ids",

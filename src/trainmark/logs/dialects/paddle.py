@@ -13,9 +13,11 @@ _STEP = patterns(
     rb"\bips: (?P<rate>" + NUMBER + rb") (?P<unit>(?!example)\w{1,20})/s",
     rb"\bbatch_cost: (?P<seconds>" + NUMBER + rb")",
     rb"\bavg_batch_cost: (?P<seconds>" + NUMBER + rb")",
-    rb"\b(?:train step|global_step|step_idx|iter|global step|total step|tobal step|batch):[ ]{0,4}(?P<step>\d{1,15})",
+    rb"\b(?:train step|global_step|step_idx|[iI]ter|global step|total step|tobal step|batch):[ ]{0,4}"
+    rb"(?P<step>\d{1,15})",
     rb"\]\s{0,4}\[\s{0,8}(?P<step>\d{1,12})/\d{1,12}\]",  # PaddleDetection: Epoch: [0] [ 20/7329]
     rb"\b[eE]poch:\s{0,4}\[?\s{0,8}(?P<epoch>\d{1,9})",
+    rb"\[Epoch (?P<epoch>\d{1,9})/\d",  # PaddleClas: [Train][Epoch 1/120][Iter: 0/626]
     rb"\bloss:\s{0,8}(?P<loss>" + NUMBER + rb")",
     rb"\b(?:lr|LR): {1,4}(?P<lr>" + NUMBER + rb")",
     rb"\bavg_samples: (?P<device_samples>" + NUMBER + rb")",

@@ -39,8 +39,8 @@ DIALECT = Dialect(
     scope="device",
     unit="tokens",
     steps=(
-        Probe(anchor=b" tps: ", patterns=_STEP, read=_read),
-        Probe(anchor=b" wps: ", patterns=_STEP, read=_read),
+        Probe(anchor=b"tps: ", patterns=_STEP, read=_read),
+        Probe(anchor=b"wps: ", patterns=_STEP, read=_read),
     ),
     others=(
         Probe(

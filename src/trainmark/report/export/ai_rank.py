@@ -179,7 +179,8 @@ def _system(rows: Sequence[RunRow]) -> dict[str, Any]:
 
 
 def _per_node(row: RunRow) -> int | None:
-    return row.devices // (row.nodes or 1) if row.devices else None
+    """Unknown where the number of nodes is: 64 devices are seldom those of one."""
+    return row.devices // row.nodes if row.devices and row.nodes else None
 
 
 def _document(value: Any) -> str:

@@ -32,7 +32,7 @@ def _lines(row: RunRow) -> Iterator[str]:
     yield _line(begin, "submission_benchmark", _BENCHMARKS.get(name or "", name))
     yield _line(begin, "submission_platform", row.machine)
     yield _line(begin, "number_of_nodes", row.nodes)
-    yield _line(begin, "accelerators_per_node", row.devices // (row.nodes or 1) if row.devices else None)
+    yield _line(begin, "accelerators_per_node", row.devices // row.nodes if row.devices and row.nodes else None)
     yield _line(begin, "global_batch_size", _global_batch(row))
     yield _line(begin, "seed", row.seed)
     yield _line(begin, "run_start", None, event="INTERVAL_START")
