@@ -216,8 +216,8 @@ def test_no_line_of_a_table_ends_in_spaces(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_no_line_of_the_preflight_ends_in_spaces(capsys: pytest.CaptureFixture[str]) -> None:
-    fatal = Finding(where="b (rank 1)", what="has no framework", hint="install it", is_fatal=True)
-    print_findings([replace(fatal, what="at most 9 open files", is_fatal=False), fatal])
+    fatal = Finding(where="b (rank 1)", what="has no framework", hint="install the same one as here", is_fatal=True)
+    print_findings([replace(fatal, what="at most 9 open files", hint="ulimit -n 65536", is_fatal=False), fatal])
     heading, *lines = capsys.readouterr().err.splitlines()
     assert heading.split("  ")[0] == "where"
     assert [line.split("  ")[1] for line in lines] == ["has no framework", "(note) at most 9 open files"]
