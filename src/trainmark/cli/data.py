@@ -12,8 +12,6 @@ from trainmark.cli import data_fetch
 from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console, talk
 from trainmark.units import format_bytes, format_count, format_seconds
 
-NAME = "data"
-SUMMARY = "make a labelled data set, fetch one, or check one"
 _MAX_FAULTS_SHOWN = 50
 _MANIFEST_WORDS = {
     "absent": "no manifest.sha256 to compare with; --write-manifest writes one",

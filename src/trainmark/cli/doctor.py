@@ -13,8 +13,6 @@ from trainmark.cli.output import add_json_flag, add_store_flag, next_command, pr
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.units import format_bytes, format_count
 
-NAME = "doctor"
-SUMMARY = "show what this machine has and what stands in the way of good numbers"
 _LOW_DISK_BYTES = 1 << 30
 
 

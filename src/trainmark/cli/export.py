@@ -18,9 +18,6 @@ from trainmark.units import format_count
 if TYPE_CHECKING:
     from trainmark.report.exporting import Exported
 
-NAME = "export"
-SUMMARY = "write results for other systems: PaddlePaddle benchmark, DLPerf, AI-Rank, MLPerf, a spreadsheet"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids, or the beginnings of some (default: all)")

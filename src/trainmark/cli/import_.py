@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from trainmark.logs.finding import FoundFile, Skipped
     from trainmark.logs.importing import Imported, Task
 
-NAME = "import"
-SUMMARY = "read training logs of other programs, whole folders at once"
 _SMALL_BYTES = 32 << 20
 """Less than this is read here: starting processes would take longer."""
 _MAX_NAMED = 20

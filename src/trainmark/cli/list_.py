@@ -8,8 +8,6 @@ from typing import Any
 
 from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console
 
-NAME = "list"
-SUMMARY = "show workloads, suites, launchers, data formats, log dialects, protocols and export formats"
 KINDS = ("workloads", "suites", "launchers", "formats", "dialects", "protocols", "exports")
 _NAME_WIDTH = 22
 

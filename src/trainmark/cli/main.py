@@ -1,27 +1,40 @@
 """The command line: verbs in the order of work, errors as a sentence with the next action.
 
-argparse, since `--help` must start in a quarter of a second; a verb's module imports what is heavy inside `run`.
+argparse, since `--help` must start in a quarter of a second; only the verb that is asked for is loaded, and it
+imports what is heavy inside `run`.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import signal
 import sys
 
 import trainmark
-from trainmark.cli import data, doctor, export, import_, list_, plan, report, run, show
 from trainmark.cli.output import exit_code_of, interrupt
 from trainmark.cli.parser import Parser
 from trainmark.errors import InputError, SpecError, TrainmarkError
 from trainmark.units import plain
 
-VERBS = (list_, doctor, data, plan, run, import_, show, report, export)
-"""In the order of work. A verb is a module with NAME, SUMMARY, add_arguments(parser) and run(args) -> exit code."""
+VERBS = {
+    "list": "show workloads, suites, launchers, data formats, log dialects, protocols and export formats",
+    "doctor": "show what this machine has and what stands in the way of good numbers",
+    "data": "make a labelled data set, fetch one, or check one",
+    "plan": "show what a suite would run, skip and take; runs nothing",
+    "run": "measure: a workload, a shipped suite, a suite file, or (after --) any command",
+    "import": "read training logs of other programs, whole folders at once",
+    "show": "show results: all of the store, or the runs named",
+    "report": "write the results as a report (Markdown, or a table in the terminal)",
+    "export": "write results for other systems: PaddlePaddle benchmark, DLPerf, AI-Rank, MLPerf, a spreadsheet",
+}
+"""In the order of work, with their summaries. A verb is the module of its name with add_arguments(parser) and
+run(args) -> exit code; list_ and import_ end in a line, since their names are Python's words."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """`only`: the verb whose arguments are known; the modules of the others are not loaded."""
     parser = Parser(
         prog="trainmark",
         description="Measures how fast machines train neural networks, proves the number and says why.",
@@ -29,10 +42,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"trainmark {trainmark.__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb in VERBS:
-        child = verbs.add_parser(verb.NAME, help=verb.SUMMARY, description=verb.SUMMARY)
-        verb.add_arguments(child)
-        child.set_defaults(run=verb.run)
+    for name, summary in VERBS.items():
+        child = verbs.add_parser(name, help=summary, description=summary)
+        if only in (None, name):
+            module = importlib.import_module(f"trainmark.cli.{name}{'_' if name in ('list', 'import') else ''}")
+            module.add_arguments(child)
+            child.set_defaults(run=module.run)
     return parser
 
 
@@ -56,10 +71,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parse(words: list[str]) -> argparse.Namespace:
     """What stands after the first -- of `run` is a command: its words are not ours to interpret."""
-    cut = words.index("--") if words[:1] == [run.NAME] and "--" in words else len(words)
-    args = build_parser().parse_args(words[:cut])
+    cut = words.index("--") if words[:1] == ["run"] and "--" in words else len(words)
+    args = build_parser(only=words[0] if words else "").parse_args(words[:cut])
     args.words = words
-    if args.verb == run.NAME:
+    if args.verb == "run":
         if args.command:
             raise InputError(f"{args.command[0]!r} is one word too many", hint="a command stands after --")
         args.command = words[cut + 1 :] if cut < len(words) else None

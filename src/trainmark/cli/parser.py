@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any, Never
 
 from trainmark.errors import InputError
-from trainmark.spec.parse import suggest
 
 _REQUIRED = "the following arguments are required: "
 _NO_NUMBER = {"int": "whole number", "float": "number"}
@@ -42,6 +41,8 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
+        from trainmark.spec.parse import suggest
+
         what = f"{'/'.join(action.option_strings)} {value!r} is not known"
         if not action.option_strings:
             what = f"{value!r} is no {str(action.metavar or action.dest).lower()} of {self.prog}"

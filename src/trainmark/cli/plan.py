@@ -16,9 +16,6 @@ from trainmark.plan.estimate import estimate
 from trainmark.plan.identity import cell_id
 from trainmark.units import format_count, format_seconds, plain
 
-NAME = "plan"
-SUMMARY = "show what a suite would run, skip and take; runs nothing"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_spec_arguments(parser)

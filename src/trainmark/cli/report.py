@@ -17,9 +17,6 @@ from trainmark.cli.results import print_results, read_rows
 from trainmark.cli.scaling import read_asked
 from trainmark.errors import InputError
 
-NAME = "report"
-SUMMARY = "write the results as a report (Markdown, or a table in the terminal)"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids, or the beginnings of some (default: all)")

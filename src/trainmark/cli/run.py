@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from trainmark.cli.progress import Progress
     from trainmark.launch.supervise import Observer
 
-NAME = "run"
-SUMMARY = "measure: a workload, a shipped suite, a suite file, or (after --) any command"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_spec_arguments(parser, is_optional=True)

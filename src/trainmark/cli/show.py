@@ -9,9 +9,6 @@ from trainmark.cli.output import add_json_flag, add_store_flag, next_command, st
 from trainmark.cli.results import print_results, read_rows
 from trainmark.cli.scaling import read_asked
 
-NAME = "show"
-SUMMARY = "show results: all of the store, or the runs named"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids, or the beginnings of some")

@@ -341,7 +341,7 @@ def test_the_set_of_flags_is_pinned() -> None:
         "report": ["--format", "--json", "--lang", "--output", "--store"],
         "export": ["--format", "--output", "--store"],
     }
-    assert [verb.NAME for verb in VERBS] == [
+    assert list(VERBS) == [
         "list",
         "doctor",
         "data",
