@@ -128,9 +128,9 @@ class LiveLog:
             return []
         facts, made = self.facts, list[Json]()
         clocks = self._clock(found, written_s)
-        for record, seconds in zip(found, clocks, strict=True):
+        for record, clocked in zip(found, clocks, strict=True):
             if record.kind == "step":
-                made += self._step(record, facts, seconds)
+                made += self._step(record, facts, clocked)
             elif record.kind == "eval":
                 if record.metric is None or record.value is None:
                     continue
@@ -147,28 +147,28 @@ class LiveLog:
         Lines that came at once share the time since the last look. Nothing is known across two epochs, between which
         there may be an evaluation, nor across an evaluation inside one.
         """
-        steps = [place for place, record in enumerate(found) if record.kind in ("step", "eval")]
+        places = [place for place, record in enumerate(found) if record.kind in ("step", "eval")]
         last, self._last = self._last, None
         clocks: list[_Clocked | None] = [None] * len(found)
-        if not steps:
+        if not places:
             self._last = last
             return clocks
-        end = found[steps[-1]]
+        end = found[places[-1]]
         if written_s is not None and end.kind == "step" and end.step is not None:
             self._last = _Line(step=end.step, epoch=end.epoch, came_s=written_s)
         if last is None or self._last is None or last.came_s >= self._last.came_s:
             return clocks
         counts, before = list[int](), last.step
-        for place in steps:
+        for place in places:
             record = found[place]
             if record.kind != "step" or record.step is None or record.epoch != last.epoch or record.step <= before:
                 return clocks
             counts.append(record.step - before)
             before = record.step
-        weights = _weigh([found[place] for place in steps], counts)
-        for place, count, weight in zip(steps, counts, weights, strict=True):
-            share = weight / math.fsum(weights)
-            clocks[place] = _Clocked(seconds=(self._last.came_s - last.came_s) * share, num_steps=count)
+        weights = _weigh([found[place] for place in places], counts)
+        seconds, total = self._last.came_s - last.came_s, math.fsum(weights)
+        for place, count, weight in zip(places, counts, weights, strict=True):
+            clocks[place] = _Clocked(seconds=seconds * (weight / total), num_steps=count)
         return clocks
 
     def _step(self, record: LogRecord, facts: Facts, clocked: _Clocked | None) -> list[Json]:
