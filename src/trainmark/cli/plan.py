@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     plan = make_plan(args)
     if args.launcher != "kubernetes":
-        check_data(cell for cell in plan.cells if cell not in plan.skipped)
+        check_data(plan.runnable)
     sweep = _unfinished(plan, Path(args.store), args.launcher)
     entries = _describe(plan, sweep, Path(args.store))
     left = [entry for entry in entries if entry["skip"] is None and not entry["done"]]
@@ -49,8 +49,7 @@ def _unfinished(plan: Plan, store: Path, launcher: str) -> SweepRuns | None:
         return None
     from trainmark.cli.results import open_store
 
-    cells = [cell for cell in plan.cells if cell not in plan.skipped]
-    content = content_of(workload_tasks(plan, cells, launcher=launcher), sweep_settings(plan.machine))
+    content = content_of(workload_tasks(plan, plan.runnable, launcher=launcher), sweep_settings(plan.machine))
     return find_unfinished(content, open_store(store))
 
 

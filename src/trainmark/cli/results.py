@@ -54,10 +54,9 @@ def read_rows(root: Path, wanted: Sequence[str] = (), *, reindex: bool = False) 
     """Those whose id begins with one of `wanted`, or all."""
     if "" in wanted:
         raise InputError("an empty name names no run", hint="leave it out for all runs; trainmark show lists them")
-    refuse_file(root)
+    store = open_store(root)
     if not root.is_dir():
         raise StoreError(f"there is no store at {root}", hint="run something first: trainmark run quick")
-    store = open_store(root)
     if reindex:
         store.reindex(tell=Patience())
     else:

@@ -107,7 +107,7 @@ def _runnable(plan: Plan, *, is_elsewhere: bool) -> list[Cell]:
     for reason in dict.fromkeys(plan.skipped.values()):
         num = sum(other == reason for other in plan.skipped.values())
         talk(f"skipping {num} of {format_count(len(plan.cells), 'runs')}: {reason}")
-    cells = [cell for cell in plan.cells if cell not in plan.skipped]
+    cells = plan.runnable
     if not cells:
         reason = next(iter(plan.skipped.values()))
         what, _, hint = reason.partition("; ")

@@ -60,6 +60,10 @@ class Plan:
     skipped: dict[Cell, str]
     """Cells that cannot run here, each with the reason."""
 
+    @property
+    def runnable(self) -> list[Cell]:
+        return [cell for cell in self.cells if cell not in self.skipped]
+
 
 def add_spec_arguments(parser: argparse.ArgumentParser, *, is_optional: bool = False) -> None:
     what = "a workload, a shipped suite or a suite file (see `trainmark list`)"

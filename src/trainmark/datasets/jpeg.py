@@ -115,11 +115,12 @@ def decode_lenient(
     process, so here an end marker is put after the bytes instead, which makes the same decoder finish the same way.
     A PNG under a JPEG's name is decoded too, because ImageNet itself has one.
     """
-    top = None if num_rows is None else _decode_top(data, num_rows, into)
+    frame = read_frame(data)
+    top = None if frame is None or num_rows is None else _decode_top(data, frame, num_rows, into)
     if top is not None:
         return top, None
     try:
-        return _decode_whole(data, into), None
+        return _decode_whole(data, frame, into), None
     except ValueError as error:
         problem = str(error)
     for decode in (_decode_fast_lenient, _decode_with_pillow):
@@ -150,9 +151,8 @@ def require_encoder() -> None:
         )
 
 
-def _decode_whole(data: bytes, into: Pixels | None = None) -> Pixels:
+def _decode_whole(data: bytes, frame: Frame | None, into: Pixels | None) -> Pixels:
     """Every byte right or a ValueError that says what is not."""
-    frame = read_frame(data)
     if frame is None:
         raise ValueError(why_not_jpeg(data))
     _refuse_bomb(frame.height, frame.width)
@@ -170,14 +170,14 @@ def _decode_whole(data: bytes, into: Pixels | None = None) -> Pixels:
     return pixels
 
 
-def _decode_top(data: bytes, num_rows: int, into: Pixels | None) -> Pixels | None:
+def _decode_top(data: bytes, frame: Frame, num_rows: int, into: Pixels | None) -> Pixels | None:
     """At least `num_rows` rows, the same to the bit; None where only the whole can tell, or is as quick.
 
     simplejpeg cannot be asked to stop, but a header that claims fewer rows makes it. That there is more below is then
     what it complains of, where nothing was wrong before: only the first complaint of a file is kept.
     """
-    frame, fast = read_frame(data), _simplejpeg()
-    if fast is None or frame is None or not frame.is_sequential or frame.num_components not in (1, 3):
+    fast = _simplejpeg()
+    if fast is None or not frame.is_sequential or frame.num_components not in (1, 3):
         return None
     height = -(-(num_rows + _ROWS_MIXED) // _ROWS_AT_ONCE) * _ROWS_AT_ONCE
     if height >= frame.height or frame.height * frame.width > MAX_PIXELS:

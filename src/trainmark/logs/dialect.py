@@ -154,14 +154,15 @@ def read_stated(name: str) -> Callable[[Groups], LogRecord | None]:
     return read
 
 
-def read_eval(metric: str, *, factor: float = 1.0) -> Callable[[Groups], LogRecord | None]:
-    """A metric; `factor` makes a fraction of a percentage."""
+def read_eval(metric: str, *, factor: float = 1.0, is_index: bool = False) -> Callable[[Groups], LogRecord | None]:
+    """A metric; `factor` makes a fraction of a percentage. `is_index`: the epoch is printed from 0."""
 
     def read(groups: Groups) -> LogRecord | None:
         value = number(groups.get("value"))
         if value is None:
             return None
         step, epoch = whole(groups.get("step")), number(groups.get("epoch"))
+        epoch = epoch + 1 if is_index and epoch is not None else epoch
         time_s = number(groups.get("unix_s"))
         return LogRecord(kind="eval", metric=metric, value=value * factor, step=step, epoch=epoch, time_s=time_s)
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from trainmark.errors import Fault, InputError, SpecError
 from trainmark.logs.dialect import Dialect, Groups, Probe, read_eval, read_step
+from trainmark.units import format_count
 
 _KEYS = ("name", "anchor", "record", "scope", "unit", "framework", "covers", "eval", "eval_anchor", "metric")
 _GROUPS = {"step", "epoch", "rate", "seconds", "samples", "loss", "memory_mb", "unix_s", "unit", "value"}
@@ -69,8 +70,7 @@ def load_pattern(path: Path) -> Dialect:
         raise InputError(f"cannot read the pattern {path}", why=why, hint="see docs/guides/import.md") from error
     faults = list(_faults(table))
     if faults:
-        noun = "fault" if len(faults) == 1 else "faults"
-        raise SpecError(f"the pattern {path} has {len(faults)} {noun}", faults)
+        raise SpecError(f"the pattern {path} has {format_count(len(faults), 'faults')}", faults)
     return _build(table)
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import OTHER_BASE_MARK, describe_line, shown_columns
-from trainmark.report.layout import fold, least_width, print_rows
+from trainmark.report.layout import fold, least_widths, print_rows, total_width
 from trainmark.report.words import UNITS, WORDS
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_number, plain
@@ -72,21 +72,24 @@ def _print_table(lines: Sequence[Line], described: Sequence[dict[str, str]], con
     unit = units.pop() if len(units) == 1 else None
     rows = [[cells[name] for name in columns] for cells in described]
     headings = [WORDS[lang][name] for name in columns]
-    if _least_width(columns, [headings, *rows]) > console.width:
+    widths = _least_widths(columns, [headings, *rows])
+    if total_width(widths) > console.width:
         rows = [[_short_value(cells[name], name, has_unit=unit is None) for name in columns] for cells in described]
         if unit is not None:
             headings[columns.index("throughput")] = UNITS[lang].get(unit, f"{unit}/s")
+        widths = _least_widths(columns, [headings, *rows])
     table = [headings, *rows]
     for name in _spare_columns(described):
-        if name in columns and _least_width(columns, table) > console.width:
+        if name in columns and total_width(widths) > console.width:
             place = columns.index(name)
+            del widths[place]
             for row in (columns, *table):
                 del row[place]
     print_rows(table[0], table[1:], console, is_right=[name in _NUMERIC for name in columns])
 
 
-def _least_width(columns: Sequence[str], table: Sequence[Sequence[str]]) -> int:
-    return least_width(table, is_right=[name in _NUMERIC for name in columns])
+def _least_widths(columns: Sequence[str], table: Sequence[Sequence[str]]) -> list[int]:
+    return least_widths(table, is_right=[name in _NUMERIC for name in columns])
 
 
 def _spare_columns(described: Sequence[dict[str, str]]) -> list[str]:

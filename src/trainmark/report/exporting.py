@@ -44,6 +44,11 @@ def shorten(value: float) -> float:
     return float(f"{value:.6g}")
 
 
+def devices_per_node(row: RunRow) -> int | None:
+    """Unknown where the number of nodes is: 64 devices are seldom those of one."""
+    return row.devices // row.nodes if row.devices and row.nodes else None
+
+
 def main_metric(row: RunRow) -> str | None:
     """The one that a format with room for a single accuracy gets: the target's, else the first that was evaluated."""
     metrics = [evaluation.get("metric") for evaluation in row.evals]

@@ -38,17 +38,17 @@ def lay_out(rows: Sequence[Sequence[str]], *, width: int, is_right: Sequence[boo
     widest = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     available = width - len(_GAP) * (len(widest) - 1)
     if sum(widest) > available:
-        widest = _shrink(widest, _floors(rows, is_right), available)
+        widest = _shrink(widest, least_widths(rows, is_right=is_right), available)
     return [_lay_out_row(row, widest, is_right) for row in rows]
 
 
-def least_width(rows: Sequence[Sequence[str]], *, is_right: Sequence[bool]) -> int:
-    """That of a table in which no word is cut and no number folded."""
-    floors = _floors(rows, is_right)
-    return sum(floors) + len(_GAP) * (len(floors) - 1)
+def total_width(widths: Sequence[int]) -> int:
+    """Of a table whose columns have these."""
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
-def _floors(rows: Sequence[Sequence[str]], is_right: Sequence[bool]) -> list[int]:
+def least_widths(rows: Sequence[Sequence[str]], *, is_right: Sequence[bool]) -> list[int]:
+    """Of the columns of a table in which no word is cut and no number folded."""
     columns = zip(*rows, strict=True)
     return [_floor(column, is_number=right) for column, right in zip(columns, is_right, strict=True)]
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 from rich.console import Console
 
-from trainmark.report.layout import fold, lay_out, least_width
+from trainmark.report.layout import fold, lay_out, least_widths, total_width
 
 
 def test_columns_stand_side_by_side() -> None:
@@ -42,9 +42,9 @@ def test_a_heading_is_folded_where_its_words_end() -> None:
 
 def test_the_least_width_cuts_no_word_and_folds_no_number() -> None:
     rows = [["name of it", "95% interval"], ["mask_rcnn @ other", "1.234 … 1.345"]]
-    assert least_width(rows, is_right=[False, True]) == len("mask_rcnn") + 2 + len("1.234 … 1.345")
-    assert least_width([["name", "speed"], ["a", "1,234 images/s"]], is_right=[False, True]) == 4 + 2 + 8
-    assert least_width([["name", "speed"]], is_right=[False, True]) == 11
+    assert total_width(least_widths(rows, is_right=[False, True])) == len("mask_rcnn") + 2 + len("1.234 … 1.345")
+    assert least_widths([["name", "speed"], ["a", "1,234 images/s"]], is_right=[False, True]) == [4, 8]
+    assert total_width(least_widths([["name", "speed"]], is_right=[False, True])) == 11
 
 
 def test_a_note_is_indented_in_a_terminal_and_whole_in_a_pipe() -> None:

@@ -5,7 +5,7 @@ Its rates are global. NGC's TensorFlow prints `(0, 200) total_ips : 12667.8`, MX
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, number, patterns, read_stated, read_step
+from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, patterns, read_eval, read_stated, read_step
 from trainmark.logs.record import LogRecord
 
 _WHERE = (
@@ -27,13 +27,12 @@ def _stated(name: bytes) -> Probe:
     return Probe(anchor=b"Summary: ", patterns=patterns(text), read=read_stated(name.decode()))
 
 
+_READ_TOP1 = read_eval("top1", is_index=True)
+
+
 def _read_top1(groups: Groups) -> LogRecord | None:
-    value = number(groups.get("value"))
-    if value is None or "epoch" not in groups:
-        return None
-    epoch = number(groups["epoch"])
-    # Printed are the epoch's index and a percentage.
-    return LogRecord(kind="eval", metric="top1", value=value, epoch=None if epoch is None else epoch + 1)
+    """Of an epoch; the summary says it once more."""
+    return _READ_TOP1(groups) if "epoch" in groups else None
 
 
 DIALECT = Dialect(

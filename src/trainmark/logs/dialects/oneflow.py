@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, number, patterns, read_step, read_wholes
-from trainmark.logs.record import LogRecord
-
-
-def _read_top1(groups: Groups) -> LogRecord | None:
-    value, epoch = number(groups.get("value")), number(groups.get("epoch"))
-    if value is None or epoch is None:
-        return None
-    # Printed is the epoch's index.
-    return LogRecord(kind="eval", metric="top1", value=value, epoch=epoch + 1, time_s=number(groups.get("unix_s")))
+from trainmark.logs.dialect import NUMBER, Dialect, Probe, patterns, read_eval, read_step, read_wholes
 
 
 def _header(name: bytes, fact: bytes) -> Probe:
@@ -42,7 +33,7 @@ DIALECT = Dialect(
                 rb"validation: epoch (?P<epoch>\d{1,9}), iter \d{1,12}, top_1: (?P<value>" + NUMBER + rb")",
                 rb"\bsamples/s: " + NUMBER + rb" (?P<unix_s>\d{9,11}(?:\.\d{1,9})?)",
             ),
-            read=_read_top1,
+            read=read_eval("top1", is_index=True),
         ),
         _header(b"batch_size_per_device", b"batch_size_per_device"),
         _header(b"gpu_num_per_node", b"devices_per_node"),

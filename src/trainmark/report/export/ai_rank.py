@@ -9,7 +9,7 @@ from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.table import Line, build_lines
 from trainmark.analyse.training import time_to_train
 from trainmark.report.export.paddle_benchmark import file_word
-from trainmark.report.exporting import Exported, main_metric, shorten, timed_evaluations
+from trainmark.report.exporting import Exported, devices_per_node, main_metric, shorten, timed_evaluations
 from trainmark.store.rows import RunRow
 from trainmark.units import format_bytes, plain, to_json
 
@@ -162,7 +162,7 @@ def _system(rows: Sequence[RunRow]) -> dict[str, Any]:
     return {
         "accelerator_memory_capacity": format_bytes(accelerator_memory) if accelerator_memory else None,
         "accelerator_name": row.machine if is_gpu else None,
-        "accelerators_per_node": _per_node(row) if is_gpu else 0,
+        "accelerators_per_node": devices_per_node(row) if is_gpu else 0,
         "host_memory_capacity": format_bytes(memory) if memory else None,
         "host_processor_core_count": facts.get("num_cores"),
         "host_processor_name": facts.get("cpu"),
@@ -176,11 +176,6 @@ def _system(rows: Sequence[RunRow]) -> dict[str, Any]:
         "hardware_name": None,
         "hardware_type": None,
     }
-
-
-def _per_node(row: RunRow) -> int | None:
-    """Unknown where the number of nodes is: 64 devices are seldom those of one."""
-    return row.devices // row.nodes if row.devices and row.nodes else None
 
 
 def _document(value: Any) -> str:
