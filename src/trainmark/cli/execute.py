@@ -235,13 +235,11 @@ def _make_folder(task: Task, store: Store, run_id: str, facts: Mapping[str, Any]
         "created_unix_s": time.time(),
     }
     try:
-        folder = store.new_folder(run_id)
-        records.write_json(folder / records.RUN_FILE, document)
+        return store.new_folder(run_id, document)
     except OSError as error:
         why = error.strerror or str(error)
         hint = "free some space or give another --store DIR; finished runs are kept"
         raise StoreError(f"the run folder in {store.root} could not be written", why=why, hint=hint) from error
-    return folder
 
 
 def _print_commands(tasks: Sequence[Task], store: Path, *, is_json: bool) -> int:

@@ -7,15 +7,16 @@ copied in), so losing the index loses nothing. Nothing heavy is loaded before so
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark.errors import StoreError
-from trainmark.records import RUN_FILE
+from trainmark.records import RUN_FILE, write_json
 from trainmark.store import columns
 from trainmark.store.columns import RUNS, STEPS, TABLES
 from trainmark.store.ending import read_state
@@ -58,10 +59,16 @@ class Store:
             raise StoreError(f"cannot write to the store {self.root}", why=why, hint=hint) from error
         self._open()
 
-    def new_folder(self, run_id: str) -> Path:
-        folder = self.root / run_id
-        folder.mkdir(parents=True)
-        return folder
+    def new_folder(self, run_id: str, facts: Mapping[str, Any]) -> Path:
+        """With its run.json from the first moment: a signal in between leaves no folder that is no run."""
+        unseen = self.root / f".{run_id}"
+        try:
+            unseen.mkdir(parents=True)
+            write_json(unseen / RUN_FILE, facts)
+            return unseen.rename(self.root / run_id)
+        except BaseException:
+            shutil.rmtree(unseen, ignore_errors=True)
+            raise
 
     def index(self, folder: Path) -> RunRow | None:
         row = self._read_folder(folder)

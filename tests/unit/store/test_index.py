@@ -42,6 +42,20 @@ def test_steps_come_back_exactly(tmp_path: Path) -> None:
     assert row.outcome == "ok"
 
 
+def test_a_signal_while_a_folder_is_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    folder = store.new_folder("whole", {"schema": records.SCHEMA})
+    assert records.read_json(folder / records.RUN_FILE) == {"schema": records.SCHEMA}
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trainmark.store.index.write_json", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.new_folder("half", {})
+    assert [path.name for path in tmp_path.iterdir()] == ["whole"]
+
+
 def test_a_run_without_an_end_is_killed_not_lost(tmp_path: Path) -> None:
     make_run(tmp_path, "run", outcome=None)
     store = Store(tmp_path)
