@@ -12,6 +12,8 @@ from torch.nn import functional
 from making import make_cell, make_images
 from trainmark.spec.cell import DataSource
 from trainmark.worker.engine_torch import TorchEngine
+from trainmark.worker.engine_torch_images import Format
+from trainmark.worker.images import Crops
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
@@ -73,6 +75,22 @@ def test_the_max_pool_is_the_frameworks(dtype: torch.dtype) -> None:
     got.backward(gradient)
     wanted.backward(gradient)
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-2 if dtype is torch.bfloat16 else 1e-4, atol=1e-6)
+
+
+def test_the_resize_kernel_is_the_products() -> None:
+    """The products round to fp16 in between, to a quarter of a grey level."""
+    from trainmark.worker import engine_torch_resample as products
+    from trainmark.worker import engine_torch_resample_kernel as kernel
+
+    random = np.random.default_rng(0)
+    sizes = np.column_stack([random.integers(20, 513, 64), random.integers(20, 513, 64)])
+    crops = Crops(boxes=np.hstack([0 * sizes, sizes]), flips=random.random(64) < 0.5, sizes=sizes, problems=[])
+    cells = torch.randint(0, 256, (64, 512, 512, 3), dtype=torch.uint8, device="cuda")
+    geometry = products.to_geometry(crops).cuda()
+    for dtype in (torch.float32, torch.bfloat16):
+        wanted = Format(image_size=224, mean=(0.0,) * 3, std=(1 / 255,) * 3, dtype=dtype, channels_last=True)
+        apart = (kernel.crop_resize(cells, geometry, wanted) - products.crop_resize(cells, geometry, wanted)).abs()
+        assert apart.max() < (0.5 if dtype is torch.float32 else 2)
 
 
 def test_images_on_the_gpu_are_those_of_the_cpu(tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ def test_every_precision_trains(workload: str, precision: str) -> None:
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_checkpoint_goes_on_where_it_was(workload: str, tmp_path: Path) -> None:
-    """Within 1%: cuDNN may choose another algorithm, and its sums another order."""
+    """The first loss is that of the same weights. Gradients are summed in any order on a GPU, and what that does grows
+    from step to step: one H200 gave PSENet's third loss 1.4% apart."""
     first = build(workload)
     losses(first, 5)
     progress = {"num_steps": 5, "device_s": 0.0, "wall_s": 0.0, "evaluated_step": 0}
@@ -71,7 +72,9 @@ def test_a_checkpoint_goes_on_where_it_was(workload: str, tmp_path: Path) -> Non
     first.close()
     second = build(workload)
     assert second.restore(tmp_path / "checkpoint.pt") == progress
-    assert losses(second, 3) == pytest.approx(expected, rel=0.01)
+    found = losses(second, 3)
+    assert found[0] == pytest.approx(expected[0], rel=0.002)
+    assert found == pytest.approx(expected, rel=0.05)
     second.close()
 
 

@@ -19,7 +19,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainmark.datasets.faults import printable
 from trainmark.datasets.imagenet.read import Split, read_folder
 from trainmark.units import format_count
 from trainmark.worker.engine_torch_feed import FeedRequest
@@ -92,7 +91,7 @@ class FolderFeed:
             yield self._claim(batch)
 
     def warnings(self) -> list[tuple[str, str]]:
-        return [("bad-sample", f"{printable(path)}: {problem}") for path, problem in self._problems.take()]
+        return self._problems.take()
 
     def close(self) -> None:
         if self._training is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context, shared_memory
@@ -28,7 +28,7 @@ from torchvision.io import ImageReadMode, decode_jpeg
 from trainmark.datasets.jpeg import END_OF_IMAGE
 from trainmark.parent import die_with
 from trainmark.worker.engine_torch_images import Format, Problems, num_decoders
-from trainmark.worker.engine_torch_resample import crop_resize
+from trainmark.worker.engine_torch_resample import crop_resize, to_geometry
 from trainmark.worker.images import (
     CELL_SIDE,
     Crops,
@@ -38,6 +38,8 @@ from trainmark.worker.images import (
     split_boxes,
     store_crops,
 )
+
+CropResize = Callable[[Tensor, Tensor, Format], Tensor]
 
 _SMOOTHING = 0.1
 _MAX_SHARE = 0.98
@@ -77,6 +79,7 @@ class GpuImages:
         for _ in range(num_loaders):
             self._places.put(self._new_place(batch_size))
         self.balance = Balance(num_cores=num_decoders())
+        self._crop_resize = _choose_crop_resize(wanted, problems, device)
         self._nvjpeg = threading.Lock()  # torchvision has one decoder for all threads anyway
         self._local = threading.local()
 
@@ -87,16 +90,8 @@ class GpuImages:
             with torch.cuda.stream(self._stream()):
                 padded, crops = self._decode(images, place)
                 height, width = crops.sizes.max(axis=0).tolist()
-                batch = crop_resize(
-                    padded[:, :height, :width],
-                    torch.from_numpy(crops.boxes.astype(np.float32)).to(self._device),
-                    torch.from_numpy(crops.flips).to(self._device),
-                    image_size=self._format.image_size,
-                    mean=self._format.mean,
-                    std=self._format.std,
-                    dtype=self._format.dtype,
-                    channels_last=self._format.channels_last,
-                )
+                geometry = to_geometry(crops).to(self._device)
+                batch = self._crop_resize(padded[:, :height, :width], geometry, self._format)
                 self._wait()
         finally:
             self._places.put(place)
@@ -192,6 +187,28 @@ class GpuImages:
             self._local.stream = torch.cuda.Stream(self._device, priority=-1)
         stream: torch.cuda.Stream = self._local.stream
         return stream
+
+
+def _choose_crop_resize(wanted: Format, problems: Problems, device: torch.device) -> CropResize:
+    """The kernel where it can be built, which is tried here, on cells of the real size: loaders find it ready."""
+    try:
+        from trainmark.worker.engine_torch_resample_kernel import crop_resize as by_kernel
+
+        cell = torch.zeros((1, CELL_SIDE, CELL_SIDE, 3), dtype=torch.uint8, device=device)
+        by_kernel(
+            cell, torch.tensor([[0.0, 0.0, CELL_SIDE, CELL_SIDE, CELL_SIDE, CELL_SIDE, 0.0]], device=device), wanted
+        )
+        torch.cuda.synchronize(device)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # no Triton, no C compiler, a GPU it does not know: each fails in its own way
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        message = (
+            f"images are resized by matrix products, which slows training on a GPU, since no kernel was built ({why})"
+        )
+        problems.say("not-compiled", f"{message}; install triton and gcc")
+        return crop_resize
+    return by_kernel
 
 
 class Balance:

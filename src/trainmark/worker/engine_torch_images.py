@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainmark.datasets.faults import printable
 from trainmark.host import num_cores
 from trainmark.worker.images import ImageList, crop_resize_one, decode_or_grey, read_sizes, rows_of
 from trainmark.worker.images import Problems as ProblemList
@@ -36,11 +37,11 @@ class Images(Protocol):
 
 
 class Problems:
-    """Images that could not be read, each named once, from any thread."""
+    """Warnings of a feed, as (code, message), from any thread; an image that could not be read is named once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._new: ProblemList = []
+        self._new: list[tuple[str, str]] = []
         self._known: set[str] = set()
 
     def note(self, problems: ProblemList) -> None:
@@ -48,9 +49,14 @@ class Problems:
             for path, problem in problems:
                 if path not in self._known:
                     self._known.add(path)
-                    self._new.append((path, problem))
+                    self._new.append(("bad-sample", f"{printable(path)}: {problem}"))
 
-    def take(self) -> ProblemList:
+    def say(self, code: str, message: str) -> None:
+        with self._lock:
+            self._new.append((code, message))
+
+    def take(self) -> list[tuple[str, str]]:
+        """What came since the last time."""
         with self._lock:
             new, self._new = self._new, []
             return new

@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from making import make_cell, make_images
 from trainmark.spec.cell import DataSource
 from trainmark.worker.engine_torch import TorchEngine, is_out_of_memory
-from trainmark.worker.engine_torch_resample import crop_resize
-from trainmark.worker.images import crop_resize_one
 from trainmark.workloads.registry import load_card, load_module
 
 
@@ -178,25 +175,3 @@ def test_cached_batches_come_again(tmp_path: Path) -> None:
     cached = CachedFeed(feed_of(make_images(tmp_path, per_class=2)))
     first = [cached.next_batch()[0] for _ in range(2)]
     assert cached.next_batch()[0] is first[0]
-
-
-def test_the_batched_resize_is_pillows(tmp_path: Path) -> None:
-    """Crop, antialiased resize and flip as matrix products against Pillow, to a grey level and a half."""
-    random = np.random.default_rng(0)
-    smooth = Image.fromarray(random.integers(0, 255, (40, 50, 3), dtype=np.uint8)).resize(
-        (500, 375), Image.Resampling.BICUBIC
-    )
-    image = np.asarray(smooth)
-    boxes = np.array([[10.0, 20.0, 300.0, 400.0], [0.0, 0.0, 375.0, 500.0], [100.0, 50.0, 60.0, 80.0]])
-    flips = np.array([False, True, True])
-    padded = torch.zeros(3, 400, 512, 3, dtype=torch.uint8)
-    padded[:, :375, :500] = torch.from_numpy(image.copy())
-    got = crop_resize(
-        padded, torch.from_numpy(boxes).float(), torch.from_numpy(flips), image_size=64, mean=(0.0,) * 3,
-        std=(1 / 255,) * 3, dtype=torch.float32, channels_last=False,
-    )  # fmt: skip
-    for row in range(3):
-        top, left, height, width = boxes[row].astype(int)
-        crop = image[top : top + height, left : left + width]
-        wanted = crop_resize_one(crop, np.array([0.0, 0.0, height, width]), flips[row], 64).transpose(2, 0, 1)
-        assert np.abs(got[row].numpy() - wanted.astype(float)).max() < 1.5
