@@ -19,7 +19,7 @@ import numpy as np
 
 from trainmark.datasets.imagenet.make import make_imagenet
 from trainmark.datasets.jpeg import decode_lenient, jpeg_size
-from trainmark.worker.images import View, rows_of
+from trainmark.worker.images import View
 
 
 def main() -> None:
@@ -31,8 +31,8 @@ def main() -> None:
         make_imagenet(Path(folder) / "shapes", num_images=args.images, val_fraction=0)
         files = [path.read_bytes() for path in sorted((Path(folder) / "shapes").rglob("*.JPEG"))]
     sizes = np.array([jpeg_size(data) for data in files])
-    boxes, _ = View(workload="resnet50", seed=0, epoch=1).boxes(sizes, np.arange(len(files)))
-    wanted = [rows_of(box, 224) for box in boxes]
+    cuts = View(workload="resnet50", seed=0, epoch=1).cuts(sizes, np.arange(len(files)), image_size=224)
+    wanted = [int(top + height) for top, _, height, _ in cuts.places]
     memory = np.empty(4_000_000, dtype=np.uint8)
     for data, num_rows in zip(files, wanted, strict=True):
         whole, _ = decode_lenient(data)

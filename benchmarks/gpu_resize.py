@@ -16,7 +16,7 @@ import torch
 from trainmark.worker import engine_torch_resample as products
 from trainmark.worker import engine_torch_resample_kernel as kernel
 from trainmark.worker.engine_torch_images import Format
-from trainmark.worker.images import CELL_SIDE, Crops, View, split_boxes
+from trainmark.worker.images import CELL_SIDE, Crops, View
 
 BATCH_SIZE = 128
 NUM_ROUNDS = 20
@@ -25,12 +25,12 @@ CALLS_A_ROUND = 10
 
 def main() -> None:
     sizes = np.tile(np.array([[375, 500]]), (BATCH_SIZE, 1))
-    boxes, flips = View(workload="resnet50", seed=0, epoch=0).boxes(sizes, np.arange(BATCH_SIZE))
-    crops, inner = split_boxes(boxes, sizes)
-    geometry = products.to_geometry(Crops(boxes=inner, flips=flips, sizes=crops[:, 2:], problems=[])).cuda()
+    cuts = View(workload="resnet50", seed=0, epoch=0).cuts(sizes, np.arange(BATCH_SIZE), image_size=224)
+    stored = cuts.places[:, 2:]
+    geometry = products.to_geometry(Crops(boxes=cuts.boxes, flips=cuts.flips, sizes=stored, problems=[])).cuda()
     host = torch.randint(0, 256, (BATCH_SIZE, CELL_SIDE, CELL_SIDE, 3), dtype=torch.uint8).pin_memory()
     cells = host.cuda()
-    height, width = crops[:, 2:].max(axis=0).tolist()
+    height, width = stored.max(axis=0).tolist()
     wanted = Format(image_size=224, mean=(0.5,) * 3, std=(0.25,) * 3, dtype=torch.bfloat16, channels_last=True)
     ways: dict[str, Callable[[], object]] = {
         "products": lambda: products.crop_resize(cells[:, :height, :width], geometry, wanted),

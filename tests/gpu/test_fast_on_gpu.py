@@ -109,4 +109,4 @@ def test_images_on_the_gpu_are_those_of_the_cpu(tmp_path: Path) -> None:
         engine.close()
     assert torch.equal(batches["cpu"][1], batches["cuda"][1])
     apart = (batches["cpu"][0] - batches["cuda"][0]).abs() * 0.225 * 255
-    assert apart.mean() < 6  # noise images, chroma upsampled differently by each decoder
+    assert apart.mean() < 3  # noise images, chroma upsampled differently by each decoder

@@ -35,7 +35,6 @@ from trainmark.worker.images import (
     ImageList,
     believed_size,
     read_sizes,
-    split_boxes,
     store_crops,
 )
 
@@ -149,10 +148,9 @@ class GpuImages:
         """None where nvJPEG cannot decode one of them: it refuses the whole list."""
         files = images.read()
         sizes = read_sizes(files)
-        boxes, flips = images.view.boxes(sizes, images.indices)
-        crops, inner = split_boxes(boxes, sizes)
+        cuts = images.view.cuts(sizes, images.indices, image_size=self._format.image_size)
         is_whole = all(data.endswith(END_OF_IMAGE) and believed_size(data) for data in files)
-        if not is_whole or crops[:, 2:].max() > CELL_SIDE:
+        if not is_whole or cuts.places[:, 2:].max() > CELL_SIDE:
             return None
         encoded = [torch.frombuffer(bytearray(data), dtype=torch.uint8) for data in files]
         try:
@@ -162,10 +160,10 @@ class GpuImages:
         except RuntimeError:
             return None
         for row, image in enumerate(decoded):
-            top, left, height, width = crops[row].tolist()
+            top, left, height, width = cuts.places[row].tolist()
             crop = image[:, top : top + height, left : left + width]
             padded[row, :height, :width].copy_(crop.permute(1, 2, 0))
-        return Crops(boxes=inner, flips=flips, sizes=crops[:, 2:], problems=[])
+        return Crops(boxes=cuts.boxes, flips=cuts.flips, sizes=cuts.places[:, 2:], problems=[])
 
     def _new_place(self, batch_size: int) -> _Place:
         memory = shared_memory.SharedMemory(create=True, size=batch_size * _CELL_BYTES)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trainmark.datasets.faults import printable
 from trainmark.host import num_cores
-from trainmark.worker.images import ImageList, crop_resize_one, decode_or_grey, read_sizes, rows_of
+from trainmark.worker.images import ImageList, crop_resize_one, cut_or_grey, read_sizes
 from trainmark.worker.images import Problems as ProblemList
 
 
@@ -76,16 +76,15 @@ class CpuImages:
 
     def prepare(self, images: ImageList) -> Tensor:
         files = images.read()
-        boxes, flips = images.view.boxes(read_sizes(files), images.indices)
         size = self._format.image_size
+        cuts = images.view.cuts(read_sizes(files), images.indices, image_size=size)
         batch = np.empty((len(files), size, size, 3), dtype=np.uint8)
 
         def fill(row: int) -> None:
             problems: ProblemList = []
-            num_rows = rows_of(boxes[row], size)
-            image = decode_or_grey(images.paths[row], files[row], problems, num_rows=num_rows)
+            cut = cut_or_grey(images.paths[row], files[row], problems, place=cuts.places[row])
             self._problems.note(problems)
-            batch[row] = crop_resize_one(image, boxes[row], flips[row], size)
+            batch[row] = crop_resize_one(cut, cuts.boxes[row], cuts.flips[row], size)
 
         list(self._pool.map(fill, range(len(files))))
         return self._normalise(torch.from_numpy(batch))

@@ -1,7 +1,7 @@
 """Crop, antialiased resize, flip and normalise for a whole batch, as two batched matrix products.
 
 A separable resize is linear: out = Wy @ image @ Wx^T, with rows of W holding the triangle filter that Pillow uses. The
-crop is where the rows are non-zero, the flip is their order. So images of different sizes, padded to one, are cropped
+box is where the rows are non-zero, the flip is their order. So images of different sizes, padded to one, are cropped
 and resized by two `bmm`s on the tensor cores: one launch for a batch, where a call for each image costs a core.
 
 On a GPU with a compiler at hand `engine_torch_resample_kernel` does the same in a fraction of the time.
@@ -20,7 +20,8 @@ from trainmark.worker.images import Crops
 def to_geometry(crops: Crops) -> Tensor:
     """A row for each image, of (top, left, height, width, rows, columns, is flipped).
 
-    First the box within the stored crop, then the crop's size. One tensor, so that one copy takes it to the device.
+    First the box within the stored crop, then the crop's size, beyond which the filter does not see. One tensor, so
+    that one copy takes it to the device.
     """
     return torch.from_numpy(np.column_stack([crops.boxes, crops.sizes, crops.flips]).astype(np.float32))
 
@@ -46,7 +47,7 @@ def crop_resize(padded: Tensor, geometry: Tensor, wanted: Format) -> Tensor:
 
 
 def _filter(start: Tensor, length: Tensor, limit: Tensor, flips: Tensor | None, *, size: int, extent: int) -> Tensor:
-    """N x size x extent weights: each output pixel's triangle over the input, within the box, summing to one."""
+    """N x size x extent weights: each output pixel's triangle over the input, within the crop, summing to one."""
     device = start.device
     scale = length / size
     out = torch.arange(size, device=device, dtype=torch.float32)[None, :, None]
@@ -55,6 +56,5 @@ def _filter(start: Tensor, length: Tensor, limit: Tensor, flips: Tensor | None, 
     centre = start + (out + 0.5) * scale
     pixel = torch.arange(extent, device=device, dtype=torch.float32)[None, None, :]
     weight = (1 - (pixel + 0.5 - centre).abs() / scale.clamp(min=1)).clamp(min=0)
-    inside = (pixel >= start.floor()) & (pixel < torch.minimum((start + length).ceil(), limit))
-    weight = weight * inside
+    weight = weight * (pixel < limit)
     return weight / weight.sum(dim=2, keepdim=True).clamp(min=1e-6)

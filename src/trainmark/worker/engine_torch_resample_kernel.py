@@ -56,8 +56,6 @@ def _resize(
     y_reach, x_reach = tl.maximum(tall / SIZE, 1.0), tl.maximum(wide / SIZE, 1.0)
     y_slope, x_slope = 1.0 / y_reach, 1.0 / x_reach
     y_first, x_first = tl.ceil(y_centre - y_reach), tl.ceil(x_centre - x_reach)
-    y_begin, x_begin = tl.floor(top), tl.floor(left)
-    y_end, x_end = tl.minimum(tl.ceil(top + tall), num_rows), tl.minimum(tl.ceil(left + wide), num_columns)
 
     red = tl.full((BLOCK,), 0.0, tl.float32)
     green = tl.full((BLOCK,), 0.0, tl.float32)
@@ -68,12 +66,12 @@ def _resize(
     for down in range(tl.ceil(2 * y_reach).to(tl.int32)):
         y = y_first + down
         y_weight = tl.maximum(1.0 - tl.abs(y - y_centre) * y_slope, 0.0)
-        y_weight = tl.where((y >= y_begin) & (y < y_end), y_weight, 0.0)
+        y_weight = tl.where((y >= 0.0) & (y < num_rows), y_weight, 0.0)
         line = source + y.to(tl.int32) * row_stride
         for right in range(tl.ceil(2 * x_reach).to(tl.int32)):
             x = x_first + right
             weight = y_weight * tl.maximum(1.0 - tl.abs(x - x_centre) * x_slope, 0.0)
-            weight = tl.where((x >= x_begin) & (x < x_end), weight, 0.0)
+            weight = tl.where((x >= 0.0) & (x < num_columns), weight, 0.0)
             pixel = line + x.to(tl.int32) * 3
             counts = is_pixel & (weight > 0.0)
             red += weight * tl.load(pixel, mask=counts, other=0).to(tl.float32)

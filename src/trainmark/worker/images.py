@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,6 +44,25 @@ class View:
             found = data.train_view(sizes, seed=self.seed, epoch=self.epoch, indices=indices)
         return found
 
+    def cuts(self, sizes: NDArray[np.int64], indices: NDArray[np.int64], *, image_size: int) -> Cuts:
+        """Training cuts, then resizes; evaluation resizes the whole image, so that its filter sees beyond the box."""
+        boxes, flips = self.boxes(sizes, indices)
+        reach = np.maximum(boxes[:, 2:] / image_size, 1) if self.epoch is None else 0
+        begin = np.clip(np.floor(boxes[:, :2] - reach), 0, sizes - 1).astype(np.int64)
+        end = np.clip(np.ceil(boxes[:, :2] + boxes[:, 2:] + reach), begin + 1, sizes).astype(np.int64)
+        inner = np.hstack([boxes[:, :2] - begin, boxes[:, 2:]])
+        return Cuts(places=np.hstack([begin, end - begin]), boxes=inner, flips=flips)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cuts:
+    """What of each image takes part in a resize: whole pixels to cut out, and the box within them to be seen."""
+
+    places: NDArray[np.int64]
+    """(top, left, height, width)."""
+    boxes: Boxes
+    flips: NDArray[np.bool_]
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ImageList:
@@ -78,21 +96,18 @@ def store_crops(images: ImageList, *, memory: str, rows: Sequence[int], image_si
     """Decodes into rows of a shared memory of N x CELL_SIDE x CELL_SIDE x 3 bytes."""
     cells = np.ndarray((max(rows) + 1, CELL_SIDE, CELL_SIDE, 3), np.uint8, _attach(memory).buf)
     files = images.read()
-    sizes = read_sizes(files)
-    boxes, flips = images.view.boxes(sizes, images.indices)
-    crops, inner = split_boxes(boxes, sizes)
+    cuts = images.view.cuts(read_sizes(files), images.indices, image_size=image_size)
+    stored, boxes = cuts.places[:, 2:].copy(), cuts.boxes.copy()
     problems: Problems = []
     for position, row in enumerate(rows):
-        num_rows = rows_of(boxes[position], image_size)
-        image = decode_or_grey(images.paths[position], files[position], problems, num_rows=num_rows, into=_scratch)
-        top, left, height, width = crops[position].tolist()
-        if max(height, width) <= CELL_SIDE:
-            cells[row, :height, :width] = image[top : top + height, left : left + width]
-        else:
-            height = width = image_size
-            cells[row, :height, :width] = crop_resize_one(image, boxes[position], False, image_size)
-            crops[position], inner[position] = (0, 0, height, width), (0, 0, height, width)
-    return Crops(boxes=inner, flips=flips, sizes=crops[:, 2:], problems=problems)
+        path, place = images.paths[position], cuts.places[position]
+        cut = cut_or_grey(path, files[position], problems, place=place, into=_scratch)
+        if max(cut.shape) > CELL_SIDE:
+            cut = crop_resize_one(cut, boxes[position], False, image_size)
+            stored[position], boxes[position] = (image_size, image_size), (0, 0, image_size, image_size)
+        height, width = stored[position].tolist()
+        cells[row, :height, :width] = cut
+    return Crops(boxes=boxes, flips=cuts.flips, sizes=stored, problems=problems)
 
 
 _scratch: Pixels = np.empty(4_000_000, dtype=np.uint8)
@@ -132,33 +147,22 @@ def believed_size(data: bytes) -> tuple[int, int] | None:
     return size if size is not None and 0 < size[0] * size[1] <= MAX_PIXELS else None
 
 
-def decode_or_grey(path: str, data: bytes, problems: Problems, *, num_rows: int, into: Pixels | None = None) -> Pixels:
-    """An array of the size that `read_sizes` told, whatever is in the file, or its first `num_rows` rows and some.
+def cut_or_grey(
+    path: str, data: bytes, problems: Problems, *, place: NDArray[np.int64], into: Pixels | None = None
+) -> Pixels:
+    """The pixels at (top, left, height, width) of an image of the size that `read_sizes` told, whatever the file holds.
 
-    Perhaps in `into`.
+    Perhaps in `into`. Rows below the place need not be decoded.
     """
+    top, left, height, width = place.tolist()
     size = believed_size(data)
+    num_rows = top + height
     image, problem = decode_lenient(data, into=into, num_rows=num_rows) if size is not None else (None, _NO_HEADER)
     if problem is not None:
         problems.append((path, problem))
-    height, width = size or _UNKNOWN_SIZE
-    if image is not None and image.shape[1] == width and min(num_rows, height) <= image.shape[0] <= height:
-        return image
+    if size is not None and image is not None and image.shape[1] == size[1] and num_rows <= image.shape[0] <= size[0]:
+        return image[top:num_rows, left : left + width]
     return np.full((height, width, 3), _GREY, dtype=np.uint8)
-
-
-def rows_of(box: NDArray[np.float64], image_size: int) -> int:
-    """Those that the box needs, with the ones below it that the filter of a resize sees."""
-    top, height = float(box[0]), float(box[2])
-    return math.ceil(top + height + height / image_size) + 1
-
-
-def split_boxes(boxes: Boxes, sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], Boxes]:
-    """Whole pixels to cut out of each image (top, left, height, width), and the boxes within those cuts."""
-    begin = np.clip(np.floor(boxes[:, :2]), 0, sizes - 1).astype(np.int64)
-    end = np.clip(np.ceil(boxes[:, :2] + boxes[:, 2:]), begin + 1, sizes).astype(np.int64)
-    crops = np.hstack([begin, end - begin])
-    return crops, np.hstack([boxes[:, :2] - begin, boxes[:, 2:]])
 
 
 def crop_resize_one(image: Pixels, box: NDArray[np.float64], flip: np.bool_ | bool, size: int) -> Pixels:
