@@ -306,7 +306,7 @@ class TorchEngine:
 
     def peak_memory_bytes(self) -> int | None:
         if self._device.type == "cuda":
-            return torch.cuda.max_memory_allocated()
+            return torch.cuda.max_memory_allocated() + self._train_step.replay_bytes
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
     def facts(self) -> Mapping[str, Any]:

@@ -68,6 +68,8 @@ class TrainStep:
         # A graph would have to capture the collectives too; several devices run compiled without one.
         self._wants_graph = is_fast and self._is_cuda and not isinstance(model, DistributedDataParallel)
         self._graph: torch.cuda.CUDAGraph | None = None
+        self.replay_bytes = 0
+        """Memory that a captured step works in, which the allocator counts at the capture and never again."""
         self._static: Batch = None
         self._source: Batch = None
         device = next(model.parameters()).device
@@ -196,9 +198,11 @@ class TrainStep:
         # On the stream that warmed up: gradients accumulate on the stream that first saw them.
         # Thread-local: the loaders' threads allocate and copy meanwhile, which has nothing to do with the capture.
         stream = torch.cuda.current_stream()
+        torch.cuda.reset_peak_memory_stats()
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             self.loss = self._step(self._static)
         self._graph = graph
+        self.replay_bytes = torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated()
 
     def _fill_momentum(self) -> None:
         """A first step whose fp16 gradients overflow is skipped and would leave the fused optimizer's buffer unset.
