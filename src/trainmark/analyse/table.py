@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from trainmark.analyse.repeats import pool
 from trainmark.analyse.result import own_warnings
 from trainmark.analyse.speedup import Ratio, efficiency, speedup
 from trainmark.analyse.traps import check_side_by_side
+from trainmark.analyse.variants import name_variants
 from trainmark.store.rows import RunRow
 
 
@@ -52,16 +52,19 @@ def build_lines(rows: Sequence[RunRow]) -> tuple[Line, ...]:
     groups = _group(without_replaced(rows))
     pooled = [(runs, _pool_runs(runs)) for runs in groups]
     bases = _find_bases(pooled)
-    num_of_cell = Counter(cell_id for cell_id, *_ in {(runs[0].cell_id, *_environment(runs[0])) for runs in groups})
-    return tuple(
-        _build_line(
-            runs,
-            estimate,
-            bases.get(runs[0].id),
-            name_variant(runs[0]) if num_of_cell[runs[0].cell_id] > 1 else "",
-        )
-        for runs, estimate in pooled
-    )
+    variants = _name_variants([runs[0] for runs in groups])
+    return tuple(_build_line(runs, estimate, bases.get(runs[0].id), variants[runs[0].id]) for runs, estimate in pooled)
+
+
+def _name_variants(firsts: Sequence[RunRow]) -> dict[str, str]:
+    """Lines of one cell and one environment differ in their unit and need no name."""
+    environments: dict[str, dict[tuple[object, ...], list[RunRow]]] = {}
+    for row in firsts:
+        environments.setdefault(row.cell_id, {}).setdefault(_environment(row), []).append(row)
+    cells = [[rows[0] for rows in of_cell.values()] for of_cell in environments.values()]
+    names = name_variants(cells)
+    alike = [rows for of_cell in environments.values() for rows in of_cell.values()]
+    return {row.id: names.get(rows[0].id, "") for rows in alike for row in rows}
 
 
 def without_replaced(rows: Sequence[RunRow]) -> list[RunRow]:
@@ -89,14 +92,6 @@ def _group(rows: Sequence[RunRow]) -> list[list[RunRow]]:
 
 def _environment(row: RunRow) -> tuple[object, ...]:
     return (row.machine, seat_of(row), software_of(row)) if row.outcome == "ok" else ()
-
-
-def name_variant(row: RunRow) -> str:
-    facts = row.environment
-    git = facts.get("git")
-    commit = git.get("commit") if isinstance(git, dict) else None
-    parts = (facts.get("framework") or row.framework, str(commit)[:8] if commit else None, facts.get("hostname"))
-    return " ".join(str(part) for part in parts if part)
 
 
 Kind = tuple[object, ...]

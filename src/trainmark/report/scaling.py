@@ -12,7 +12,7 @@ from rich.text import Text
 from trainmark.analyse.result import describe_estimate
 from trainmark.analyse.scaling import Case, Study
 from trainmark.analyse.speedup import Ratio
-from trainmark.analyse.table import name_variant
+from trainmark.analyse.variants import name_apart
 from trainmark.report.cells import OTHER_BASE_MARK, describe_line, format_ratio
 from trainmark.report.layout import print_rows
 from trainmark.report.words import UNITS, WORDS
@@ -65,7 +65,7 @@ def explain(case: Case, lang: str) -> str:
 def _explain_base(case: Case, lang: str) -> str:
     if case.line is None or case.base is None or not case.has_other_base:
         return ""
-    base, own = name_variant(case.base.first), name_variant(case.line.first)
+    base, own = name_apart(case.base.first, case.line.first)
     return plain(f"{OTHER_BASE_MARK} {WORDS[lang]['other_base'].format(base=base or ABSENT, own=own or ABSENT)}")
 
 

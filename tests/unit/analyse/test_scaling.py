@@ -270,7 +270,7 @@ def test_a_base_of_other_software_is_marked(rows: Rows) -> None:
     rows.add(1, 0.4, env=OLD).add(2, 0.5, env=NEW)
     (study,) = rows.studies()
     assert efficiencies(study) == [(1, None, False), (2, 0.8, True)]
-    why = "* compared with another environment: torch 2.0 a, not torch 2.5 a"
+    why = "* compared with another environment: torch 2.0, not torch 2.5"
     assert explain(study.cases[1], "en").startswith(why)
     assert "80.0%*" in console_text((study,))
     assert describe_studies((study,))[0]["lines"][1]["base"]["same_environment"] is False

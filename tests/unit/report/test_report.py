@@ -48,9 +48,22 @@ def test_another_framework_is_another_line(tmp_path: Path) -> None:
     folders.append(make_run(tmp_path, "r2", outcome="oom"))
     old, new = lines_of(*folders)
     assert (say(old).split(",")[0], say(new).split(",")[0]) == (
-        "resnet50 (small) @ torch 2.10 h reference fp32", "resnet50 (small) @ torch 2.11 h reference fp32",
+        "resnet50 (small) @ torch 2.10 reference fp32", "resnet50 (small) @ torch 2.11 reference fp32",
     )  # fmt: skip
     assert [run.outcome for run in new.runs] == ["ok", "oom"]
+
+
+def test_lines_are_named_by_what_differs_between_them(tmp_path: Path) -> None:
+    """Two edits of one commit looked alike. A cell of one environment has no name; all others speak of the same."""
+    git = [{"commit": "d3297f1498d7ac05", "diff_sha256": changes} for changes in (None, "ebaf66a29726", "00ee59bc89f1")]
+    facts = {"framework": "torch 2.11", "trainmark": "0.1.0", "cpu": "x", "num_cores": 16}
+    for number, host in enumerate(("a", "a", "b")):
+        folder = make_run(tmp_path, f"r{number}")
+        (folder / "env.json").write_text(json.dumps({**facts, "git": git[number], "hostname": host}))
+    alone = make_run(tmp_path, "r3", cell=make_cell(batch_size_per_device=8))
+    (alone / "env.json").write_text(json.dumps({**facts, "git": git[1], "hostname": "a"}))
+    lines = lines_of(*(tmp_path / f"r{number}" for number in range(4)))
+    assert [line.variant for line in lines] == ["d3297f14 a", "d3297f14+ebaf66a2 a", "d3297f14+00ee59bc b", ""]
 
 
 def test_another_unit_is_another_line(tmp_path: Path) -> None:
