@@ -73,6 +73,8 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("run -- no-such-program", "there is no program"),
         ("run -- --store X", "trainmark's own flags go before --"),
         ("run --pattern x.toml resnet50", "--pattern goes with a command"),
+        ("run quick --min-seconds 60", "lower min_seconds or raise max_seconds"),
+        ("plan resnet50 --min-seconds 60 --max-seconds 5", "60 is above max_seconds, which is 5"),
         ("run resnet50 --hang-factor 1", "would end healthy runs"),
         ("run --hang-factor 1 -- echo", "would end healthy runs"),
         ("run --hang-least-s 0 -- echo", "no positive number"),
