@@ -10,6 +10,7 @@ from pathlib import Path
 
 from trainmark.cli.doctor_network import add_network_arguments, measure_network, refuse_without_network
 from trainmark.cli.output import add_json_flag, add_store_flag, next_command, print_json, stdout_console
+from trainmark.cli.results import refuse_file
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.units import format_bytes, format_count
 
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    refuse_file(Path(args.store))
     if args.network:
         return measure_network(args)
     refuse_without_network(args)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmark import records
 from trainmark.cli.output import exit_code_of, next_command, print_json, stdout_console, talk
+from trainmark.cli.results import open_store, print_results, refuse_file
 from trainmark.cli.scaling import asked_cells
 from trainmark.cli.sweep import SweepRequest, SweepRuns, end_all, open_sweep
 from trainmark.errors import InputError, RunError, StoreError
@@ -66,8 +67,6 @@ def execute(
         return _print_commands(tasks, Path(args.store), is_json=args.json)
     if args.launcher == "kubernetes":
         return _print_manifests(tasks, is_json=args.json)
-    from trainmark.cli.results import open_store
-
     store = open_store(Path(args.store))
     store.check_writable()
     cells = [task.cell for task in tasks]
@@ -243,6 +242,7 @@ def _make_folder(task: Task, store: Store, run_id: str, facts: Mapping[str, Any]
 
 
 def _print_commands(tasks: Sequence[Task], store: Path, *, is_json: bool) -> int:
+    refuse_file(store)
     commands = [command for task in tasks for command in LAUNCHERS[task.launcher](task.job("RUN", store / "RUN"))]
     if is_json:
         facts = [{"argv": list(command.argv), "environment": dict(command.environment)} for command in commands]
@@ -298,7 +298,6 @@ def _pod_job(task: Task) -> PodJob:
 def _print_results(rows: list[RunRow], asked: Sequence[Asked], *, is_json: bool) -> None:
     from trainmark.analyse.scaling import build_studies
     from trainmark.analyse.table import build_lines
-    from trainmark.cli.results import print_results
     from trainmark.report.console import print_lines
     from trainmark.report.scaling import describe_studies, print_studies
 

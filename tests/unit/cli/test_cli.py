@@ -159,7 +159,21 @@ def test_fewer_images_than_a_batch_are_refused(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(
-    "argv", ["run quick --device cpu", "run -- true", "show", "report", "export --format csv", "import LOG"]
+    "argv",
+    [
+        "run quick --device cpu",
+        "run quick --device cpu --launcher dry",
+        "run -- true",
+        "show",
+        "report",
+        "export --format csv",
+        "import LOG",
+        "plan quick --device cpu",
+        "plan quick --device cpu --json",
+        "doctor",
+        "doctor --network --device cpu",
+        "doctor --network --device cpu --launcher dry",
+    ],
 )
 def test_a_store_that_is_a_file(argv: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "file"
