@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark import records
-from trainmark.cli.output import exit_code_of, next_command, print_json, stdout_console, talk
-from trainmark.cli.results import open_store, print_results, refuse_file
+from trainmark.cli.output import exit_code_of, print_json, stdout_console, talk
+from trainmark.cli.results import open_store, print_results, refuse_file, say_next
 from trainmark.cli.scaling import asked_cells
 from trainmark.cli.sweep import SweepRequest, SweepRuns, end_all, open_sweep
 from trainmark.errors import InputError, RunError, StoreError
@@ -82,21 +82,8 @@ def execute(
         kept = f"what was measured is kept in {store.root}, and the same command goes on from there"
         talk(f"interrupted with {num_done} of {format_count(len(tasks), 'runs')} done; {kept}")
         return exit_code_of(interrupt)
-    _say_next(rows, store, args.store)
+    say_next(rows, store, given=args.store)
     return 0 if all(row.outcome == "ok" for row in rows) else 1
-
-
-def _say_next(rows: Sequence[RunRow], store: Store, given: str) -> None:
-    """A report is of use where there is a number to report; else the file that says why there is none."""
-    if any(row.outcome == "ok" for row in rows) or store.rows(outcome="ok"):
-        next_command("trainmark report", store=given)
-        return
-    for row in rows:
-        folder = store.root / row.id
-        look_at = folder / str((records.read_json(folder / records.EXIT_FILE) or {}).get("look_at") or "")
-        if look_at.is_file():
-            next_command(f"look at {shlex.quote(str(look_at))}")
-            return
 
 
 def _searched(task: Task) -> tuple[str, ...]:

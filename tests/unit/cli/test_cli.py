@@ -275,6 +275,36 @@ def test_show_and_report_read_a_store(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (code, "cannot write the report" in err) == (2, True)
 
 
+def test_what_show_offers_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A report only where a run went well, else the output of the latest that has some."""
+    store = ["--store", str(tmp_path)]
+    make_run(tmp_path, "run-a", outcome="failed")
+    assert "next:" not in run("show", *store, capsys=capsys)[2], "its output is empty"
+    for name in ("run-b", "run-c"):
+        (make_run(tmp_path, name, outcome="failed") / "output.log").write_text("why\n")
+    assert run("show", *store, capsys=capsys)[2] == f"next: look at {tmp_path / 'run-c' / 'output.log'}\n"
+    assert "run-b" in run("show", "run-b", *store, capsys=capsys)[2]
+    make_run(tmp_path, "run-d")
+    assert run("show", "run-b", *store, capsys=capsys)[2] == f"next: trainmark report --store {tmp_path}\n"
+
+
+def test_import_offers_no_report_of_runs_that_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, store = tmp_path / "train.log", tmp_path / "s"
+    log.write_text("".join(f"train: epoch 0, iter {n}, loss: 1.0, samples/s: 100.0 {n}.5\n" for n in range(1, 60)))
+    words = ["import", str(log), "--store", str(store)]
+    code, _, err = run(*words, capsys=capsys)
+    assert (code, err.splitlines()[-1]) == (0, f"next: trainmark report --store {store}")
+    (folder,) = (path for path in store.iterdir() if path.is_dir())
+    (folder / "exit.json").write_text('{"outcome": "failed", "reason": "by hand"}')
+    _, _, err = run("show", "--reindex", "--store", str(store), capsys=capsys)
+    assert "next:" not in err
+    _, _, err = run(*words, capsys=capsys)
+    assert "1 known" in err
+    assert "next:" not in err
+
+
 @pytest.mark.parametrize("verb", ["show", "import"])
 def test_an_unknown_protocol_is_refused_before_anything_is_printed(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
