@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     exported: Exported = wanted.export(rows, *more)
     if args.output is None:
         sys.stdout.write(_stream(exported, args.format))
+        _say_left_out(exported)
         return 0
     target = Path(args.output)
     is_folder = exported.stream is None or args.output.endswith("/") or target.is_dir()
@@ -46,12 +48,19 @@ def run(args: argparse.Namespace) -> int:
     else:
         files[target] = _stream(exported, args.format)
     write_whole(files, what="export", make_folders=is_folder)
-    failed = sum(row.outcome != "ok" for row in rows)
-    note = f", {failed} of them failed or unfinished" if failed else ""
-    what = f"{format_count(len(rows), 'runs')}{note}"
+    written = [row for row in rows if row.id not in exported.left_out]
+    failed = sum(row.outcome != "ok" for row in written)
+    note = f", {failed} of them failed or unfinished," if failed else ""
+    what = f"{format_count(len(written), 'runs')}{note}"
     talk(f"{what} written to {args.output} ({format_count(len(files), 'files')})")
+    _say_left_out(exported)
     next_command("trainmark show", store=args.store)
     return 0
+
+
+def _say_left_out(exported: Exported) -> None:
+    for reason, num in Counter(exported.left_out.values()).items():
+        talk(f"{format_count(num, 'runs')} left out: {reason}")
 
 
 def _stream(exported: Exported, name: str) -> str:

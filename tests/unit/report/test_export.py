@@ -179,6 +179,27 @@ def test_dlperf_keeps_cases_apart_that_differ_in_more_than_devices(tmp_path: Pat
     assert sorted(json.loads(stream("dlperf", rows))) == ["resnet50_b4_amp", "resnet50_b4_fp32", "resnet50_b8_fp32"]
 
 
+def test_dlperf_leaves_out_what_is_on_an_unknown_number_of_nodes(tmp_path: Path) -> None:
+    rows = [row(tmp_path, "a"), row(tmp_path, "b", devices_per_node=8), row(tmp_path, "c", outcome="failed")]
+    rows = [dataclasses.replace(found, nodes=None) for found in rows]
+    exported = export("dlperf", rows)
+    assert list(json.loads(exported.stream or "")["resnet50"]) == ["1n1g"], "one device is on one node"
+    assert list(exported.left_out) == ["b", "c"]
+    assert "import --devices N --nodes N" in exported.left_out["b"]
+    assert exported.left_out["c"] == "no speed is known"
+
+
+def test_runs_that_are_left_out_are_told_and_not_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path / "s", "run-a")
+    make_run(tmp_path / "s", "run-b", outcome="failed")
+    words = ["export", "--format", "dlperf", "--store", str(tmp_path / "s")]
+    assert main(words) == 0
+    assert capsys.readouterr().err == "1 run left out: no speed is known\n"
+    target = str(tmp_path / "result.json")
+    assert main([*words, "--output", target]) == 0
+    assert f"1 run written to {target} (1 file)\n1 run left out: no speed is known\n" in capsys.readouterr().err
+
+
 # -- AI-Rank -----------------------------------------------------------------------------------------------------------
 
 EVALS = [

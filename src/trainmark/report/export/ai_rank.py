@@ -9,7 +9,7 @@ from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.table import Line, build_lines
 from trainmark.analyse.training import time_to_train
 from trainmark.report.export.paddle_benchmark import file_word
-from trainmark.report.exporting import Exported, devices_per_node, main_metric, shorten, timed_evaluations
+from trainmark.report.exporting import Exported, devices_per_node, main_metric, num_nodes, shorten, timed_evaluations
 from trainmark.store.rows import RunRow
 from trainmark.units import format_bytes, plain, to_json
 
@@ -169,7 +169,7 @@ def _system(rows: Sequence[RunRow]) -> dict[str, Any]:
         "host_processors_per_node": facts.get("num_processors"),
         "host_storage_capacity": None,
         "host_storage_type": None,
-        "number_of_nodes": row.nodes,
+        "number_of_nodes": num_nodes(row),
         "operating_system": facts.get("system"),
         "software_stack": ", ".join(str(part) for part in software if part) or None,
         "submitter": None,
