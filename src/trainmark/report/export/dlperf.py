@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainmark.analyse.analysis import estimate_run
+from trainmark.analyse.base import software_of
 from trainmark.report.exporting import Exported, devices_per_node, num_nodes, shorten
 from trainmark.store.rows import RunRow
 from trainmark.units import plain, to_json
@@ -55,8 +56,13 @@ def _kind(row: RunRow) -> Kind:
     batch = "" if row.batch_size_per_device is None else f"b{row.batch_size_per_device}"
     parts = {"batch": batch, "precision": row.precision, "framework": row.framework, "recipe": row.recipe,
              "size": row.size, "device": row.device, "data": row.data, "epochs": row.epochs,
-             "machine": row.machine}  # fmt: skip
+             "machine": row.machine, **_software(row)}  # fmt: skip
     return tuple((name, plain(value or "")) for name, value in parts.items())
+
+
+def _software(row: RunRow) -> dict[str, str]:
+    version, program, commit, changes = ("" if part == "None" else str(part) for part in software_of(row))
+    return {"version": version, "trainmark": program, "commit": commit[:8], "changes": changes[:8]}
 
 
 def _name_kinds(model: str, kinds: dict[Kind, Speeds]) -> dict[Kind, str]:
