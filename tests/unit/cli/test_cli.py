@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -398,6 +399,24 @@ def test_the_set_of_flags_is_pinned() -> None:
         "report",
         "export",
     ]
+
+
+@pytest.mark.parametrize("words", [[], ["data"]])
+def test_a_summary_is_one_plain_line_of_80_columns(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def print_help(*more: str) -> str:
+        with pytest.raises(SystemExit):
+            main([*words, *more, "--help"])
+        return capsys.readouterr().out
+
+    rows = re.findall(r"^    (\w+) +(.*)\n", print_help(), flags=re.MULTILINE)
+    assert [name for name, _ in rows] == (["make", "check", "fetch"] if words else list(VERBS))
+    for name, summary in rows:
+        assert re.fullmatch(r"[a-z][a-z ,;]+", summary)
+        assert f"\n\n{summary}\n\n" in print_help(name), "its own help begins with the same"
 
 
 def test_no_colour_when_piped(tmp_path: Path) -> None:
