@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmark import records
-from trainmark.cli.output import add_store_flag, next_command, talk, write_whole
+from trainmark.cli.output import add_store_flag, next_command, path_word, talk, write_whole
 from trainmark.cli.results import read_rows
 from trainmark.cli.scaling import read_asked
 from trainmark.errors import InputError
@@ -24,7 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids, or the beginnings of some (default: all)")
     parser.add_argument("--format", choices=format_names(), required=True, help="see `trainmark list exports`")
     parser.add_argument(
-        "--output", "-o", metavar="PATH", help="a file, or a folder (one that is there, or a name that ends in /)"
+        "--output",
+        "-o",
+        type=path_word,
+        metavar="PATH",
+        help="a file, or a folder (one that is there, or a name that ends in /)",
     )
     add_store_flag(parser)
 
@@ -50,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     write_whole(files, what="export", make_folders=is_folder)
     written = [row for row in rows if row.id not in exported.left_out]
     failed = sum(row.outcome != "ok" for row in written)
-    note = f", {failed} of them failed or unfinished," if failed else ""
+    note = f" ({failed} failed or unfinished)" if failed else ""
     what = f"{format_count(len(written), 'runs')}{note}"
     talk(f"{what} written to {args.output} ({format_count(len(files), 'files')})")
     _say_left_out(exported)

@@ -345,6 +345,33 @@ def test_data_make_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert (code, out.endswith("; 1 fault\n")) == (2, True)
 
 
+@pytest.mark.parametrize(
+    "argv",
+    ["show --store=", "plan quick --store=", "doctor --store=", "report --output=", "export --format csv -o="],
+)
+def test_an_empty_path_is_refused(argv: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(*argv.replace("-o=", "-o ").split(" "), capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "an empty name is no path" in err
+
+
+def test_a_folder_without_a_name_is_no_file_to_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "run-a")
+    code, out, err = run("report", "-o", "/", "--store", str(tmp_path), capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "cannot write the report to /\n  why: it is a folder\n" in err
+
+
+@pytest.mark.parametrize(("more", "flag"), [("-o x.json", "--output"), ("--format console", "--format console")])
+def test_a_report_as_json_goes_to_stdout_only(
+    more: str, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path, "run-a")
+    code, out, err = run("report", "--json", *more.split(), "--store", str(tmp_path), capsys=capsys)
+    assert (code, out) == (2, "")
+    assert f"--json and {flag} cannot both be" in err
+
+
 def test_one_run_is_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--device", "cpu", "--store", str(tmp_path)]
     _, _, err = run("plan", "resnet50", "--precision", "fp32", *words, capsys=capsys)
@@ -353,6 +380,9 @@ def test_one_run_is_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     target = str(tmp_path / "out.csv")
     _, _, err = run("export", "--format", "csv", "-o", target, "--store", str(tmp_path), capsys=capsys)
     assert f"1 run written to {target} (1 file)\n" in err
+    make_run(tmp_path, "run-b", outcome="failed")
+    _, _, err = run("export", "--format", "csv", "-o", target, "--store", str(tmp_path), capsys=capsys)
+    assert f"2 runs (1 failed or unfinished) written to {target} (1 file)\n" in err
 
 
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
