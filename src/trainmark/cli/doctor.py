@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(machine=asdict(machine), problems=problems)
         return 0
     _print(machine, problems)
-    next_command("trainmark run quick")
+    next_command("trainmark run quick", store=args.store)
     return 0
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark import records
+from trainmark.cli.launching import print_commands
 from trainmark.cli.output import exit_code_of, print_json, stdout_console, talk
 from trainmark.cli.results import open_store, print_results, refuse_file, say_next
 from trainmark.cli.scaling import asked_cells
@@ -64,7 +65,7 @@ def execute(
 ) -> int:
     """`settings` hold for all runs and tell one sweep from another; `skipped` is what cannot run here."""
     if args.launcher == "dry":
-        return _print_commands(tasks, Path(args.store), is_json=args.json)
+        return _print_dry(tasks, Path(args.store), is_json=args.json)
     if args.launcher == "kubernetes":
         return _print_manifests(tasks, is_json=args.json)
     store = open_store(Path(args.store))
@@ -228,18 +229,10 @@ def _make_folder(task: Task, store: Store, run_id: str, facts: Mapping[str, Any]
         raise StoreError(f"the run folder in {store.root} could not be written", why=why, hint=hint) from error
 
 
-def _print_commands(tasks: Sequence[Task], store: Path, *, is_json: bool) -> int:
+def _print_dry(tasks: Sequence[Task], store: Path, *, is_json: bool) -> int:
     refuse_file(store)
-    commands = [command for task in tasks for command in LAUNCHERS[task.launcher](task.job("RUN", store / "RUN"))]
-    if is_json:
-        facts = [{"argv": list(command.argv), "environment": dict(command.environment)} for command in commands]
-        print_json(commands=facts)
-    else:
-        for command in commands:
-            settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in command.environment.items())
-            print(f"{settings} {shlex.join(command.argv)}")
-    talk("dry: nothing was started")
-    return 0
+    jobs = [(task.launcher, task.job("RUN", store / "RUN")) for task in tasks]
+    return print_commands([command for name, job in jobs for command in LAUNCHERS[name](job)], is_json=is_json)
 
 
 def _print_manifests(tasks: Sequence[Task], *, is_json: bool) -> int:

@@ -257,6 +257,11 @@ def test_json_of_the_verbs_that_look(verb: str, capsys: pytest.CaptureFixture[st
     assert json.loads(out)["schema"] == 1
 
 
+def test_doctor_offers_the_store_it_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = run("doctor", "--store", str(tmp_path), capsys=capsys)
+    assert err.endswith(f"next: trainmark run quick --store {tmp_path}\n")
+
+
 def test_show_and_report_read_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_run(tmp_path, "run-a")
     make_run(tmp_path, "run-b", outcome=None)
