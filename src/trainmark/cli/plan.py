@@ -36,6 +36,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     _print(entries)
     num_runs = len(entries) - len(plan.skipped)
+    if num_runs == 0:
+        talk("nothing can run on this machine")  # and run would refuse: there is no next command
+        return 0
     known = all(entry["estimate_is_measured"] for entry in left)
     time = f"{'about' if known else 'at most'} {format_seconds(total_s)}"
     if sweep is not None and len(left) < num_runs:

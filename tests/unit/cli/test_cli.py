@@ -81,6 +81,7 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("run --hang-least-s 0 -- echo", "no positive number"),
         ("run resnet50 --device cpu --find-batch --launcher dry", "--find-batch needs real runs"),
         ("run --find-batch -- echo", "--find-batch goes with a workload"),
+        ("run --resume -- echo", "--resume goes with a workload"),
         ("run --batch-size 1,2 -- echo", "they would be the same run"),
         ("run --devices 2 --launcher local -- echo", "use --launcher torchrun"),
         ("show --store /no/such/store", "trainmark run quick"),
@@ -222,6 +223,13 @@ def test_plan_prints_cells_and_runs_nothing(tmp_path: Path, capsys: pytest.Captu
     assert [cell["skip"] is None for cell in plan["cells"]] == [True, False, True, False]
     assert plan["total_s"] == 2 * 135
     assert not (tmp_path / "s").exists()
+
+
+def test_plan_offers_nothing_where_nothing_can_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "resnet50", "--device", "cpu", "--precision", "tf32", "--store", str(tmp_path / "s")]
+    code, out, err = run(*words, capsys=capsys)
+    assert (code, err) == (0, "nothing can run on this machine\n")
+    assert "skipped" in out
 
 
 def test_no_line_of_a_table_ends_in_spaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
