@@ -103,8 +103,8 @@ def say_next(rows: Sequence[RunRow], store: Store, *, given: str) -> None:
         return
     for row in rows:
         folder = store.root / row.id
-        ending = records.read_json(folder / records.EXIT_FILE) or {}
-        look_at = folder / str(ending.get("look_at") or records.OUTPUT_FILE)
-        if row.outcome is not None and look_at.is_file() and look_at.stat().st_size:
+        stated = (records.read_json(folder / records.EXIT_FILE) or {}).get("look_at")
+        look_at = folder / str(stated or records.OUTPUT_FILE)
+        if row.outcome is not None and look_at.is_file() and (stated or look_at.stat().st_size):
             next_command(f"look at {shlex.quote(str(look_at))}")
             return
