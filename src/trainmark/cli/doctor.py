@@ -15,6 +15,7 @@ from trainmark.plan.machine import Machine, read_machine
 from trainmark.units import format_bytes, format_count
 
 _LOW_DISK_BYTES = 1 << 30
+_INDENT = 11
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +62,8 @@ def _find_problems(machine: Machine, store: Path) -> list[dict[str, str]]:
 def _print(machine: Machine, problems: list[dict[str, str]]) -> None:
     from rich.text import Text
 
+    from trainmark.report.layout import fold
+
     gpus = ", ".join(f"{gpu.name} ({format_bytes(gpu.memory_bytes)})" for gpu in machine.gpus)
     frameworks = ", ".join(f"{name} {version}" for name, version in machine.frameworks.items())
     facts = {
@@ -73,7 +76,6 @@ def _print(machine: Machine, problems: list[dict[str, str]]) -> None:
         "compiler": machine.compiler or "none",
     }
     console = stdout_console()
-    for name, value in facts.items():
-        console.print(Text(f"{name:<11}{value}"))
-    for problem in problems:
-        console.print(Text(f"note       {problem['problem']}: {problem['hint']}"))
+    lines = [*facts.items(), *(("note", f"{problem['problem']}: {problem['hint']}") for problem in problems)]
+    for name, value in lines:
+        console.print(Text(fold(f"{name:<{_INDENT}}{value}", console, indent=_INDENT)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -11,11 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from making import make_images, make_run
+from trainmark.cli import doctor
 from trainmark.cli.main import VERBS, build_parser, main
 from trainmark.cli.preflight import print_findings
 from trainmark.launch.preflight import Finding
+from trainmark.plan.machine import read_machine
 
 
 def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -263,6 +267,13 @@ def test_json_of_the_verbs_that_look(verb: str, capsys: pytest.CaptureFixture[st
     code, out, _ = run(verb, "--json", capsys=capsys)
     assert code == 0
     assert json.loads(out)["schema"] == 1
+
+
+def test_a_note_of_doctor_is_folded_under_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(doctor, "stdout_console", lambda: Console(file=out, width=40))
+    doctor._print(read_machine(), [{"problem": "no NVIDIA GPU is visible", "hint": "CPU runs work"}])
+    assert out.getvalue().endswith("note       no NVIDIA GPU is visible: CPU\n           runs work\n")
 
 
 def test_doctor_offers_the_store_it_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
