@@ -25,23 +25,29 @@ _MANIFEST_WORDS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    make = actions.add_parser("make", help="generate a data set in a format's real layout")
+    make = _add_action(actions, "make", "generate a data set in the layout of the real one")
     make.add_argument("--images", type=int, metavar="N", help="how many images (or clips) in all")
     make.add_argument("--classes", type=int, metavar="N", help="how many classes")
     make.add_argument("--val-fraction", type=float, metavar="X", help="part of the images for validation")
     make.add_argument("--seed", type=int, metavar="N", help="the same seed gives the same bytes")
     make.add_argument("--source", type=Path, metavar="DIR", help="original files, for a format that converts")
-    check = actions.add_parser("check", help="verify layout and every file; lists each fault")
+    check = _add_action(actions, "check", "check the layout and every file of a data set")
     depth = check.add_mutually_exclusive_group()
     depth.add_argument("--quick", action="store_true", help="look at the ends of files only; no decoding, no checksums")
     depth.add_argument("--write-manifest", action="store_true", help="write manifest.sha256 where there is none")
-    fetch = actions.add_parser("fetch", help="download, join, check and unpack an archive")
+    fetch = _add_action(actions, "fetch", "download an archive, check it and unpack it")
     data_fetch.add_arguments(fetch)
     for action in (make, check):
         action.add_argument("format", metavar="FORMAT", help="see `trainmark list formats`")
         action.add_argument("folder", type=Path, metavar="DIR")
         action.add_argument("--workers", type=int, metavar="N", help="processes or threads (default: all cores)")
         add_json_flag(action)
+
+
+def _add_action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str
+) -> argparse.ArgumentParser:
+    return actions.add_parser(name, help=summary, description=summary)
 
 
 def run(args: argparse.Namespace) -> int:

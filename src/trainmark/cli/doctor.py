@@ -10,10 +10,12 @@ from pathlib import Path
 
 from trainmark.cli.doctor_network import add_network_arguments, measure_network, refuse_without_network
 from trainmark.cli.output import add_json_flag, add_store_flag, next_command, print_json, stdout_console
+from trainmark.cli.results import refuse_file
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.units import format_bytes, format_count
 
 _LOW_DISK_BYTES = 1 << 30
+_INDENT = 11
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    refuse_file(Path(args.store))
     if args.network:
         return measure_network(args)
     refuse_without_network(args)
@@ -32,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(machine=asdict(machine), problems=problems)
         return 0
     _print(machine, problems)
-    next_command("trainmark run quick")
+    next_command("trainmark run quick", store=args.store)
     return 0
 
 
@@ -59,6 +62,8 @@ def _find_problems(machine: Machine, store: Path) -> list[dict[str, str]]:
 def _print(machine: Machine, problems: list[dict[str, str]]) -> None:
     from rich.text import Text
 
+    from trainmark.report.layout import fold
+
     gpus = ", ".join(f"{gpu.name} ({format_bytes(gpu.memory_bytes)})" for gpu in machine.gpus)
     frameworks = ", ".join(f"{name} {version}" for name, version in machine.frameworks.items())
     facts = {
@@ -71,7 +76,6 @@ def _print(machine: Machine, problems: list[dict[str, str]]) -> None:
         "compiler": machine.compiler or "none",
     }
     console = stdout_console()
-    for name, value in facts.items():
-        console.print(Text(f"{name:<11}{value}"))
-    for problem in problems:
-        console.print(Text(f"note       {problem['problem']}: {problem['hint']}"))
+    lines = [*facts.items(), *(("note", f"{problem['problem']}: {problem['hint']}") for problem in problems)]
+    for name, value in lines:
+        console.print(Text(fold(f"{name:<{_INDENT}}{value}", console, indent=_INDENT)))

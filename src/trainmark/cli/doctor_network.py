@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import shutil
 import sys
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmark import records
-from trainmark.cli.launching import choose_launcher, make_job
+from trainmark.cli.launching import choose_launcher, make_job, print_commands
 from trainmark.cli.output import next_command, print_json, stdout_console, talk
 from trainmark.cli.preflight import make_shared_folder
 from trainmark.cli.specify import add_machine_arguments, read_cluster_flags
@@ -61,10 +60,7 @@ def measure_network(args: argparse.Namespace) -> int:
     machine = read_machine()
     request = _read_request(args, machine)
     if args.launcher == "dry":
-        for command in LAUNCHERS[request.launcher](_job(request, "RUN", Path("FOLDER"))):
-            print(shlex.join(command.argv))
-        talk("dry: nothing was started")
-        return 0
+        return print_commands(LAUNCHERS[request.launcher](_job(request, "RUN", Path("FOLDER"))), is_json=args.json)
     document = _measure(request, Path(args.store))
     from trainmark.analyse.exchange import summarise_network
     from trainmark.report.network import describe_network, print_network
@@ -74,7 +70,7 @@ def measure_network(args: argparse.Namespace) -> int:
         print_json(network=describe_network(network))
         return 0
     print_network(network, stdout_console())
-    next_command("trainmark run scaling")
+    next_command("trainmark run scaling", store=args.store)
     return 0
 
 

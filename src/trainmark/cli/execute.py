@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark import records
-from trainmark.cli.output import exit_code_of, next_command, print_json, stdout_console, talk
+from trainmark.cli.launching import print_commands
+from trainmark.cli.output import exit_code_of, print_json, stdout_console, talk
+from trainmark.cli.results import open_store, print_results, refuse_file, say_next
 from trainmark.cli.scaling import asked_cells
 from trainmark.cli.sweep import SweepRequest, SweepRuns, end_all, open_sweep
 from trainmark.errors import InputError, RunError, StoreError
@@ -63,11 +65,9 @@ def execute(
 ) -> int:
     """`settings` hold for all runs and tell one sweep from another; `skipped` is what cannot run here."""
     if args.launcher == "dry":
-        return _print_commands(tasks, Path(args.store), is_json=args.json)
+        return _print_dry(tasks, Path(args.store), is_json=args.json)
     if args.launcher == "kubernetes":
         return _print_manifests(tasks, is_json=args.json)
-    from trainmark.cli.results import open_store
-
     store = open_store(Path(args.store))
     store.check_writable()
     cells = [task.cell for task in tasks]
@@ -83,21 +83,8 @@ def execute(
         kept = f"what was measured is kept in {store.root}, and the same command goes on from there"
         talk(f"interrupted with {num_done} of {format_count(len(tasks), 'runs')} done; {kept}")
         return exit_code_of(interrupt)
-    _say_next(rows, store, args.store)
+    say_next(rows, store, given=args.store)
     return 0 if all(row.outcome == "ok" for row in rows) else 1
-
-
-def _say_next(rows: Sequence[RunRow], store: Store, given: str) -> None:
-    """A report is of use where there is a number to report; else the file that says why there is none."""
-    if any(row.outcome == "ok" for row in rows) or store.rows(outcome="ok"):
-        next_command("trainmark report", store=given)
-        return
-    for row in rows:
-        folder = store.root / row.id
-        look_at = folder / str((records.read_json(folder / records.EXIT_FILE) or {}).get("look_at") or "")
-        if look_at.is_file():
-            next_command(f"look at {shlex.quote(str(look_at))}")
-            return
 
 
 def _searched(task: Task) -> tuple[str, ...]:
@@ -242,17 +229,10 @@ def _make_folder(task: Task, store: Store, run_id: str, facts: Mapping[str, Any]
         raise StoreError(f"the run folder in {store.root} could not be written", why=why, hint=hint) from error
 
 
-def _print_commands(tasks: Sequence[Task], store: Path, *, is_json: bool) -> int:
-    commands = [command for task in tasks for command in LAUNCHERS[task.launcher](task.job("RUN", store / "RUN"))]
-    if is_json:
-        facts = [{"argv": list(command.argv), "environment": dict(command.environment)} for command in commands]
-        print_json(commands=facts)
-    else:
-        for command in commands:
-            settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in command.environment.items())
-            print(f"{settings} {shlex.join(command.argv)}")
-    talk("dry: nothing was started")
-    return 0
+def _print_dry(tasks: Sequence[Task], store: Path, *, is_json: bool) -> int:
+    refuse_file(store)
+    jobs = [(task.launcher, task.job("RUN", store / "RUN")) for task in tasks]
+    return print_commands([command for name, job in jobs for command in LAUNCHERS[name](job)], is_json=is_json)
 
 
 def _print_manifests(tasks: Sequence[Task], *, is_json: bool) -> int:
@@ -298,7 +278,6 @@ def _pod_job(task: Task) -> PodJob:
 def _print_results(rows: list[RunRow], asked: Sequence[Asked], *, is_json: bool) -> None:
     from trainmark.analyse.scaling import build_studies
     from trainmark.analyse.table import build_lines
-    from trainmark.cli.results import print_results
     from trainmark.report.console import print_lines
     from trainmark.report.scaling import describe_studies, print_studies
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmark import records
-from trainmark.cli.output import add_store_flag, next_command, talk, write_whole
+from trainmark.cli.output import add_store_flag, next_command, path_word, talk, write_whole
 from trainmark.cli.results import read_rows
 from trainmark.cli.scaling import read_asked
 from trainmark.errors import InputError
@@ -23,7 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids, or the beginnings of some (default: all)")
     parser.add_argument("--format", choices=format_names(), required=True, help="see `trainmark list exports`")
     parser.add_argument(
-        "--output", "-o", metavar="PATH", help="a file, or a folder (one that is there, or a name that ends in /)"
+        "--output",
+        "-o",
+        type=path_word,
+        metavar="PATH",
+        help="a file, or a folder (one that is there, or a name that ends in /)",
     )
     add_store_flag(parser)
 
@@ -36,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     exported: Exported = wanted.export(rows, *more)
     if args.output is None:
         sys.stdout.write(_stream(exported, args.format))
+        _say_left_out(exported)
         return 0
     target = Path(args.output)
     is_folder = exported.stream is None or args.output.endswith("/") or target.is_dir()
@@ -46,12 +52,19 @@ def run(args: argparse.Namespace) -> int:
     else:
         files[target] = _stream(exported, args.format)
     write_whole(files, what="export", make_folders=is_folder)
-    failed = sum(row.outcome != "ok" for row in rows)
-    note = f", {failed} of them failed or unfinished" if failed else ""
-    what = f"{format_count(len(rows), 'runs')}{note}"
+    written = [row for row in rows if row.id not in exported.left_out]
+    failed = sum(row.outcome != "ok" for row in written)
+    note = f" ({failed} failed or unfinished)" if failed else ""
+    what = f"{format_count(len(written), 'runs')}{note}"
     talk(f"{what} written to {args.output} ({format_count(len(files), 'files')})")
+    _say_left_out(exported)
     next_command("trainmark show", store=args.store)
     return 0
+
+
+def _say_left_out(exported: Exported) -> None:
+    for reason, num in Counter(exported.left_out.values()).items():
+        talk(f"{format_count(num, 'runs')} left out: {reason}")
 
 
 def _stream(exported: Exported, name: str) -> str:

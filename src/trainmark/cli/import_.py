@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainmark.cli.output import add_json_flag, add_store_flag, next_command, stdout_console, talk
-from trainmark.cli.results import Patience, open_store, print_results
+from trainmark.cli.output import add_json_flag, add_store_flag, stdout_console, talk
+from trainmark.cli.results import Patience, open_store, print_results, say_next
 from trainmark.errors import InputError
 from trainmark.units import format_count, plain
 
@@ -59,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
         )
     else:
         _print(rows, args.protocol)
-    _say(results, others, args.store)
+    _say(results, others)
+    say_next(rows, open_store(Path(args.store)), given=args.store)
     return 1 if any(result.is_failure for result in results) else 0
 
 
@@ -249,7 +250,7 @@ def _print(rows: Sequence[Any], protocol: str | None) -> None:
         print_protocol(rows, protocol, console)
 
 
-def _say(results: Sequence[Imported], others: Sequence[Skipped], store: str) -> None:
+def _say(results: Sequence[Imported], others: Sequence[Skipped]) -> None:
     num_known = sum(result.reason == "known" for result in results)
     num_new = sum(result.run_id is not None for result in results) - num_known
     new, other = format_count(num_new, "logs"), format_count(len(others), "other files")
@@ -258,4 +259,3 @@ def _say(results: Sequence[Imported], others: Sequence[Skipped], store: str) -> 
         talk(f"  left out: {item.path}: {item.reason}")
     if len(others) > _MAX_NAMED:
         talk(f"  and {len(others) - _MAX_NAMED} more (--json names all)")
-    next_command("trainmark report", store=store)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from trainmark.cli.output import print_json, talk
 from trainmark.errors import InputError
-from trainmark.launch.job import Job, inherited_variables
+from trainmark.launch.job import Command, Job, inherited_variables
 from trainmark.launch.registry import PROGRAMS, choose
 from trainmark.spec.cluster import Cluster
 from trainmark.units import format_count
@@ -77,3 +80,16 @@ def make_job(
 
 def is_allocated() -> bool:
     return "SLURM_JOB_ID" in os.environ
+
+
+def print_commands(commands: Sequence[Command], *, is_json: bool) -> int:
+    """For --launcher dry; the exit code."""
+    if is_json:
+        facts = [{"argv": list(command.argv), "environment": dict(command.environment)} for command in commands]
+        print_json(commands=facts)
+    else:
+        for command in commands:
+            settings = [f"{key}={shlex.quote(value)}" for key, value in command.environment.items()]
+            print(" ".join([*settings, shlex.join(command.argv)]))
+    talk("dry: nothing was started")
+    return 0

@@ -19,15 +19,15 @@ from trainmark.errors import InputError, SpecError, TrainmarkError
 from trainmark.units import plain
 
 VERBS = {
-    "list": "show workloads, suites, launchers, data formats, log dialects, protocols and export formats",
-    "doctor": "show what this machine has and what stands in the way of good numbers",
-    "data": "make a labelled data set, fetch one, or check one",
-    "plan": "show what a suite would run, skip and take; runs nothing",
-    "run": "measure: a workload, a shipped suite, a suite file, or (after --) any command",
-    "import": "read training logs of other programs, whole folders at once",
-    "show": "show results: all of the store, or the runs named",
-    "report": "write the results as a report (Markdown, or a table in the terminal)",
-    "export": "write results for other systems: PaddlePaddle benchmark, DLPerf, AI-Rank, MLPerf, a spreadsheet",
+    "list": "list what can be measured, read and written",
+    "doctor": "show this machine and what would spoil its numbers",
+    "data": "make, check or fetch a data set",
+    "plan": "show what run would do and how long it takes; starts nothing",
+    "run": "measure a workload, a suite or a command of your own",
+    "import": "read the logs of other training programs",
+    "show": "show the results in the terminal",
+    "report": "write a report of the results",
+    "export": "write the results in the formats of other systems",
 }
 """In the order of work, with their summaries. A verb is the module of its name with add_arguments(parser) and
 run(args) -> exit code; list_ and import_ end in a line, since their names are Python's words."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import shlex
 import shutil
@@ -26,7 +27,16 @@ def add_json_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def add_store_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--store", default="runs", metavar="DIR", help="folder of results (default: runs)")
+    parser.add_argument(
+        "--store", default="runs", type=path_word, metavar="DIR", help="folder of results (default: runs)"
+    )
+
+
+def path_word(text: str) -> str:
+    """An empty variable of a script would otherwise mean the folder one happens to be in."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name is no path")
+    return text
 
 
 def print_json(**document: Any) -> None:
@@ -67,9 +77,11 @@ def stderr_console() -> Console:
 
 def write_whole(files: Mapping[Path, str | Path], *, what: str, make_folders: bool = False) -> None:
     """All of them or none: texts, and copies of other files, are written beside and renamed when all are there."""
-    beside = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in files}
+    beside = {path: path.parent / f".{path.name}.{os.getpid()}.part" for path in files}
     try:
         for path, content in files.items():
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, "it is a folder")
             if make_folders:
                 path.parent.mkdir(parents=True, exist_ok=True)
             if isinstance(content, Path):

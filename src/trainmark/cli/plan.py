@@ -9,6 +9,7 @@ from typing import Any
 
 from trainmark.cli.execute import content_of
 from trainmark.cli.output import next_command, print_json, stdout_console, talk
+from trainmark.cli.results import open_store, refuse_file
 from trainmark.cli.run import check_data, sweep_settings, workload_tasks
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
 from trainmark.cli.sweep import SweepRuns, find_unfinished
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     plan = make_plan(args)
+    refuse_file(Path(args.store))
     if args.launcher != "kubernetes":
         check_data(plan.runnable)
     sweep = _unfinished(plan, Path(args.store), args.launcher)
@@ -34,6 +36,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     _print(entries)
     num_runs = len(entries) - len(plan.skipped)
+    if num_runs == 0:
+        talk("nothing can run on this machine")  # and run would refuse: there is no next command
+        return 0
     known = all(entry["estimate_is_measured"] for entry in left)
     time = f"{'about' if known else 'at most'} {format_seconds(total_s)}"
     if sweep is not None and len(left) < num_runs:
@@ -47,8 +52,6 @@ def run(args: argparse.Namespace) -> int:
 def _unfinished(plan: Plan, store: Path, launcher: str) -> SweepRuns | None:
     if not store.is_dir():
         return None
-    from trainmark.cli.results import open_store
-
     content = content_of(workload_tasks(plan, plan.runnable, launcher=launcher), sweep_settings(plan.machine))
     return find_unfinished(content, open_store(store))
 

@@ -9,6 +9,7 @@ from trainmark.cli.output import (
     add_json_flag,
     add_store_flag,
     next_command,
+    path_word,
     stdout_console,
     talk,
     write_whole,
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids, or the beginnings of some (default: all)")
     parser.add_argument("--format", choices=("md", "console"), default="md", help="default: md")
     parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the report")
-    parser.add_argument("--output", "-o", metavar="FILE", help="write it there instead of to stdout")
+    parser.add_argument("--output", "-o", type=path_word, metavar="FILE", help="write it there instead of to stdout")
     add_store_flag(parser)
     add_json_flag(parser)
 
@@ -32,6 +33,11 @@ def run(args: argparse.Namespace) -> int:
     from trainmark.analyse.table import build_lines
     from trainmark.report.scaling import describe_studies, print_studies
 
+    if args.json and (args.output is not None or args.format == "console"):
+        flag = "--output" if args.output is not None else "--format console"
+        raise InputError(
+            f"--json and {flag} cannot both be", hint="--json prints on stdout: trainmark report --json > FILE"
+        )
     rows = read_rows(Path(args.store), args.runs)
     lines = build_lines(rows)
     studies = build_studies(lines, read_asked(Path(args.store), rows, is_selection=bool(args.runs)))

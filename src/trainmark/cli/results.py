@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainmark.cli.output import talk
+from trainmark import records
+from trainmark.cli.output import next_command, talk
 from trainmark.errors import InputError, StoreError
 from trainmark.units import format_count
 
@@ -89,3 +91,20 @@ def print_results(rows: Sequence[RunRow], *, protocol: str | None = None, **more
     from trainmark.report.document import render_document
 
     sys.stdout.write(render_document(render_runs(rows, protocol=protocol), **more))
+
+
+def say_next(rows: Sequence[RunRow], store: Store, *, given: str) -> None:
+    """A report is of use where there is a number to report; else the file that says why there is none.
+
+    The first of `rows` that has such a file is taken; `given` is the store as it was typed.
+    """
+    if any(row.outcome == "ok" for row in rows) or store.rows(outcome="ok"):
+        next_command("trainmark report", store=given)
+        return
+    for row in rows:
+        folder = store.root / row.id
+        stated = (records.read_json(folder / records.EXIT_FILE) or {}).get("look_at")
+        look_at = folder / str(stated or records.OUTPUT_FILE)
+        if row.outcome is not None and look_at.is_file() and (stated or look_at.stat().st_size):
+            next_command(f"look at {shlex.quote(str(look_at))}")
+            return

@@ -50,6 +50,9 @@ def command_tasks(args: argparse.Namespace, machine: Machine) -> list[Task]:
         raise InputError("a workload and a command cannot be run at once", why=why, hint="leave one of them out")
     if args.find_batch:
         raise InputError("--find-batch goes with a workload", hint="give the command's own --batch-size A,B")
+    if args.resume:
+        why = "a command has no checkpoint of ours, and a sweep goes on by itself"
+        raise InputError("--resume goes with a workload", why=why, hint="leave it out, or give the script its own flag")
     is_here = not args.hosts and not args.cluster and args.launcher not in ("slurm", "kubernetes")
     suite = parse_command(args.command, read_flags(args), device="cpu" if is_here and not machine.gpus else None)
     _check_program(suite.cells)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from trainmark.cli.output import add_json_flag, add_store_flag, next_command, stdout_console
-from trainmark.cli.results import print_results, read_rows
+from trainmark.cli.output import add_json_flag, add_store_flag, stdout_console
+from trainmark.cli.results import open_store, print_results, read_rows, say_next
 from trainmark.cli.scaling import read_asked
 
 
@@ -40,5 +40,5 @@ def run(args: argparse.Namespace) -> int:
     print_studies(studies, console)
     if args.protocol is not None:
         print_protocol(rows, args.protocol, console)
-    next_command("trainmark report", store=args.store)
+    say_next(rows[::-1], open_store(Path(args.store)), given=args.store)  # of what failed, the latest
     return 0

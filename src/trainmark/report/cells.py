@@ -69,7 +69,8 @@ def _short_model(row: RunRow) -> str:
     if row.source != "command":
         return row.model
     words = row.model.split(" ")
-    has_interpreter = len(words) > 1 and words[0].rsplit("/", 1)[-1].startswith("python")
+    is_script = len(words) > 1 and not words[1].startswith("-")  # python -c and -m are no script's name
+    has_interpreter = is_script and words[0].rsplit("/", 1)[-1].startswith("python")
     first, *rest = words[1:] if has_interpreter else words
     return " ".join([first.rsplit("/", 1)[-1], *rest])
 

@@ -50,19 +50,23 @@ def print_protocol(rows: Sequence[RunRow], protocol: str, console: Console) -> N
 
 
 def say(line: Line, *, lang: str = "en") -> str:
-    """resnet50 reference fp32, 1 × 1 CPU, batch 16, synthetic: 25.1 images/s ±0.4% (3 runs)"""
+    """resnet50 reference fp32, 1 × 1 CPU, batch 16, synthetic: 25.1 images/s ±0.4% (3 runs); without what is unknown"""
     return _say(line, describe_line(line, lang), lang)
 
 
 def _say(line: Line, cells: dict[str, str], lang: str) -> str:
     words = WORDS[lang]
-    what = " ".join(cells[name] for name in ("workload", "recipe", "precision"))
-    what = f"{what}, {cells['devices']}, {words['batch']} {cells['batch']}, {cells['data']}"
+    known = {name: text for name, text in cells.items() if text != ABSENT}
+    for name in ("devices", "batch"):
+        if known.get(name, "").isdecimal():  # a bare number; `1 × 8` speaks for itself
+            known[name] = f"{words[name]} {known[name]}"
+    name = " ".join(known[part] for part in ("workload", "recipe", "precision") if part in known)
+    what = ", ".join([name, *(known[part] for part in ("devices", "batch", "data") if part in known)])
     if line.estimate is None:
         return f"{what}: {words['no_result']}"
-    known = cells["relative"] if cells["relative"] != ABSENT else f"({words['too_few']})"
-    text = f"{what}: {cells['throughput']} {known} ({words['runs']}: {cells['runs']})"
-    return text if cells["accuracy"] == ABSENT else f"{text}, {cells['accuracy']}"
+    relative = known.get("relative", f"({words['too_few']})")
+    text = f"{what}: {cells['throughput']} {relative} ({words['runs']}: {cells['runs']})"
+    return f"{text}, {known['accuracy']}" if "accuracy" in known else text
 
 
 def _print_table(lines: Sequence[Line], described: Sequence[dict[str, str]], console: Console, lang: str) -> None:

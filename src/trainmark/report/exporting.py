@@ -23,6 +23,8 @@ class Exported:
     """All results in one text, for a pipe or one file; None where only a folder can hold them."""
     logs: Mapping[str, str] = field(default_factory=dict)
     """Logs that belong beside `files`: file name to the run whose output it is."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Runs that the format has no place for: id to the reason."""
 
 
 def format_names() -> tuple[str, ...]:
@@ -46,7 +48,13 @@ def shorten(value: float) -> float:
 
 def devices_per_node(row: RunRow) -> int | None:
     """Unknown where the number of nodes is: 64 devices are seldom those of one."""
-    return row.devices // row.nodes if row.devices and row.nodes else None
+    nodes = num_nodes(row)
+    return row.devices // nodes if row.devices and nodes else None
+
+
+def num_nodes(row: RunRow) -> int | None:
+    """One device is on one node, whether or not somebody said so."""
+    return 1 if row.devices == 1 else row.nodes
 
 
 def main_metric(row: RunRow) -> str | None:

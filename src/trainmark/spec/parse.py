@@ -18,6 +18,7 @@ Table = Mapping[str, Any]
 SUITE_KEYS = ("schema", "name", "summary", "measure", "cluster", "cells")
 MEASURE_KEYS = tuple(Measure.__dataclass_fields__)
 CELL_KEYS = tuple(Sweep.__dataclass_fields__)
+_NEVER_ABOVE = (("min_seconds", "max_seconds"), ("min_seconds", "timeout_s"), ("max_seconds", "timeout_s"))
 
 
 def parse_suite(raw: Table, *, origin: str, catalog: Catalog, overrides: Table | None = None) -> Suite:
@@ -30,7 +31,7 @@ def parse_suite(raw: Table, *, origin: str, catalog: Catalog, overrides: Table |
     measure_keys = {key: value for key, value in overrides.items() if key in MEASURE_KEYS}
     cluster_keys = {key: value for key, value in overrides.items() if key in CLUSTER_KEYS}
     cell_keys = {key: value for key, value in overrides.items() if key not in {*MEASURE_KEYS, *CLUSTER_KEYS}}
-    measure = _parse_measure({**_table(raw, "measure", faults), **measure_keys}, faults)
+    measure = _parse_measure(_table(raw, "measure", faults), measure_keys, faults)
     check_suite_cluster(_table(raw, "cluster", faults), faults)
     cluster = parse_cluster({**_table(raw, "cluster", []), **cluster_keys}, faults)
     cells = raw.get("cells")
@@ -77,8 +78,10 @@ def _parse_sweep(raw: Table, where: str, catalog: Catalog, faults: list[Fault]) 
     return Sweep(workload=str(raw["workload"]), **{key: value for key, value in axes.items() if value is not None})
 
 
-def _parse_measure(raw: Table, faults: list[Fault]) -> Measure:
+def _parse_measure(table: Table, flags: Table, faults: list[Fault]) -> Measure:
+    raw = {**table, **flags}
     _refuse_unknown(raw, MEASURE_KEYS, "measure", faults)
+    num_faults = len(faults)
     values: dict[str, Any] = {}
     for key, value in raw.items():
         if key not in MEASURE_KEYS or (key == "max_steps" and value is None):
@@ -95,7 +98,23 @@ def _parse_measure(raw: Table, faults: list[Fault]) -> Measure:
             faults.append(Fault(where="measure.hang_factor", problem=f"{value!r} would end healthy runs", hint=hint))
         else:
             values[key] = value
-    return Measure(**values)
+    measure = Measure(**values)
+    if len(faults) == num_faults:
+        _refuse_contradictions(measure, table, flags, faults)
+    return measure
+
+
+def _refuse_contradictions(measure: Measure, table: Table, flags: Table, faults: list[Fault]) -> None:
+    """The upper limit wins where it was said nearer to the run: a flag over a suite, a suite over what is usual."""
+
+    def nearness(key: str) -> int:
+        return 2 if key in flags else 1 if key in table else 0
+
+    for lower, upper in _NEVER_ABOVE:
+        least, most = getattr(measure, lower), getattr(measure, upper)
+        if least > most and nearness(lower) >= nearness(upper):
+            problem = f"{least!r} is above {upper}, which is {most!r}"
+            faults.append(Fault(where=f"measure.{lower}", problem=problem, hint=f"lower {lower} or raise {upper}"))
 
 
 class Checker:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from making import make_images, make_run
+from trainmark.cli import doctor
 from trainmark.cli.main import VERBS, build_parser, main
 from trainmark.cli.preflight import print_findings
 from trainmark.launch.preflight import Finding
+from trainmark.plan.machine import read_machine
 
 
 def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -73,11 +78,14 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("run -- no-such-program", "there is no program"),
         ("run -- --store X", "trainmark's own flags go before --"),
         ("run --pattern x.toml resnet50", "--pattern goes with a command"),
+        ("run quick --min-seconds 60", "lower min_seconds or raise max_seconds"),
+        ("plan resnet50 --min-seconds 60 --max-seconds 5", "60 is above max_seconds, which is 5"),
         ("run resnet50 --hang-factor 1", "would end healthy runs"),
         ("run --hang-factor 1 -- echo", "would end healthy runs"),
         ("run --hang-least-s 0 -- echo", "no positive number"),
         ("run resnet50 --device cpu --find-batch --launcher dry", "--find-batch needs real runs"),
         ("run --find-batch -- echo", "--find-batch goes with a workload"),
+        ("run --resume -- echo", "--resume goes with a workload"),
         ("run --batch-size 1,2 -- echo", "they would be the same run"),
         ("run --devices 2 --launcher local -- echo", "use --launcher torchrun"),
         ("show --store /no/such/store", "trainmark run quick"),
@@ -157,7 +165,21 @@ def test_fewer_images_than_a_batch_are_refused(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(
-    "argv", ["run quick --device cpu", "run -- true", "show", "report", "export --format csv", "import LOG"]
+    "argv",
+    [
+        "run quick --device cpu",
+        "run quick --device cpu --launcher dry",
+        "run -- true",
+        "show",
+        "report",
+        "export --format csv",
+        "import LOG",
+        "plan quick --device cpu",
+        "plan quick --device cpu --json",
+        "doctor",
+        "doctor --network --device cpu",
+        "doctor --network --device cpu --launcher dry",
+    ],
 )
 def test_a_store_that_is_a_file(argv: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "file"
@@ -207,6 +229,13 @@ def test_plan_prints_cells_and_runs_nothing(tmp_path: Path, capsys: pytest.Captu
     assert not (tmp_path / "s").exists()
 
 
+def test_plan_offers_nothing_where_nothing_can_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "resnet50", "--device", "cpu", "--precision", "tf32", "--store", str(tmp_path / "s")]
+    code, out, err = run(*words, capsys=capsys)
+    assert (code, err) == (0, "nothing can run on this machine\n")
+    assert "skipped" in out
+
+
 def test_no_line_of_a_table_ends_in_spaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--device", "cpu", "--precision", "fp32,tf32", "--repeat", "10", "--store", str(tmp_path / "s")]
     code, out, _ = run("plan", "resnet50", *words, capsys=capsys)
@@ -240,6 +269,18 @@ def test_json_of_the_verbs_that_look(verb: str, capsys: pytest.CaptureFixture[st
     assert json.loads(out)["schema"] == 1
 
 
+def test_a_note_of_doctor_is_folded_under_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(doctor, "stdout_console", lambda: Console(file=out, width=40))
+    doctor._print(read_machine(), [{"problem": "no NVIDIA GPU is visible", "hint": "CPU runs work"}])
+    assert out.getvalue().endswith("note       no NVIDIA GPU is visible: CPU\n           runs work\n")
+
+
+def test_doctor_offers_the_store_it_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = run("doctor", "--store", str(tmp_path), capsys=capsys)
+    assert err.endswith(f"next: trainmark run quick --store {tmp_path}\n")
+
+
 def test_show_and_report_read_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_run(tmp_path, "run-a")
     make_run(tmp_path, "run-b", outcome=None)
@@ -257,6 +298,36 @@ def test_show_and_report_read_a_store(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "# 训练速度" in report.read_text()
     code, _, err = run("report", "-o", str(tmp_path / "no" / "out.md"), "--store", str(tmp_path), capsys=capsys)
     assert (code, "cannot write the report" in err) == (2, True)
+
+
+def test_what_show_offers_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A report only where a run went well, else the output of the latest that has some."""
+    store = ["--store", str(tmp_path)]
+    make_run(tmp_path, "run-a", outcome="failed")
+    assert "next:" not in run("show", *store, capsys=capsys)[2], "its output is empty"
+    for name in ("run-b", "run-c"):
+        (make_run(tmp_path, name, outcome="failed") / "output.log").write_text("why\n")
+    assert run("show", *store, capsys=capsys)[2] == f"next: look at {tmp_path / 'run-c' / 'output.log'}\n"
+    assert "run-b" in run("show", "run-b", *store, capsys=capsys)[2]
+    make_run(tmp_path, "run-d")
+    assert run("show", "run-b", *store, capsys=capsys)[2] == f"next: trainmark report --store {tmp_path}\n"
+
+
+def test_import_offers_no_report_of_runs_that_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, store = tmp_path / "train.log", tmp_path / "s"
+    log.write_text("".join(f"train: epoch 0, iter {n}, loss: 1.0, samples/s: 100.0 {n}.5\n" for n in range(1, 60)))
+    words = ["import", str(log), "--store", str(store)]
+    code, _, err = run(*words, capsys=capsys)
+    assert (code, err.splitlines()[-1]) == (0, f"next: trainmark report --store {store}")
+    (folder,) = (path for path in store.iterdir() if path.is_dir())
+    (folder / "exit.json").write_text('{"outcome": "failed", "reason": "by hand"}')
+    _, _, err = run("show", "--reindex", "--store", str(store), capsys=capsys)
+    assert "next:" not in err
+    _, _, err = run(*words, capsys=capsys)
+    assert "1 known" in err
+    assert "next:" not in err
 
 
 @pytest.mark.parametrize("verb", ["show", "import"])
@@ -298,6 +369,33 @@ def test_data_make_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert (code, out.endswith("; 1 fault\n")) == (2, True)
 
 
+@pytest.mark.parametrize(
+    "argv",
+    ["show --store=", "plan quick --store=", "doctor --store=", "report --output=", "export --format csv -o="],
+)
+def test_an_empty_path_is_refused(argv: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(*argv.replace("-o=", "-o ").split(" "), capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "an empty name is no path" in err
+
+
+def test_a_folder_without_a_name_is_no_file_to_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "run-a")
+    code, out, err = run("report", "-o", "/", "--store", str(tmp_path), capsys=capsys)
+    assert (code, out) == (2, "")
+    assert "cannot write the report to /\n  why: it is a folder\n" in err
+
+
+@pytest.mark.parametrize(("more", "flag"), [("-o x.json", "--output"), ("--format console", "--format console")])
+def test_a_report_as_json_goes_to_stdout_only(
+    more: str, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path, "run-a")
+    code, out, err = run("report", "--json", *more.split(), "--store", str(tmp_path), capsys=capsys)
+    assert (code, out) == (2, "")
+    assert f"--json and {flag} cannot both be" in err
+
+
 def test_one_run_is_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--device", "cpu", "--store", str(tmp_path)]
     _, _, err = run("plan", "resnet50", "--precision", "fp32", *words, capsys=capsys)
@@ -306,6 +404,9 @@ def test_one_run_is_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     target = str(tmp_path / "out.csv")
     _, _, err = run("export", "--format", "csv", "-o", target, "--store", str(tmp_path), capsys=capsys)
     assert f"1 run written to {target} (1 file)\n" in err
+    make_run(tmp_path, "run-b", outcome="failed")
+    _, _, err = run("export", "--format", "csv", "-o", target, "--store", str(tmp_path), capsys=capsys)
+    assert f"2 runs (1 failed or unfinished) written to {target} (1 file)\n" in err
 
 
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
@@ -352,6 +453,24 @@ def test_the_set_of_flags_is_pinned() -> None:
         "report",
         "export",
     ]
+
+
+@pytest.mark.parametrize("words", [[], ["data"]])
+def test_a_summary_is_one_plain_line_of_80_columns(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def print_help(*more: str) -> str:
+        with pytest.raises(SystemExit):
+            main([*words, *more, "--help"])
+        return capsys.readouterr().out
+
+    rows = re.findall(r"^    (\w+) +(.*)\n", print_help(), flags=re.MULTILINE)
+    assert [name for name, _ in rows] == (["make", "check", "fetch"] if words else list(VERBS))
+    for name, summary in rows:
+        assert re.fullmatch(r"[a-z][a-z ,;]+", summary)
+        assert f"\n\n{summary}\n\n" in print_help(name), "its own help begins with the same"
 
 
 def test_no_colour_when_piped(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from trainmark.analyse.exchange import Network, summarise_exchange, summarise_network
+from trainmark.cli.main import main
 from trainmark.report.network import print_network, verdict
 
 
@@ -26,6 +27,14 @@ def test_two_real_processes() -> None:
         assert exchange["algorithm_gb_per_s"] == pytest.approx(exchange["num_bytes"] / exchange["seconds"] / 1e9)
     assert 0 < network["latency_s"] < network["exchanges"][-1]["seconds"]
     assert "over gloo, 2 processes on 1 host" in network["verdict"]
+
+
+def test_a_dry_one_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--network", "--device", "cpu", "--launcher", "dry", "--json"]) == 0
+    out, err = capsys.readouterr()
+    (command,) = json.loads(out)["commands"]
+    assert command["argv"][-2:] == ["trainmark.worker.engine_torch_network", "FOLDER"]
+    assert "nothing was started" in err
 
 
 def make_network() -> Network:

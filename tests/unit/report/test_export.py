@@ -179,6 +179,38 @@ def test_dlperf_keeps_cases_apart_that_differ_in_more_than_devices(tmp_path: Pat
     assert sorted(json.loads(stream("dlperf", rows))) == ["resnet50_b4_amp", "resnet50_b4_fp32", "resnet50_b8_fp32"]
 
 
+def test_dlperf_divides_only_what_has_the_same_software(tmp_path: Path) -> None:
+    old, new = {"framework": "torch 2.3.0"}, {"framework": "torch 2.9.0", "git": {"commit": "c" * 40}}
+    one, two = row(tmp_path, "a"), row(tmp_path, "b", devices_per_node=2)
+    rows = [dataclasses.replace(one, environment=old), dataclasses.replace(two, environment=new)]
+    assert [case["speedup"] for case in json.loads(stream("dlperf", rows))["resnet50"].values()] == [1.0, None]
+    rows.append(dataclasses.replace(one, environment=new))
+    found = json.loads(stream("dlperf", rows))
+    assert sorted(found) == ["resnet50_torch 2.3.0_unknown", "resnet50_torch 2.9.0_cccccccc"]
+    assert found["resnet50_torch 2.9.0_cccccccc"]["1n2g"]["speedup"] == 2.0
+
+
+def test_dlperf_leaves_out_what_is_on_an_unknown_number_of_nodes(tmp_path: Path) -> None:
+    rows = [row(tmp_path, "a"), row(tmp_path, "b", devices_per_node=8), row(tmp_path, "c", outcome="failed")]
+    rows = [dataclasses.replace(found, nodes=None) for found in rows]
+    exported = export("dlperf", rows)
+    assert list(json.loads(exported.stream or "")["resnet50"]) == ["1n1g"], "one device is on one node"
+    assert list(exported.left_out) == ["b", "c"]
+    assert "import --devices N --nodes N" in exported.left_out["b"]
+    assert exported.left_out["c"] == "no speed is known"
+
+
+def test_runs_that_are_left_out_are_told_and_not_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path / "s", "run-a")
+    make_run(tmp_path / "s", "run-b", outcome="failed")
+    words = ["export", "--format", "dlperf", "--store", str(tmp_path / "s")]
+    assert main(words) == 0
+    assert capsys.readouterr().err == "1 run left out: no speed is known\n"
+    target = str(tmp_path / "result.json")
+    assert main([*words, "--output", target]) == 0
+    assert f"1 run written to {target} (1 file)\n1 run left out: no speed is known\n" in capsys.readouterr().err
+
+
 # -- AI-Rank -----------------------------------------------------------------------------------------------------------
 
 EVALS = [
@@ -270,6 +302,31 @@ def test_ai_rank_training_speedups_have_the_right_base_in_any_order(tmp_path: Pa
             key = (line["framework"], line["batch_size_per_device"], line["devices"])
             found[key] = (speedup and round(speedup, 2), line["Time2Train_speed-up_base_devices"])
         assert found == wanted
+
+
+def test_ai_rank_compares_times_to_train_only_of_one_software_and_target(tmp_path: Path) -> None:
+    old, new = {"framework": "torch 2.3.0"}, {"framework": "torch 2.9.0"}
+    rows = [
+        dataclasses.replace(trained(tmp_path, "old-one", 8000.0), environment=old),
+        dataclasses.replace(trained(tmp_path, "new-two", 3000.0, devices_per_node=2), environment=new),
+        dataclasses.replace(trained(tmp_path, "new-eight", 1000.0, devices_per_node=8), environment=new),
+        dataclasses.replace(
+            trained(tmp_path, "easy", 500.0, devices_per_node=4), environment=new, until_target={"top1": 0.7}
+        ),
+    ]
+    found = {line["devices"]: line for line in json.loads(export("ai-rank", rows).files["summary_metrics.json"])}
+    bases = {devices: line["Time2Train_speed-up_base_devices"] for devices, line in found.items()}
+    assert bases == {1: None, 2: None, 4: None, 8: 2}
+    assert found[8]["Time2Train_speed-up"] == 3.0
+    same = {devices: line["speed-up_same_environment"] for devices, line in found.items()}
+    assert same == {1: None, 2: None, 4: True, 8: True}
+
+
+def test_ai_rank_says_where_the_base_is_of_other_software(tmp_path: Path) -> None:
+    one, two = row(tmp_path, "one"), row(tmp_path, "two", devices_per_node=2)
+    rows = [dataclasses.replace(one, environment={"framework": "torch 2.3.0"}), two]
+    _, found = json.loads(export("ai-rank", rows).files["summary_metrics.json"])
+    assert (found["speed-up"], found["speed-up_same_environment"]) == (2.0, False)
 
 
 def test_ai_rank_states_the_base_of_the_throughput(tmp_path: Path) -> None:

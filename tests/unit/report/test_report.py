@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -64,6 +65,39 @@ def test_lines_are_named_by_what_differs_between_them(tmp_path: Path) -> None:
     (alone / "env.json").write_text(json.dumps({**facts, "git": git[1], "hostname": "a"}))
     lines = lines_of(*(tmp_path / f"r{number}" for number in range(4)))
     assert [line.variant for line in lines] == ["d3297f14 a", "d3297f14+ebaf66a2 a", "d3297f14+00ee59bc b", ""]
+
+
+@pytest.mark.parametrize(
+    ("facts", "begins"),
+    [
+        ({}, "resnet50 (small) reference fp32, 1 × 1 CPU, batch/device 4, synthetic: 40.00 images/s"),
+        ({"recipe": None, "precision": None, "batch_size_per_device": None, "data": None},
+         "resnet50 (small), 1 × 1 CPU"),
+        ({"nodes": None, "devices": 64, "device": None}, "resnet50 (small) reference fp32, devices 64, batch/device 4"),
+        ({"devices": None, "device": None}, "resnet50 (small) reference fp32, batch/device 4, synthetic: "),
+    ],
+)  # fmt: skip
+def test_a_sentence_leaves_out_what_is_unknown(facts: dict[str, Any], begins: str, tmp_path: Path) -> None:
+    row = read_run(make_run(tmp_path, "run-a"))
+    assert row is not None
+    (line,) = build_lines([dataclasses.replace(row, **facts)])
+    assert say(line).startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("/usr/bin/python3 /home/me/t.py --lr 1", "t.py --lr 1"),
+        ("python3 -c 'print(1)'", "python3 -c 'print(1)'"),
+        ("/usr/bin/python3 -m my.train", "python3 -m my.train"),
+        ("/opt/train.sh 8", "train.sh 8"),
+    ],
+)
+def test_the_name_of_a_command(model: str, name: str, tmp_path: Path) -> None:
+    row = read_run(make_run(tmp_path, "run-a"))
+    assert row is not None
+    (line,) = build_lines([dataclasses.replace(row, workload=None, size=None, source="command", model=model)])
+    assert describe_line(line, "en")["workload"] == name
 
 
 def test_another_unit_is_another_line(tmp_path: Path) -> None:

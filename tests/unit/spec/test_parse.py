@@ -50,6 +50,7 @@ def test_three_faults_are_reported_at_once() -> None:
         ("[measure]\ntarget_ci = 5\n[[cells]]\nworkload='resnet50'", "measure.target_ci"),
         ("[measure]\nmax_seconds = -1\n[[cells]]\nworkload='resnet50'", "measure.max_seconds"),
         ("[measure]\nmax_steps = 1.5\n[[cells]]\nworkload='resnet50'", "measure.max_steps"),
+        ("[measure]\nmin_seconds = 9\nmax_seconds = 8\n[[cells]]\nworkload='resnet50'", "measure.min_seconds"),
         ("[[cells]]\nworkload='resnet50'\ndevices = true", "cells[0].devices"),
         ("[[cells]]\nworkload='resnet50'\nrecipe = []", "cells[0].recipe"),
         ("[[cells]]\nworkload='resnet50'\nrecipe = 'quick'", "cells[0].recipe"),
@@ -64,6 +65,35 @@ def test_each_fault_names_its_place(text: str, where: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_suite(tomllib.loads(text), origin="bad.toml", catalog=CATALOG)
     assert [fault.where for fault in caught.value.faults] == [where]
+
+
+@pytest.mark.parametrize(
+    ("table", "flags", "problems"),
+    [
+        ({"max_seconds": 8}, {"min_seconds": 9}, ["9 is above max_seconds, which is 8"]),
+        ({}, {"min_seconds": 121}, ["121 is above max_seconds, which is 120.0"]),
+        ({}, {"max_seconds": 61, "timeout_s": 60}, ["61 is above timeout_s, which is 60"]),
+        ({}, {"max_seconds": 1801}, ["1801 is above timeout_s, which is 1800.0"]),
+        ({}, {"min_seconds": 61, "timeout_s": 60}, ["61 is above timeout_s, which is 60"]),
+        ({}, {"min_seconds": 8, "max_seconds": -1}, ["-1 is no positive number"]),
+        ({"min_seconds": 9}, {"max_seconds": 8}, []),
+        ({}, {"max_seconds": 1}, []),
+        ({"min_seconds": 9, "max_seconds": 20}, {"timeout_s": 3}, []),
+        ({}, {"min_seconds": 8, "max_seconds": 8}, []),
+    ],
+)
+def test_an_upper_limit_is_not_below_a_lower_one(
+    table: dict[str, int], flags: dict[str, int], problems: list[str]
+) -> None:
+    """What is said nearer to the run may lower a limit that was said farther off; it is no contradiction."""
+    faults = []
+    try:
+        parse_suite(
+            {"measure": table, "cells": [{"workload": "resnet50"}]}, origin="x", catalog=CATALOG, overrides=flags
+        )
+    except SpecError as error:
+        faults = error.faults
+    assert [fault.problem for fault in faults] == problems
 
 
 def test_text_that_is_no_toml_is_a_spec_error(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainmark.analyse.analysis import estimate_run
+from trainmark.analyse.base import software_of
 from trainmark.analyse.table import Line, build_lines
 from trainmark.analyse.training import time_to_train
 from trainmark.report.export.paddle_benchmark import file_word
-from trainmark.report.exporting import Exported, devices_per_node, main_metric, shorten, timed_evaluations
+from trainmark.report.exporting import Exported, devices_per_node, main_metric, num_nodes, shorten, timed_evaluations
 from trainmark.store.rows import RunRow
 from trainmark.units import format_bytes, plain, to_json
 
@@ -95,6 +96,7 @@ def _summarise(line: Line) -> dict[str, Any]:
         "accuracy": accuracy,
         "speed-up": shorten(line.speedup.value) if line.speedup else None,
         "speed-up_base_devices": line.base_devices,
+        "speed-up_same_environment": None if line.base is None else not line.has_other_base,
         "runs": line.num_ok,
         "failed_runs": len(line.problems),
     }
@@ -122,10 +124,11 @@ Base = tuple[int, float]
 
 
 def _kind(line: Line) -> Kind:
-    """What must be equal for a speed-up of the time to train."""
+    """What must be equal for a speed-up of the time to train: all but the devices, the target and software included."""
     row = line.first
     return (row.workload or row.model, row.framework, row.precision, row.batch_size_per_device,
-            row.recipe, row.size, row.device, row.machine, row.data)  # fmt: skip
+            row.recipe, row.size, row.device, row.machine, row.data, row.epochs, *sorted(row.until_target.items()),
+            software_of(row))  # fmt: skip
 
 
 def _find_bases(lines: Sequence[Line], times: Sequence[float | None]) -> dict[Kind, Base]:
@@ -169,7 +172,7 @@ def _system(rows: Sequence[RunRow]) -> dict[str, Any]:
         "host_processors_per_node": facts.get("num_processors"),
         "host_storage_capacity": None,
         "host_storage_type": None,
-        "number_of_nodes": row.nodes,
+        "number_of_nodes": num_nodes(row),
         "operating_system": facts.get("system"),
         "software_stack": ", ".join(str(part) for part in software if part) or None,
         "submitter": None,

@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainmark.analyse.analysis import estimate_run
-from trainmark.report.exporting import Exported, shorten
+from trainmark.analyse.base import software_of
+from trainmark.report.exporting import Exported, devices_per_node, num_nodes, shorten
 from trainmark.store.rows import RunRow
 from trainmark.units import plain, to_json
 
 SUMMARY = "speeds and speed-ups of each <N>n<G>g case, the JSON of DLPerf's extraction scripts"
+_NO_SPEED = "no speed is known"
+_NO_CASE = "the number of devices or of nodes is not known; trainmark import --devices N --nodes N tells it"
 
 Kind = tuple[tuple[str, str], ...]
 Speeds = dict[tuple[int, int], list[float]]
@@ -24,26 +27,28 @@ Speeds = dict[tuple[int, int], list[float]]
 
 def export(rows: Sequence[RunRow]) -> Exported:
     document: dict[str, Any] = {}
-    for model, kinds in sorted(_collect(rows).items()):
+    found, left_out = _collect(rows)
+    for model, kinds in sorted(found.items()):
         names = _name_kinds(model, kinds)
         for kind, speeds in sorted(kinds.items()):
             document.setdefault(names[kind], {}).update(_describe(kind, speeds))
     text = to_json(document, indent=1) + "\n"
-    return Exported(files={"result.json": text}, stream=text)
+    return Exported(files={"result.json": text}, stream=text, left_out=left_out)
 
 
-def _collect(rows: Sequence[RunRow]) -> dict[str, dict[Kind, Speeds]]:
-    """Only runs with a speed: the format has no place for a failure."""
+def _collect(rows: Sequence[RunRow]) -> tuple[dict[str, dict[Kind, Speeds]], dict[str, str]]:
+    """By model; and what is left out: the format has no place for a failure, and names cases by nodes and devices."""
     found: dict[str, dict[Kind, Speeds]] = {}
+    left_out: dict[str, str] = {}
     for row in rows:
-        estimate = estimate_run(row)
-        if estimate is None or not row.devices:
+        estimate, nodes, devices = estimate_run(row), num_nodes(row), devices_per_node(row)
+        if estimate is None or nodes is None or devices is None:
+            left_out[row.id] = _NO_SPEED if estimate is None else _NO_CASE
             continue
-        nodes = row.nodes or 1
-        case = (nodes, row.devices // nodes)
+        case = (nodes, devices)
         model = plain(row.workload or row.model or "unknown")
         found.setdefault(model, {}).setdefault(_kind(row), {}).setdefault(case, []).append(estimate.value)
-    return found
+    return found, left_out
 
 
 def _kind(row: RunRow) -> Kind:
@@ -51,8 +56,13 @@ def _kind(row: RunRow) -> Kind:
     batch = "" if row.batch_size_per_device is None else f"b{row.batch_size_per_device}"
     parts = {"batch": batch, "precision": row.precision, "framework": row.framework, "recipe": row.recipe,
              "size": row.size, "device": row.device, "data": row.data, "epochs": row.epochs,
-             "machine": row.machine}  # fmt: skip
+             "machine": row.machine, **_software(row)}  # fmt: skip
     return tuple((name, plain(value or "")) for name, value in parts.items())
+
+
+def _software(row: RunRow) -> dict[str, str]:
+    version, program, commit, changes = ("" if part == "None" else str(part) for part in software_of(row))
+    return {"version": version, "trainmark": program, "commit": commit[:8], "changes": changes[:8]}
 
 
 def _name_kinds(model: str, kinds: dict[Kind, Speeds]) -> dict[Kind, str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trainmark.analyse.analysis import estimate_run
-from trainmark.report.exporting import Exported, devices_per_node, main_metric, timed_evaluations
+from trainmark.report.exporting import Exported, devices_per_node, main_metric, num_nodes, timed_evaluations
 from trainmark.store.rows import RunRow
 from trainmark.units import to_json
 
@@ -31,7 +31,7 @@ def _lines(row: RunRow) -> Iterator[str]:
     name = row.workload or row.model
     yield _line(begin, "submission_benchmark", _BENCHMARKS.get(name or "", name))
     yield _line(begin, "submission_platform", row.machine)
-    yield _line(begin, "number_of_nodes", row.nodes)
+    yield _line(begin, "number_of_nodes", num_nodes(row))
     yield _line(begin, "accelerators_per_node", devices_per_node(row))
     yield _line(begin, "global_batch_size", _global_batch(row))
     yield _line(begin, "seed", row.seed)
