@@ -38,7 +38,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     parser = Parser(
         prog="trainmark",
         description="Measures how fast machines train neural networks, proves the number and says why.",
-        epilog="Start with: trainmark run quick. Exit codes: 0 ok, 1 a run failed, 2 bad input, 130 or 143 interrupted.",
+        epilog="Start with: trainmark run quick. Exit codes: 0 ok, 1 a run failed, 2 bad input, 130 or 143 cut short.",
     )
     parser.add_argument("--version", action="version", version=f"trainmark {trainmark.__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
