@@ -21,6 +21,7 @@ from torch import Tensor
 
 from trainmark.datasets.faults import printable
 from trainmark.datasets.imagenet.read import Split, read_folder
+from trainmark.records import WarningCode
 from trainmark.units import format_count
 from trainmark.worker.engine_torch_feed import FeedRequest
 from trainmark.worker.engine_torch_images import CpuImages, Format, Images, Problems
@@ -92,7 +93,7 @@ class FolderFeed:
             yield self._claim(batch)
 
     def warnings(self) -> list[tuple[str, str]]:
-        return [("bad-sample", f"{printable(path)}: {problem}") for path, problem in self._problems.take()]
+        return [(WarningCode.BAD_SAMPLE, f"{printable(path)}: {problem}") for path, problem in self._problems.take()]
 
     def close(self) -> None:
         if self._training is not None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree
 
+from trainmark.records import WarningCode
 from trainmark.worker.engine_torch_workload import Batch, TorchWorkload
 from trainmark.workloads.card import Optimizer
 
@@ -64,7 +65,7 @@ class TrainStep:
         self._warnings: list[tuple[str, str]] = []
         if is_fast and not self._is_compiled:
             message = "no C++ compiler (g++) was found, so `fast` runs without torch.compile; install g++"
-            self._warnings.append(("not-compiled", message))
+            self._warnings.append((WarningCode.NOT_COMPILED, message))
         # A graph would have to capture the collectives too; several devices run compiled without one.
         self._wants_graph = is_fast and self._is_cuda and not isinstance(model, DistributedDataParallel)
         self._graph: torch.cuda.CUDAGraph | None = None
