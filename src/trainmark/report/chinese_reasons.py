@@ -57,7 +57,7 @@ _ENDINGS = (
         "all steps were done, but the process then ended with {how:t}",
         "所有步均已完成，但进程随后异常结束：{how}",
     ),
-    Template("ended by {how:t}", "被终止：{how}"),
+    Template("ended by {how:t}", "终止信号：{how}"),
     Template("ended before the last step with {how:t}", "未到最后一步就结束：{how}"),
     Template(
         "took longer than {seconds:n} s; raise --timeout-s if that is normal for it",

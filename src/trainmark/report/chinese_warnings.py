@@ -136,13 +136,20 @@ _NUMBERS = (
 )
 
 _LOGS = (
+    Template("framework", "框架"),
+    Template("devices", "设备数"),
+    Template("nodes", "节点数"),
+    Template("batch_size_per_device", "单设备批大小"),
+    Template("precision", "精度"),
+    Template("workload", "模型"),
+    Template("learning_rate", "学习率"),
     Template(
-        "the log says {name:w} {log}, its path says {path}; the log counts",
-        "日志中 {name} 为 {log}，路径中为 {path}；以日志为准",
+        "the log says {name:t} {log}, its path says {path}; the log counts",
+        "日志中{name}为 {log}，路径中为 {path}；以日志为准",
     ),
     Template(
-        "the printed configuration says {name:w} {config}, the run used {used}; the run counts",
-        "打印的配置中 {name} 为 {config}，实际使用的是 {used}；以实际为准",
+        "the printed configuration says {name:t} {config}, the run used {used}; the run counts",
+        "打印的配置中{name}为 {config}，实际使用的是 {used}；以实际为准",
     ),
     Template(
         "its rates may be those of one device or of all, and the log does not tell; no rate is given",

@@ -60,9 +60,10 @@ def _say(line: Line, cells: dict[str, str], lang: str) -> str:
     what = " ".join(cells[name] for name in ("workload", "recipe", "precision"))
     what = f"{what}, {cells['devices']}, {words['batch']} {cells['batch']}, {cells['data']}"
     if line.estimate is None:
-        return f"{what}: {words['no_result']}"
+        return f"{what}{words['colon']}{words['no_result']}"
     known = cells["relative"] if cells["relative"] != ABSENT else f"({words['too_few']})"
-    text = f"{what}: {cells['throughput']} {known} ({words['runs']}: {cells['runs']})"
+    runs = f"({words['runs']}{words['colon']}{cells['runs']})"
+    text = f"{what}{words['colon']}{cells['throughput']} {known} {runs}"
     return text if cells["accuracy"] == ABSENT else f"{text}, {cells['accuracy']}"
 
 

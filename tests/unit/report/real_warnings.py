@@ -15,6 +15,8 @@ from making import make_cell, make_run
 from trainmark.analyse.result import own_warnings
 from trainmark.analyse.traps import check_side_by_side
 from trainmark.launch.command_source import NO_RECORDS
+from trainmark.logs.facts import resolve
+from trainmark.logs.record import Claim, Facts
 from trainmark.logs.warning import SENTENCES, warn
 from trainmark.records import WarningCode
 from trainmark.store.folder import read_run
@@ -63,8 +65,19 @@ def measured(num: int, **readings: Any) -> list[dict[str, Any]]:
 
 
 def of_logs() -> Iterator[Warned]:
-    facts = {"log": 8, "path": 4, "config": 64, "used": 256, "nodes": 4, "count": 12, "days": 400.2}
-    yield from (warn(code, name="devices", **facts).to_json() for code in SENTENCES)
+    numbers = {"log": 8, "path": 4, "config": 64, "used": 256, "nodes": 4, "count": 12, "days": 400.2}
+    yield from (warn(code, name="devices", **numbers).to_json() for code in SENTENCES)
+    path = Facts(framework="paddle", devices=4, nodes=1, precision="amp", workload="bert", batch_size_per_device=4)
+    told = {"framework": "torch", "devices": 8, "nodes": 2, "precision": "fp32", "workload": "resnet50"}
+    claims = {name: [claim(value, 3)] for name, value in told.items()}
+    claims |= {name: [claim(8, 3), claim(4, 1)] for name in ("batch_size_per_device", "learning_rate")}
+    for devices in (4, 8):
+        resolved = resolve(claims, replace(path, devices=devices), Facts(), None)
+        yield from (warning.to_json() for warning in resolved.warnings)
+
+
+def claim(value: Any, strength: int) -> Claim:
+    return Claim(name="", value=value, strength=strength, text="")
 
 
 def imported(root: Path, name: str, *, seconds: list[float] | None = None, **changes: Any) -> RunRow:
