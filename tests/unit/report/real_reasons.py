@@ -225,7 +225,7 @@ class Quiet:
 def supervised(root: Path) -> Iterator[str]:
     troubles = (None, KeyboardInterrupt(), KeyboardInterrupt("SIGTERM"), OSError("disk"), SystemExit(1))
     for number, error in enumerate(troubles):
-        run_id = f"{root.parent.name}-{number}"
+        run_id = f"reasons-{os.getpid()}-{number}"
         folder = root / run_id
         folder.mkdir()
         command = Command(argv=("sleep", "30"), environment={records.RUN_TAG: run_id})
