@@ -11,9 +11,13 @@ import numpy as np
 from PIL import Image
 
 from trainmark import records
+from trainmark.analyse import traps
 from trainmark.datasets.jpeg import decode_lenient
+from trainmark.logs.warning import SENTENCES
 from trainmark.plan.identity import cell_id
 from trainmark.spec.cell import Cell, DataSource
+from trainmark.store import marks
+from trainmark.worker import isolation
 
 
 def make_cell(**changes: Any) -> Cell:
@@ -51,6 +55,11 @@ def make_run(
     if outcome is not None:
         records.write_json(folder / records.EXIT_FILE, {"outcome": outcome, "reason": reason, "wall_s": 12.0})
     return folder
+
+
+def warning_codes() -> set[str]:
+    """Of every warning that a run can have."""
+    return {*traps.CODES, *SENTENCES, *marks.CODES, *isolation.CODES, *records.WarningCode}
 
 
 def make_images(

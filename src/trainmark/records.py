@@ -54,6 +54,15 @@ class Outcome(StrEnum):
     TIMEOUT = "timeout"
 
 
+class WarningCode(StrEnum):
+    """Of the warnings that a worker or its controller writes while a run goes on, but those of `worker.isolation`."""
+
+    BAD_SAMPLE = "bad-sample"
+    NOT_COMPILED = "not-compiled"
+    TARGET_NOT_REACHED = "target-not-reached"
+    NO_RECORDS = "no-records"
+
+
 class Kind(StrEnum):
     RUN_START = "run_start"
     STEP = "step"

@@ -24,7 +24,7 @@ from trainmark.launch.kernel_memory import read_oom_kills
 from trainmark.launch.outcome import judge_command
 from trainmark.launch.stacks import dump_stacks
 from trainmark.patience import NUM_RECENT, Patience
-from trainmark.records import Json, Kind, Outcome, RecordTail
+from trainmark.records import Json, Kind, Outcome, RecordTail, WarningCode
 from trainmark.units import format_seconds
 
 _LEAST_S = 600.0
@@ -110,7 +110,7 @@ class CommandSource:
         )
         if returncode == 0 and not self._num_marked and not self._num_read:
             with contextlib.suppress(OSError):
-                self._keep([{"kind": Kind.WARNING, "code": "no-records", "message": NO_RECORDS}])
+                self._keep([{"kind": Kind.WARNING, "code": WarningCode.NO_RECORDS, "message": NO_RECORDS}])
         return {0: end}
 
     def _read_marks(self) -> list[Json]:

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from trainmark.analyse.speedup import Ratio
 from trainmark.analyse.table import Line
+from trainmark.report.recorded import say_outcome
 from trainmark.report.words import UNITS
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_interval, format_number, format_plus_minus, plain
@@ -19,7 +20,7 @@ OTHER_BASE_MARK = "*"
 def describe_line(line: Line, lang: str) -> dict[str, str]:
     first, estimate = line.first, line.estimate
     unit = UNITS[lang].get(first.unit, f"{first.unit}/s")
-    failed = ", ".join(sorted({str(run.outcome or "running") for run in line.problems}))
+    failed = ", ".join(sorted({say_outcome(run, lang) for run in line.problems}))
     runs = f"{line.num_ok}/{len(line.runs)} ({failed})" if line.problems else str(line.num_ok)
     small = f" ({first.size})" if first.size not in (None, "full") else ""
     devices = str(first.devices or ABSENT)

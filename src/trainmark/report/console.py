@@ -10,6 +10,7 @@ from rich.text import Text
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import OTHER_BASE_MARK, describe_line, shown_columns
 from trainmark.report.layout import fold, least_widths, print_rows, total_width
+from trainmark.report.recorded import say_coded_warning, say_outcome, say_reason
 from trainmark.report.words import UNITS, WORDS
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_number, plain
@@ -20,19 +21,19 @@ _NUMERIC = ("batch", "throughput", "interval", "relative", "speedup", "efficienc
 
 def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") -> None:
     """A sentence for each line first; then the table, where there is more than one line."""
-    warnings = warnings_of(lines)
+    words, warnings = WORDS[lang], warnings_of(lines)
     described = [describe_line(line, lang) for line in lines]
     said = []
     for line, cells in zip(lines, described, strict=True):
         said.append(_say(line, cells, lang))
-        notes = [f"  {run.id}: {run.outcome or 'running'}: {run.reason}" for run in line.problems]
-        notes += [f"  {WORDS[lang]['warning']}: {warning}" for warning in _first_warnings(line, warnings)]
+        notes = [_say_problem(run, lang) for run in line.problems]
+        notes += [f"  {words['warning']}{words['colon']}{text}" for text in _first_warnings(line, warnings, lang)]
         said += [fold(plain(note), console, indent=2) for note in notes]
     console.print(Text("\n".join(said)))
     if len(lines) > 1:
         _print_table(lines, described, console, lang)
     if any(line.has_other_base for line in lines):
-        console.print(Text(f"{OTHER_BASE_MARK} {WORDS[lang]['other_base_note']}"))
+        console.print(Text(f"{OTHER_BASE_MARK} {words['other_base_note']}"))
 
 
 def print_protocol(rows: Sequence[RunRow], protocol: str, console: Console) -> None:
@@ -63,9 +64,10 @@ def _say(line: Line, cells: dict[str, str], lang: str) -> str:
     name = " ".join(known[part] for part in ("workload", "recipe", "precision") if part in known)
     what = ", ".join([name, *(known[part] for part in ("devices", "batch", "data") if part in known)])
     if line.estimate is None:
-        return f"{what}: {words['no_result']}"
+        return f"{what}{words['colon']}{words['no_result']}"
     relative = known.get("relative", f"({words['too_few']})")
-    text = f"{what}: {cells['throughput']} {relative} ({words['runs']}: {cells['runs']})"
+    runs = f"({words['runs']}{words['colon']}{cells['runs']})"
+    text = f"{what}{words['colon']}{cells['throughput']} {relative} {runs}"
     return f"{text}, {known['accuracy']}" if "accuracy" in known else text
 
 
@@ -108,14 +110,14 @@ def _short_value(text: str, name: str, *, has_unit: bool) -> str:
     return text
 
 
-def _first_warnings(line: Line, warnings: dict[str, list[dict[str, str]]]) -> list[str]:
+def _say_problem(run: RunRow, lang: str) -> str:
+    return f"  {run.id}: {WORDS[lang]['colon'].join((say_outcome(run, lang), say_reason(run.reason, lang)))}"
+
+
+def _first_warnings(line: Line, warnings: dict[str, list[dict[str, str]]], lang: str) -> list[str]:
     """At most three of each run's kinds: a thousand bad images are one thing to know, not a thousand lines."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[dict[str, str]]] = {}
     for run in line.runs:
         for warning in warnings[run.id]:
-            found.setdefault(warning["code"], []).append(warning["message"])
-    shown = []
-    for code, messages in found.items():
-        more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
-        shown.append(f"{code}: {messages[0]}{more}")
-    return shown[:3]
+            found.setdefault(warning["code"], []).append(warning)
+    return [say_coded_warning(same[0], lang, num=len(same)) for same in list(found.values())[:3]]

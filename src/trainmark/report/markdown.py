@@ -10,6 +10,7 @@ from typing import Any
 from trainmark.analyse.scaling import Study, build_studies
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import OTHER_BASE_MARK, describe_line, shown_columns
+from trainmark.report.recorded import say_first_warning, say_outcome, say_reason
 from trainmark.report.scaling import columns, describe_case, explain, title
 from trainmark.report.words import WORDS
 from trainmark.store.rows import RunRow
@@ -23,7 +24,9 @@ def render_markdown(lines: Sequence[Line], *, lang: str, studies: Sequence[Study
     """`studies` where somebody knows more than the lines: what was asked for and is missing."""
     words = WORDS[lang]
     if not any(line.estimate for line in lines):
-        return "\n\n".join([f"# {words['title']}", words["none"], *([_logs(lines, words)] if lines else [])]) + "\n"
+        return (
+            "\n\n".join([f"# {words['title']}", words["none"], *([_logs(lines, words, lang)] if lines else [])]) + "\n"
+        )
     parts = [
         f"# {words['title']}",
         _environment(lines, words),
@@ -31,7 +34,7 @@ def render_markdown(lines: Sequence[Line], *, lang: str, studies: Sequence[Study
         _steps(lines, words),
         _results(lines, words, lang),
         *_scaling(build_studies(lines) if studies is None else studies, words, lang),
-        _logs(lines, words),
+        _logs(lines, words, lang),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -41,7 +44,7 @@ def _environment(lines: Sequence[Line], words: dict[str, str]) -> str:
     seen: set[tuple[str, ...]] = set()
     for line in lines:
         environment = line.first.environment
-        row = (_machine(line.first), str(environment.get("system") or ABSENT), _software(environment))
+        row = (_machine(line.first, words), str(environment.get("system") or ABSENT), _software(environment))
         if row not in seen:
             seen.add(row)
             rows.append([_escape(cell) for cell in row])
@@ -49,11 +52,11 @@ def _environment(lines: Sequence[Line], words: dict[str, str]) -> str:
     return f"## {words['environment']}\n\n" + _table(header, rows)
 
 
-def _machine(row: RunRow) -> str:
+def _machine(row: RunRow, words: dict[str, str]) -> str:
     cores = row.environment.get("num_cores")
     memory = row.environment.get("memory_bytes")
     cpu = row.environment.get("cpu") if row.device != "cpu" else None
-    host = [cpu, f"{cores} cores" if cores else None, format_bytes(memory) if memory else None]
+    host = [cpu, words["cores"].format(num=cores) if cores else None, format_bytes(memory) if memory else None]
     known = ", ".join(str(part) for part in host if part)
     return f"{row.machine or ABSENT}; {known}" if known else row.machine or ABSENT
 
@@ -138,14 +141,14 @@ def _scaling(studies: Sequence[Study], words: dict[str, str], lang: str) -> list
     return parts
 
 
-def _logs(lines: Sequence[Line], words: dict[str, str]) -> str:
+def _logs(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
     rows = []
     warnings = warnings_of(lines)
     for run in (run for line in lines for run in line.runs):
-        outcome = run.outcome or "running"
-        problem = run.reason if outcome != "ok" else ABSENT
+        outcome = say_outcome(run, lang, with_code=True)
+        problem = say_reason(run.reason, lang) if run.outcome != "ok" else ABSENT
         found = warnings[run.id]
-        warned = f"{len(found)}: {found[0]['message']}" if found else ABSENT
+        warned = say_first_warning(found, lang) if found else ABSENT
         texts = (run.id, outcome, format_seconds(run.wall_s), problem, warned)
         rows.append([_escape(text) for text in texts])
     header = [words[name] for name in ("folder", "outcome", "time", "problem", "warnings")]

@@ -10,11 +10,12 @@ from rich.console import Console
 from rich.text import Text
 
 from trainmark.analyse.result import describe_estimate
-from trainmark.analyse.scaling import Case, Study
+from trainmark.analyse.scaling import Case, Missing, Study
 from trainmark.analyse.speedup import Ratio
 from trainmark.analyse.variants import name_apart
 from trainmark.report.cells import OTHER_BASE_MARK, describe_line, format_ratio
 from trainmark.report.layout import print_rows
+from trainmark.report.recorded import say_failure, say_reason
 from trainmark.report.words import UNITS, WORDS
 from trainmark.units import ABSENT, format_bytes, format_number, format_seconds, plain
 
@@ -29,7 +30,7 @@ def title(study: Study, lang: str) -> str:
     parts += ["CPU"] if study.first.device == "cpu" else []
     if study.batch_size is not None:
         parts.append(f"{words['global_batch' if study.mode == 'strong' else 'batch']} {study.batch_size}")
-    return plain(f"{words[study.mode]}: {', '.join([*parts, cells['data']])}")
+    return plain(f"{words[study.mode]}{words['colon']}{', '.join([*parts, cells['data']])}")
 
 
 def columns(study: Study) -> tuple[str, ...]:
@@ -59,7 +60,9 @@ def describe_case(case: Case, lang: str) -> dict[str, str]:
 
 def explain(case: Case, lang: str) -> str:
     """Why it is missing, what it is compared with, what its efficiency went to; empty where nothing is to be said."""
-    return "; ".join(text for text in (_explain_base(case, lang), _explain_number(case, lang)) if text)
+    return WORDS[lang]["semicolon"].join(
+        text for text in (_explain_base(case, lang), _explain_number(case, lang)) if text
+    )
 
 
 def _explain_base(case: Case, lang: str) -> str:
@@ -72,16 +75,14 @@ def _explain_base(case: Case, lang: str) -> str:
 def _explain_number(case: Case, lang: str) -> str:
     words = WORDS[lang]
     if case.missing is not None:
-        known = words["not_run"] if case.missing.why == "not_run" else case.missing.detail
-        text = f"{words['skipped']}: {known}" if case.missing.why == "skipped" else known
-        return plain(f"{words['missing']}: {text}")
+        return plain(f"{words['missing']}{words['colon']}{_explain_missing(case.missing, lang)}")
     if case.loss is None or case.efficiency is None:
         return ""
     share = f"{format_number(100 * case.efficiency.value, digits=2)}%"
     split, lost_s = case.loss.split, case.loss.lost_s
     if split is None or lost_s is None:
         reason = case.loss.reason or ABSENT
-        return plain(words["why_unknown"].format(efficiency=share, reason=words.get(reason, reason)))
+        return plain(words["why_unknown"].format(efficiency=share, reason=_say_unknown(reason, lang)))
     part_s = {"communication": split.communication_s, "compute": split.compute_s, "rest": split.rest_s}[split.cause]
     rate = split.allreduce_gb_per_s
     return words[f"why_{split.cause}"].format(
@@ -94,6 +95,20 @@ def _explain_number(case: Case, lang: str) -> str:
         twin=format_seconds(split.twin_s),
         ideal=format_seconds(split.ideal_twin_s),
     )
+
+
+def _explain_missing(missing: Missing, lang: str) -> str:
+    words = WORDS[lang]
+    if missing.why == "not_run":
+        return words["not_run"]
+    if missing.why == "skipped":
+        return f"{words['skipped']}{words['colon']}{say_reason(missing.detail, lang)}"
+    return say_failure(missing.detail, lang)
+
+
+def _say_unknown(reason: str, lang: str) -> str:
+    """One that a report has words for, or a worker's own sentence."""
+    return WORDS[lang].get(reason) or say_reason(reason, lang)
 
 
 def print_studies(studies: Sequence[Study], console: Console, *, lang: str = "en") -> None:

@@ -69,6 +69,12 @@ WORDS: dict[str, dict[str, str]] = {
         "why_rest": "efficiency {efficiency}: neither exchange nor slower compute: {share} lost per step was gone when "
         "exchange was measured right after; the machine is not quiet",
         "why_unknown": "efficiency {efficiency}: the cause is not known: {reason}",
+        "cores": "{num} cores",
+        "colon": ": ",
+        "semicolon": "; ",
+        "and_more": " (and {num} more)",
+        "one_warning": "{num}: {first}",
+        "several_warnings": "{num}: {first}",
     },
     "zh": {
         "title": "训练速度",
@@ -133,10 +139,29 @@ WORDS: dict[str, dict[str, str]] = {
         "why_compute": "效率 {efficiency}：计算变慢：每步{share}源于此；无通信时一步用时 {twin}，本应为 {ideal}",
         "why_rest": "效率 {efficiency}：既非通信也非计算变慢：每步{share}在随后测量通信时已消失；机器不够空闲",
         "why_unknown": "效率 {efficiency}：原因未知：{reason}",
+        "cores": "{num} 核",
+        "colon": "：",
+        "semicolon": "；",
+        "and_more": "（另有 {num} 条）",
+        "one_warning": "{num} 条：{first}",
+        "several_warnings": "{num} 条，首条：{first}",
     },
 }
 
 LANGUAGES = tuple(WORDS)
+OUTCOMES = {
+    "en": {name: name for name in ("ok", "oom", "nan", "hang", "killed", "failed", "timeout", "running")},
+    "zh": {
+        "ok": "成功",
+        "oom": "内存/显存不足",
+        "nan": "损失值异常",
+        "hang": "卡死",
+        "killed": "被终止",
+        "failed": "失败",
+        "timeout": "超时",
+        "running": "运行中",
+    },
+}
 UNITS = {
     "en": {"images": "images/s", "clips": "clips/s"},
     "zh": {

@@ -27,6 +27,7 @@ from torchvision.io import ImageReadMode, decode_jpeg
 
 from trainmark.datasets.jpeg import END_OF_IMAGE
 from trainmark.parent import die_with
+from trainmark.records import WarningCode
 from trainmark.worker.engine_torch_images import Format, Problems, num_decoders
 from trainmark.worker.engine_torch_resample import crop_resize, to_geometry
 from trainmark.worker.images import (
@@ -36,6 +37,11 @@ from trainmark.worker.images import (
     believed_size,
     read_sizes,
     store_crops,
+)
+
+NO_KERNEL = (
+    "images are resized by matrix products, which slows training on a GPU, since no kernel was built ({why}); "
+    "install triton and gcc"
 )
 
 CropResize = Callable[[Tensor, Tensor, Format], Tensor]
@@ -193,18 +199,14 @@ def _choose_crop_resize(wanted: Format, problems: Problems, device: torch.device
         from trainmark.worker.engine_torch_resample_kernel import crop_resize as by_kernel
 
         cell = torch.zeros((1, CELL_SIDE, CELL_SIDE, 3), dtype=torch.uint8, device=device)
-        by_kernel(
-            cell, torch.tensor([[0.0, 0.0, CELL_SIDE, CELL_SIDE, CELL_SIDE, CELL_SIDE, 0.0]], device=device), wanted
-        )
+        side = float(CELL_SIDE)
+        by_kernel(cell, torch.tensor([[0.0, 0.0, side, side, side, side, 0.0]], device=device), wanted)
         torch.cuda.synchronize(device)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # no Triton, no C compiler, a GPU it does not know: each fails in its own way
         why = f"{type(error).__name__}: {error}".splitlines()[0]
-        message = (
-            f"images are resized by matrix products, which slows training on a GPU, since no kernel was built ({why})"
-        )
-        problems.say("not-compiled", f"{message}; install triton and gcc")
+        problems.say(WarningCode.NOT_COMPILED, NO_KERNEL.format(why=why))
         return crop_resize
     return by_kernel
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from trainmark.datasets.faults import printable
 from trainmark.host import num_cores
+from trainmark.records import WarningCode
 from trainmark.worker.images import ImageList, crop_resize_one, cut_or_grey, read_sizes
 from trainmark.worker.images import Problems as ProblemList
 
@@ -49,7 +50,7 @@ class Problems:
             for path, problem in problems:
                 if path not in self._known:
                     self._known.add(path)
-                    self._new.append(("bad-sample", f"{printable(path)}: {problem}"))
+                    self._new.append((WarningCode.BAD_SAMPLE, f"{printable(path)}: {problem}"))
 
     def say(self, code: str, message: str) -> None:
         with self._lock:

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from trainmark.datasets.faults import printable
 from trainmark.parent import dying_with
+from trainmark.records import WarningCode
 from trainmark.units import format_count
 from trainmark.worker.engine_torch_feed import FeedRequest
 from trainmark.worker.engine_torch_images import num_decoders
@@ -72,7 +73,7 @@ class PipelineFeed:
 
     def warnings(self) -> list[tuple[str, str]]:
         new, self._warnings = self._warnings, []
-        return [("bad-sample", f"{printable(path)}: {problem}") for path, problem in new]
+        return [(WarningCode.BAD_SAMPLE, f"{printable(path)}: {problem}") for path, problem in new]
 
     def close(self) -> None:
         self._training = None  # ends the loader's processes

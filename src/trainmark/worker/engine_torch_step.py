@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree
 
+from trainmark.records import WarningCode
 from trainmark.worker.engine_torch_workload import Batch, TorchWorkload
 from trainmark.workloads.card import Optimizer
 
+NO_COMPILER = "no C++ compiler (g++) was found, so `fast` runs without torch.compile; install g++"
 _WARM_STEPS = 3
 """Before capture: cuDNN tries its algorithms, the allocator and the optimizer make their buffers."""
 
@@ -63,8 +65,7 @@ class TrainStep:
         self._is_fast = is_fast
         self._warnings: list[tuple[str, str]] = []
         if is_fast and not self._is_compiled:
-            message = "no C++ compiler (g++) was found, so `fast` runs without torch.compile; install g++"
-            self._warnings.append(("not-compiled", message))
+            self._warnings.append((WarningCode.NOT_COMPILED, NO_COMPILER))
         # A graph would have to capture the collectives too; several devices run compiled without one.
         self._wants_graph = is_fast and self._is_cuda and not isinstance(model, DistributedDataParallel)
         self._graph: torch.cuda.CUDAGraph | None = None

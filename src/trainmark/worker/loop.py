@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trainmark.patience import NUM_RECENT
-from trainmark.records import Kind, Outcome
+from trainmark.records import Kind, Outcome, WarningCode
 from trainmark.units import format_count
 from trainmark.worker.alarm import Alarm
 from trainmark.worker.engine import Engine, Mark
@@ -141,7 +141,7 @@ class MeasuredLoop:
             return done
         wanted = ", ".join(f"{metric} {value:g}" for metric, value in self.limits.targets.items())
         message = f"the target was not reached in {done}: {wanted}"
-        self.recorder.write({"kind": Kind.WARNING, "code": "target-not-reached", "message": message})
+        self.recorder.write({"kind": Kind.WARNING, "code": WarningCode.TARGET_NOT_REACHED, "message": message})
         return message
 
     def _run_steps(self, until_step: float | None) -> LoopEnd | None:

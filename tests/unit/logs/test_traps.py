@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from samples import SAMPLES, import_text
 
+from making import warning_codes
 from trainmark.analyse.results import describe_runs
-from trainmark.analyse.traps import CODES
-from trainmark.logs.warning import SENTENCES
-from trainmark.store import marks
 from trainmark.store.rows import RunRow
-from trainmark.worker import isolation
 
 ROOT = Path(__file__).parents[3]
 
@@ -162,5 +161,26 @@ def test_a_protocol_without_an_end(tmp_path: Path) -> None:
 
 def test_the_docs_explain_every_code_and_no_other() -> None:
     page = (ROOT / "docs" / "concepts" / "warnings.md").read_text()
-    known = {*CODES, *SENTENCES, *marks.CODES, *isolation.CODES}
-    assert set(re.findall(r"^### `([\w-]+)`$", page, re.MULTILINE)) == known
+    assert set(re.findall(r"^### `([\w-]+)`$", page, re.MULTILINE)) == warning_codes()
+
+
+def test_no_code_is_written_that_is_not_declared() -> None:
+    """Literals where codes stand: `"code": "..."` of a record, and the first of a worker's (code, sentence)."""
+    found = {}
+    for path in sorted((ROOT / "src" / "trainmark").rglob("*.py")):
+        for code in literal_codes(ast.parse(path.read_text())):
+            found[code] = path.name
+    assert "uneven-marks" in found
+    assert {code: name for code, name in found.items() if code not in warning_codes()} == {}
+
+
+def literal_codes(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        places: list[ast.expr] = []
+        if isinstance(node, ast.Dict):
+            names = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+            places = [value for name, value in zip(names, node.values, strict=True) if name == "code"]
+        elif isinstance(node, ast.Tuple) and len(node.elts) == 2 and not isinstance(node.elts[1], ast.Constant):
+            places = node.elts[:1]
+        texts = [str(place.value) for place in places if isinstance(place, ast.Constant)]
+        yield from (text for text in texts if re.fullmatch(r"[a-z]+(-[a-z]+)+", text))
