@@ -98,8 +98,10 @@ def test_the_resize_kernel_is_the_products() -> None:
     from trainmark.worker import engine_torch_resample_kernel as kernel
 
     random = np.random.default_rng(0)
-    sizes = np.column_stack([random.integers(20, 513, 64), random.integers(20, 513, 64)])
-    crops = Crops(boxes=np.hstack([0 * sizes, sizes]), flips=random.random(64) < 0.5, sizes=sizes, problems=[])
+    sizes = random.integers(1, 513, (64, 2))
+    begin = np.where(random.random((64, 1)) < 0.5, 0.0, 0.5 * random.random((64, 2)) * sizes)
+    boxes = np.hstack([begin, sizes - begin])
+    crops = Crops(boxes=boxes, flips=random.random(64) < 0.5, sizes=sizes, problems=[])
     cells = torch.randint(0, 256, (64, 512, 512, 3), dtype=torch.uint8, device="cuda")
     geometry = products.to_geometry(crops).cuda()
     for dtype in (torch.float32, torch.bfloat16):

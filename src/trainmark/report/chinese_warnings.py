@@ -192,8 +192,8 @@ _RUN = (
     ),
     Template(
         "images are resized by matrix products, which slows training on a GPU, since no kernel was built ({why}); "
-        "install triton and gcc",
-        "未能编译缩放内核（{why}），图像改用矩阵乘法缩放，会拖慢 GPU 训练；请安装 triton 和 gcc",
+        "Triton and a C compiler build it",
+        "未能编译缩放内核（{why}），图像改用矩阵乘法缩放，会拖慢 GPU 训练；编译它需要 Triton 和 C 编译器",
     ),
     Template(
         "no C++ compiler (g++) was found, so `fast` runs without torch.compile; install g++",

@@ -47,9 +47,9 @@ def shorten(value: float) -> float:
 
 
 def devices_per_node(row: RunRow) -> int | None:
-    """Unknown where the number of nodes is: 64 devices are seldom those of one."""
+    """Unknown where the number of nodes is, or contradicts: 64 devices are seldom those of one, and 2 never of 4."""
     nodes = num_nodes(row)
-    return row.devices // nodes if row.devices and nodes else None
+    return row.devices // nodes if row.devices and nodes and row.devices % nodes == 0 else None
 
 
 def num_nodes(row: RunRow) -> int | None:

@@ -6,6 +6,7 @@ copied in), so losing the index loses nothing. Nothing heavy is loaded before so
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -61,11 +62,17 @@ class Store:
 
     def new_folder(self, run_id: str, facts: Mapping[str, Any]) -> Path:
         """With its run.json from the first moment: a signal in between leaves no folder that is no run."""
-        unseen = self.root / f".{run_id}"
+        unseen, folder = self.root / f".{run_id}", self.root / run_id
         try:
             unseen.mkdir(parents=True)
             write_json(unseen / RUN_FILE, facts)
-            return unseen.rename(self.root / run_id)
+            if folder.exists():  # an empty one would be replaced without a word
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
+            return unseen.rename(folder)
+        except FileExistsError as error:
+            if error.filename != str(unseen):  # that one is somebody else's
+                shutil.rmtree(unseen, ignore_errors=True)
+            raise
         except BaseException:
             shutil.rmtree(unseen, ignore_errors=True)
             raise

@@ -17,12 +17,11 @@ from types import ModuleType
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from trainmark.datasets.imagenet.read import Split, read_folder
 from trainmark.units import format_count
 from trainmark.worker.engine_torch_feed import FeedRequest
-from trainmark.worker.engine_torch_images import CpuImages, Format, Images, Problems
+from trainmark.worker.engine_torch_images import Batch, CpuImages, Format, Images, Problems
 from trainmark.worker.images import ImageList, View
 
 _AHEAD = {"cuda": 10, "cpu": 4}
@@ -30,7 +29,6 @@ _AHEAD = {"cuda": 10, "cpu": 4}
 _LOADERS = {"cuda": 6, "cpu": 1}
 """Batches prepared at the same time: for a GPU reading, decoding and resizing of different batches overlap."""
 
-Batch = tuple[Tensor, Tensor]
 Load = Callable[[], Batch]
 Indices = NDArray[np.int64]
 
@@ -110,10 +108,7 @@ class FolderFeed:
         for chunk in chunks:
             paths = tuple(split.paths[index] for index in chunk)
             images = ImageList(root=str(self._root), paths=paths, indices=chunk, view=view)
-            yield partial(self._load, images, split.labels[chunk])
-
-    def _load(self, images: ImageList, labels: Indices) -> Batch:
-        return self._images.prepare(images), torch.from_numpy(labels).to(self._device)
+            yield partial(self._images.prepare, images, split.labels[chunk])
 
     def _ahead(self, loads: Iterator[Load]) -> _Ahead:
         return _Ahead(loads, self._loaders, _AHEAD[self._device.type])

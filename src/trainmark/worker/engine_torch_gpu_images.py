@@ -22,13 +22,14 @@ from queue import SimpleQueue
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
 from trainmark.datasets.jpeg import END_OF_IMAGE
 from trainmark.parent import die_with
 from trainmark.records import WarningCode
-from trainmark.worker.engine_torch_images import Format, Problems, num_decoders
+from trainmark.worker.engine_torch_images import Batch, Format, Problems, num_decoders
 from trainmark.worker.engine_torch_resample import crop_resize, to_geometry
 from trainmark.worker.images import (
     CELL_SIDE,
@@ -41,7 +42,7 @@ from trainmark.worker.images import (
 
 NO_KERNEL = (
     "images are resized by matrix products, which slows training on a GPU, since no kernel was built ({why}); "
-    "install triton and gcc"
+    "Triton and a C compiler build it"
 )
 
 CropResize = Callable[[Tensor, Tensor, Format], Tensor]
@@ -88,19 +89,24 @@ class GpuImages:
         self._nvjpeg = threading.Lock()  # torchvision has one decoder for all threads anyway
         self._local = threading.local()
 
-    def prepare(self, images: ImageList) -> Tensor:
-        """The result is complete when this returns."""
+    def prepare(self, images: ImageList, labels: NDArray[np.int64]) -> Batch:
+        """The result is complete when this returns.
+
+        All copies are from pinned memory, kept until then, and on the loader's own stream. From elsewhere a copy waits
+        for what is queued before it; on the training's stream that is three steps.
+        """
         place = self._places.get()
         try:
             with torch.cuda.stream(self._stream()):
                 padded, crops = self._decode(images, place)
                 height, width = crops.sizes.max(axis=0).tolist()
-                geometry = to_geometry(crops).to(self._device)
-                batch = self._crop_resize(padded[:, :height, :width], geometry, self._format)
+                small = [to_geometry(crops).pin_memory(), torch.from_numpy(labels).pin_memory()]
+                geometry, targets = (tensor.to(self._device, non_blocking=True) for tensor in small)
+                inputs = self._crop_resize(padded[:, :height, :width], geometry, self._format)
                 self._wait()
         finally:
             self._places.put(place)
-        return batch
+        return inputs, targets
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -201,13 +207,13 @@ def _choose_crop_resize(wanted: Format, problems: Problems, device: torch.device
         cell = torch.zeros((1, CELL_SIDE, CELL_SIDE, 3), dtype=torch.uint8, device=device)
         side = float(CELL_SIDE)
         by_kernel(cell, torch.tensor([[0.0, 0.0, side, side, side, side, 0.0]], device=device), wanted)
-        torch.cuda.synchronize(device)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # no Triton, no C compiler, a GPU it does not know: each fails in its own way
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         problems.say(WarningCode.NOT_COMPILED, NO_KERNEL.format(why=why))
         return crop_resize
+    torch.cuda.synchronize(device)  # what fails while it runs is no matter of building
     return by_kernel
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trainmark.datasets.faults import printable
@@ -17,6 +18,8 @@ from trainmark.host import num_cores
 from trainmark.records import WarningCode
 from trainmark.worker.images import ImageList, crop_resize_one, cut_or_grey, read_sizes
 from trainmark.worker.images import Problems as ProblemList
+
+Batch = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +34,9 @@ class Format:
 
 
 class Images(Protocol):
-    """Prepares batches; called from several threads at once."""
+    """Prepares batches of images and labels on the device; called from several threads at once."""
 
-    def prepare(self, images: ImageList) -> Tensor: ...
+    def prepare(self, images: ImageList, labels: NDArray[np.int64]) -> Batch: ...
     def close(self) -> None: ...
 
 
@@ -75,7 +78,7 @@ class CpuImages:
         self._format, self._problems = wanted, problems
         self._pool = ThreadPoolExecutor(max_workers=num_decoders(), thread_name_prefix="decode")
 
-    def prepare(self, images: ImageList) -> Tensor:
+    def prepare(self, images: ImageList, labels: NDArray[np.int64]) -> Batch:
         files = images.read()
         size = self._format.image_size
         cuts = images.view.cuts(read_sizes(files), images.indices, image_size=size)
@@ -88,7 +91,7 @@ class CpuImages:
             batch[row] = crop_resize_one(cut, cuts.boxes[row], cuts.flips[row], size)
 
         list(self._pool.map(fill, range(len(files))))
-        return self._normalise(torch.from_numpy(batch))
+        return self._normalise(torch.from_numpy(batch)), torch.from_numpy(labels)
 
     def _normalise(self, batch: Tensor) -> Tensor:
         mean = 255 * torch.tensor(self._format.mean)

@@ -199,11 +199,10 @@ class TrainStep:
         # On the stream that warmed up: gradients accumulate on the stream that first saw them.
         # Thread-local: the loaders' threads allocate and copy meanwhile, which has nothing to do with the capture.
         stream = torch.cuda.current_stream()
-        torch.cuda.reset_peak_memory_stats()
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             self.loss = self._step(self._static)
         self._graph = graph
-        self.replay_bytes = torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated()
+        self.replay_bytes = _count_free_bytes(graph)
 
     def _fill_momentum(self) -> None:
         """A first step whose fp16 gradients overflow is skipped and would leave the fused optimizer's buffer unset.
@@ -238,3 +237,10 @@ class TrainStep:
         # load_state_dict would make new tensors, unknown to a captured graph.
         scale.fill_(state["scale"])
         tracker.fill_(state["_growth_tracker"])
+
+
+def _count_free_bytes(graph: torch.cuda.CUDAGraph) -> int:
+    """In the graph's own pool, which no loader's thread takes from: what replays use and nothing holds in between."""
+    pool = tuple(graph.pool())
+    segments = [found for found in torch.cuda.memory_snapshot() if tuple(found["segment_pool_id"]) == pool]
+    return sum(segment["total_size"] - segment["allocated_size"] for segment in segments)

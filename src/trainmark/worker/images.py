@@ -35,18 +35,20 @@ class View:
     epoch: int | None
     """None for evaluation."""
 
-    def boxes(self, sizes: NDArray[np.int64], indices: NDArray[np.int64]) -> tuple[Boxes, NDArray[np.bool_]]:
+    def boxes(
+        self, sizes: NDArray[np.int64], indices: NDArray[np.int64], *, image_size: int
+    ) -> tuple[Boxes, NDArray[np.bool_]]:
         """Sizes (height, width) to boxes (top, left, height, width) and flips."""
         data = load_module(self.workload, "data")
         if self.epoch is None:
-            found: tuple[Boxes, NDArray[np.bool_]] = data.eval_view(sizes)
+            found: tuple[Boxes, NDArray[np.bool_]] = data.eval_view(sizes, image_size=image_size)
         else:
             found = data.train_view(sizes, seed=self.seed, epoch=self.epoch, indices=indices)
         return found
 
     def cuts(self, sizes: NDArray[np.int64], indices: NDArray[np.int64], *, image_size: int) -> Cuts:
         """Training cuts, then resizes; evaluation resizes the whole image, so that its filter sees beyond the box."""
-        boxes, flips = self.boxes(sizes, indices)
+        boxes, flips = self.boxes(sizes, indices, image_size=image_size)
         reach = np.maximum(boxes[:, 2:] / image_size, 1) if self.epoch is None else 0
         begin = np.clip(np.floor(boxes[:, :2] - reach), 0, sizes - 1).astype(np.int64)
         end = np.clip(np.ceil(boxes[:, :2] + boxes[:, 2:] + reach), begin + 1, sizes).astype(np.int64)

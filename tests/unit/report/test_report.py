@@ -100,6 +100,14 @@ def test_the_name_of_a_command(model: str, name: str, tmp_path: Path) -> None:
     assert describe_line(line, "en")["workload"] == name
 
 
+def test_a_run_that_failed_early_does_not_lengthen_names(tmp_path: Path) -> None:
+    """It knows nothing of its environment, so everything would differ."""
+    folders = [make_run(tmp_path, "r0", outcome="failed"), make_run(tmp_path, "r1")]
+    (folders[0] / "env.json").unlink(missing_ok=True)
+    (folders[1] / "env.json").write_text(json.dumps({"framework": "torch 2.11", "cpu": "x", "hostname": "h"}))
+    assert [line.variant for line in lines_of(*folders)] == ["", ""]
+
+
 def test_another_unit_is_another_line(tmp_path: Path) -> None:
     """A script that printed iterations and now marks samples: the same cell, but no mean of both means anything."""
     folders = [make_run(tmp_path, name) for name in ("r0", "r1", "r2")]

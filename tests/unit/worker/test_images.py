@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torchvision.transforms.functional import resized_crop
+from torchvision.transforms.functional import center_crop, resize, resized_crop
 
 from making import read_pixels
 from trainmark.datasets.jpeg import encode_jpeg
@@ -43,7 +43,7 @@ def test_a_process_leaves_the_crops_that_the_view_asks_for(tmp_path: Path, epoch
         memory.unlink()
     assert [path for path, _ in crops.problems] == ["1.jpg"]
     sizes = np.array([(375, 500), (64, 64), (1400, 1300)])
-    boxes, flips = images.view.boxes(sizes, images.indices)
+    boxes, flips = images.view.boxes(sizes, images.indices, image_size=64)
     assert (crops.flips == flips).all()
     for position, row in ((0, 1), (2, 4)):
         whole = read_pixels(tmp_path / images.paths[position])
@@ -55,22 +55,26 @@ def test_a_process_leaves_the_crops_that_the_view_asks_for(tmp_path: Path, epoch
 
 
 def as_torchvision(image: np.ndarray, box: np.ndarray, *, is_training: bool, size: int) -> np.ndarray:
-    """Training cuts and resizes; evaluation resizes all of the image, of which Pillow's box is a part."""
-    if not is_training:
-        return crop_resize_one(image, box, False, size)
-    top, left, height, width = (int(value) for value in box)
-    return np.asarray(resized_crop(Image.fromarray(image), top, left, height, width, [size, size]))
+    picture = Image.fromarray(image)
+    if is_training:
+        top, left, height, width = (int(value) for value in box)
+        return np.asarray(resized_crop(picture, top, left, height, width, [size, size]))
+    return np.asarray(center_crop(resize(picture, [round(size * 256 / 224)]), [size, size]))
 
 
 @pytest.mark.parametrize("epoch", [3, None])
 def test_the_cpu_sees_what_torchvision_does(tmp_path: Path, epoch: int | None) -> None:
-    images = images_in(tmp_path, sizes=[(375, 500), (90, 60), (200, 300), (50, 70)], epoch=epoch)
+    images = images_in(tmp_path, sizes=[(375, 500), (90, 60), (200, 301), (50, 70), (333, 500)], epoch=epoch)
     wanted = Format(image_size=64, mean=(0.0,) * 3, std=(1 / 255,) * 3, dtype=torch.float32, channels_last=False)
     prepared = CpuImages(wanted, Problems())
-    batch = prepared.prepare(images).permute(0, 2, 3, 1).numpy()
+    labels = np.arange(len(images.paths))
+    inputs, targets = prepared.prepare(images, labels)
+    batch = inputs.permute(0, 2, 3, 1).numpy()
+    assert targets.tolist() == labels.tolist()
     prepared.close()
     pictures = [read_pixels(tmp_path / path) for path in images.paths]
-    boxes, flips = images.view.boxes(np.array([picture.shape[:2] for picture in pictures]), images.indices)
+    sizes = np.array([picture.shape[:2] for picture in pictures])
+    boxes, flips = images.view.boxes(sizes, images.indices, image_size=64)
     for found, picture, box, flip in zip(batch, pictures, boxes, flips, strict=True):
         seen = as_torchvision(picture, box, is_training=epoch is not None, size=64)
         apart = np.abs(found - (seen[:, ::-1] if flip else seen)).max()

@@ -104,8 +104,10 @@ def test_a_very_narrow_image_gets_its_centre() -> None:
 
 
 def test_eval_view_is_seven_eighths_of_the_short_side() -> None:
-    boxes, flips = data.eval_view(np.array([[256, 512]]))
-    np.testing.assert_allclose(boxes, [[16, 144, 224, 224]])
+    """375 x 500 becomes 256 x 341 and the cut begins at 58, since 58.5 is rounded to even."""
+    boxes, flips = data.eval_view(np.array([[256, 512], [375, 500]]), image_size=224)
+    wide = 500 / 341
+    np.testing.assert_allclose(boxes, [[16, 144, 224, 224], [23.4375, 58 * wide, 328.125, 224 * wide]])
     assert not flips.any()
 
 

@@ -64,9 +64,10 @@ def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-def eval_view(sizes: NDArray[np.int64]) -> tuple[Boxes, NDArray[np.bool_]]:
-    """Short side to 256/224 of the input, then the centre: in pixels of the image that is a square of 7/8 of it."""
-    side = sizes.min(axis=1) / EVAL_SHORT_SIDE_RATIO
-    corner = (sizes - side[:, None]) / 2
-    boxes = np.column_stack([corner, side, side])
-    return boxes, np.zeros(len(sizes), dtype=bool)
+def eval_view(sizes: NDArray[np.int64], *, image_size: int) -> tuple[Boxes, NDArray[np.bool_]]:
+    """Short side to 256/224 of the input, then the centre, both in whole pixels; told in those of the image before."""
+    short = round(image_size * EVAL_SHORT_SIDE_RATIO)
+    resized = np.floor(short * sizes / sizes.min(axis=1, keepdims=True))
+    corner = np.rint((resized - image_size) / 2)
+    scale = sizes / resized
+    return np.hstack([corner * scale, image_size * scale]), np.zeros(len(sizes), dtype=bool)
