@@ -17,6 +17,7 @@ import pytest
 
 from making import heed_interrupts
 from trainmark.cli.main import main
+from trainmark.launch import supervise
 from trainmark.launch.processes import find
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -49,6 +50,22 @@ def write_script(tmp_path: Path, text: str) -> list[str]:
 def read(store: Path, result: dict[str, Any], name: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((store / result["id"] / name).read_text())
     return document
+
+
+def test_what_is_known_at_the_end_stands_before_the_end_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A kill after exit.json must not leave a finished run that has lost its dialect."""
+    found = []
+    write_exit = supervise._write_exit
+
+    def look_first(folder: Path, *args: Any) -> None:
+        found.append(json.loads((folder / "run.json").read_text())["dialect"])
+        write_exit(folder, *args)
+
+    monkeypatch.setattr(supervise, "_write_exit", look_first)
+    run(tmp_path / "s", "--", *write_script(tmp_path, MARKED), "4", capsys=capsys)
+    assert found == ["mark"]
 
 
 def test_a_real_script_s_speed_is_its_own_statement(

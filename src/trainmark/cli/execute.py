@@ -52,8 +52,6 @@ class Task:
     watch: Callable[[Progress], Observer]
     source: Callable[[Path], Source] | None = None
     """Where records come from, by folder; None: from our worker."""
-    finish: Callable[[Path], None] = lambda _: None
-    """Adds to the folder what is known only at the end."""
 
 
 def execute(
@@ -198,18 +196,15 @@ def _mark_interrupted(store: Store, sweep: SweepRuns, run_id: str, interrupt: Ke
 def _supervise(task: Task, run_id: str, folder: Path, commands: Sequence[Command], progress: Progress) -> Ending:
     from trainmark.launch.supervise import supervise
 
-    try:
-        return supervise(
-            folder,
-            run_id,
-            commands,
-            launcher=task.launcher,
-            timeout_s=task.timeout_s,
-            observe=task.watch(progress),
-            source=task.source(folder) if task.source else None,
-        )
-    finally:
-        task.finish(folder)
+    return supervise(
+        folder,
+        run_id,
+        commands,
+        launcher=task.launcher,
+        timeout_s=task.timeout_s,
+        observe=task.watch(progress),
+        source=task.source(folder) if task.source else None,
+    )
 
 
 def _make_folder(task: Task, store: Store, run_id: str, facts: Mapping[str, Any]) -> Path:

@@ -126,9 +126,9 @@ def _make_task(
         from trainmark.logs.live import LiveLog
 
         nonlocal log
-        log = LiveLog(dialects, _given(cell))
+        log = reader = LiveLog(dialects, _given(cell))
         write_environment(folder, cell.argv[0], machine)
-        return CommandSource(folder, log)
+        return CommandSource(folder, reader, finish=lambda: _add_facts(folder, reader))
 
     return Task(
         cell=cell,
@@ -145,7 +145,6 @@ def _make_task(
         job=job,
         watch=watch,
         source=source,
-        finish=lambda folder: _finish(folder, log),
     )
 
 
@@ -171,10 +170,10 @@ def _batch_in(argv: Sequence[str]) -> int | None:
     return int(found.pop()) if len(found) == 1 else None
 
 
-def _finish(folder: Path, log: LiveLog | None) -> None:
+def _add_facts(folder: Path, log: LiveLog) -> None:
     """What the output told of the run goes into run.json, where nobody had said it."""
     run = records.read_json(folder / records.RUN_FILE)
-    if run is None or log is None:
+    if run is None:
         return
     files = sorted(folder.glob("rank*.jsonl"))
     marks = (record for path in files for record in records.read_records(path))

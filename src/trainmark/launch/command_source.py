@@ -14,7 +14,7 @@ import statistics
 import time
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -49,8 +49,9 @@ class OutputReader(Protocol):
 
 
 class CommandSource:
-    def __init__(self, folder: Path, reader: OutputReader) -> None:
-        self._folder, self._reader = folder, reader
+    def __init__(self, folder: Path, reader: OutputReader, *, finish: Callable[[], None] = lambda: None) -> None:
+        """`finish` adds to the folder what is known only at the end, before the end itself is written."""
+        self._folder, self._reader, self._finish = folder, reader, finish
         self._marks: dict[Path, RecordTail] = {}
         self._offset = 0
         self._looks = array("d")
@@ -100,6 +101,8 @@ class CommandSource:
             self._read_output(None)
             self._keep(self._reader.close())
             self._keep_final()
+        with contextlib.suppress(OSError):
+            self._finish()
         if self._stacks is not None:
             return {0: {"kind": Kind.RUN_END, "outcome": Outcome.HANG, "look_at": self._stacks}}
         end = judge_command(
