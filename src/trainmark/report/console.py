@@ -100,8 +100,8 @@ def _least_widths(columns: Sequence[str], table: Sequence[Sequence[str]]) -> lis
 
 def _spare_columns(described: Sequence[dict[str, str]]) -> list[str]:
     """What is missed least comes first: the sentences above the table say all of it."""
-    same = [name for name in _NAMES if len({cells[name] for cells in described}) == 1]
-    return ["interval", "data", "runs", *same, "accuracy", "efficiency"]
+    same = [name for name in ("data", "runs", *_NAMES) if len({cells[name] for cells in described}) == 1]
+    return ["interval", *same, "runs", "data", "accuracy", "efficiency"]
 
 
 def _short_value(text: str, name: str, *, has_unit: bool) -> str:

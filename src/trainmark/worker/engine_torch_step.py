@@ -242,5 +242,5 @@ class TrainStep:
 def _count_free_bytes(graph: torch.cuda.CUDAGraph) -> int:
     """In the graph's own pool, which no loader's thread takes from: what replays use and nothing holds in between."""
     pool = tuple(graph.pool())
-    segments = [found for found in torch.cuda.memory_snapshot() if tuple(found["segment_pool_id"]) == pool]
+    segments = [found for found in torch.cuda.memory_snapshot() if tuple(found.get("segment_pool_id", ())) == pool]
     return sum(segment["total_size"] - segment["allocated_size"] for segment in segments)

@@ -17,6 +17,7 @@ from trainmark.report.cells import describe_line
 from trainmark.report.console import print_lines, say
 from trainmark.report.markdown import render_markdown
 from trainmark.report.words import UNITS, WORDS
+from trainmark.spec.cell import DataSource
 from trainmark.store.folder import read_run
 
 
@@ -251,6 +252,20 @@ def test_words_stay_whole_in_80_columns_and_the_interval_is_never_what_is_left_o
     words = {word for line in table for word in line.split()}
     assert {"mask_rcnn", "reference", "images/s", "±", "speed-up", "efficiency"} <= words, table
     assert "synthetic" not in words, "it is the same in all, and stands in the sentences"
+
+
+def test_what_differs_between_lines_is_not_what_is_left_out(tmp_path: Path) -> None:
+    """Two lines that differ in their data alone looked alike where the table was narrow, while fp32 stood in both."""
+    folders = []
+    for number, data in enumerate(("synthetic", "/data/jpegs")):
+        cell = make_cell(data=DataSource.parse(data), batch_size_per_device=128)
+        folders.append(make_run(tmp_path, f"r{number}", cell=cell, seconds=[0.1, 0.11] * 30))
+    out = io.StringIO()
+    print_lines(lines_of(*folders), Console(file=out, width=60, highlight=False))
+    table = out.getvalue()[out.getvalue().index("workload") :]
+    assert "synthetic" in table
+    assert "jpegs" in table
+    assert "fp32" not in table, "it is the same in both"
 
 
 def test_lines_of_two_units_each_say_theirs(tmp_path: Path) -> None:
