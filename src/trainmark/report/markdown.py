@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainmark.analyse.scaling import Study, build_studies
@@ -68,18 +69,37 @@ def _software(environment: dict[str, Any]) -> str:
 
 
 def _setup(lines: Sequence[Line], words: dict[str, str]) -> str:
+    """Of the switches a line names those that it has otherwise than most; the usual ones stand below, once."""
     names = ("workload", "recipe", "precision", "devices", "batch", "data")
+    switches = [_switches(line) for line in lines]
+    usual = _usual(switches)
+    others = [{key: own for key in usual if (own := found.get(key, ABSENT)) != usual[key]} for found in switches]
+    columns = (*names, "flags") if any(others) else names
     rows = []
-    for line in lines:
-        flags = line.first.environment.get("flags")
-        switched = _switched(flags) if isinstance(flags, dict) else ""
-        cells = describe_line(line, "en")
-        rows.append([*(_escape(cells[name]) for name in names), _escape(switched or ABSENT)])
-    return f"## {words['setup']}\n\n" + _table([words[name] for name in (*names, "flags")], rows)
+    for line, found, other in zip(lines, switches, others, strict=True):
+        told = (_say_switches(other) or ABSENT) if found else words["not_known"]
+        cells = {**describe_line(line, "en"), "flags": told}
+        rows.append([_escape(cells[name]) for name in columns])
+    table = f"## {words['setup']}\n\n" + _table([words[name] for name in columns], rows)
+    return f"{table}\n\n{words['usual_flags'].format(flags=_escape(_say_switches(usual)))}" if usual else table
 
 
-def _switched(flags: dict[str, Any]) -> str:
-    return ", ".join(f"{key}={ABSENT if value is None else value}" for key, value in flags.items())
+def _switches(line: Line) -> dict[str, str]:
+    flags = line.first.environment.get("flags")
+    known = flags if isinstance(flags, dict) else {}
+    return {str(key): ABSENT if value is None else str(value) for key, value in known.items()}
+
+
+def _usual(switches: Sequence[dict[str, str]]) -> dict[str, str]:
+    """The most frequent value of each; of equally frequent ones the first."""
+    found: dict[str, Counter[str]] = {}
+    for key, value in (item for known in switches for item in known.items()):
+        found.setdefault(key, Counter())[value] += 1
+    return {key: values.most_common(1)[0][0] for key, values in found.items()}
+
+
+def _say_switches(switches: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in switches.items())
 
 
 def _steps(lines: Sequence[Line], words: dict[str, str]) -> str:

@@ -133,6 +133,22 @@ def test_the_command_of_a_command_has_its_nodes_and_its_seed(tmp_path: Path) -> 
     assert f"    trainmark run {given} -- python t.py '{{seed}}'\n" in text
 
 
+def test_switches_that_are_usual_stand_once(tmp_path: Path) -> None:
+    usual = {"layout": "contiguous", "compiled": False}
+    flags = (usual, usual, {**usual, "compiled": True}, {"layout": "contiguous"}, None)
+    for number, switched in enumerate(flags):
+        folder = make_run(tmp_path, f"r{number}", cell=make_cell(batch_size_per_device=number + 1))
+        (folder / "env.json").write_text(json.dumps({"flags": switched, "cpu": "x"}))
+    text = render_markdown(lines_of(*sorted(tmp_path.iterdir())), lang="en")
+    setup = text[text.index("## Set-up") : text.index("## Steps")]
+    told = [line.split(" | ")[-1].removesuffix(" |") for line in setup.splitlines() if line.startswith("| resnet50")]
+    assert told == ["–", "–", "compiled=True", "compiled=–", "not known"]
+    assert "Switches, but where a line has others: layout=contiguous, compiled=False.\n" in setup
+    alike = render_markdown(lines_of(tmp_path / "r0", tmp_path / "r1"), lang="en")
+    assert "| switches |" not in alike
+    assert "| switches |" not in render_markdown(lines_of(tmp_path / "r4"), lang="en")
+
+
 def test_a_report_of_failures_says_what_they_were(tmp_path: Path) -> None:
     folders = [make_run(tmp_path, "a", outcome="oom", reason="no memory"), make_run(tmp_path, "b", outcome="nan")]
     text = render_markdown(lines_of(*folders), lang="en")
