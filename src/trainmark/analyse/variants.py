@@ -39,7 +39,6 @@ def _facts(row: RunRow) -> tuple[str, ...]:
         str(facts.get("framework") or row.framework or ""),
         f"trainmark {facts['trainmark']}" if facts.get("trainmark") else "",
         _commit(facts.get("git")),
-        row.machine or "",
         str(facts.get("hostname") or ""),
         f"{cores} cores" if cores else "",
     )

@@ -12,8 +12,11 @@ from trainmark.report.words import UNITS
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_interval, format_number, format_plus_minus, plain
 
-COLUMNS = ("workload", "recipe", "precision", "devices", "batch", "data", "runs", "throughput", "interval", "relative",
-           "speedup", "efficiency", "accuracy")  # fmt: skip
+COLUMNS = ("workload", "framework", "machine", "recipe", "precision", "devices", "batch", "data", "runs", "throughput",
+           "interval", "relative", "speedup", "efficiency", "accuracy")  # fmt: skip
+TELLING = ("framework", "machine")
+"""Of interest only where lines differ in them."""
+_OPTIONAL = ("recipe", "data", "speedup", "efficiency", "accuracy")
 OTHER_BASE_MARK = "*"
 
 
@@ -29,6 +32,8 @@ def describe_line(line: Line, lang: str) -> dict[str, str]:
     variant = f" @ {line.variant}" if line.variant else ""
     cells = {
         "workload": f"{first.workload or _short_model(first)}{small}{variant}",
+        "framework": first.framework or ABSENT,
+        "machine": first.machine or ABSENT,
         "recipe": first.recipe or ABSENT,
         "precision": first.precision or ABSENT,
         "devices": nodes + device,
@@ -46,9 +51,11 @@ def describe_line(line: Line, lang: str) -> dict[str, str]:
 
 
 def shown_columns(lines: Sequence[dict[str, str]]) -> tuple[str, ...]:
-    """Speed-up, efficiency and metric only where some line has one."""
-    optional = {"speedup", "efficiency", "accuracy"}
-    return tuple(name for name in COLUMNS if name not in optional or any(line[name] != ABSENT for line in lines))
+    """Without what is absent from all lines, or the same where that is not worth a column."""
+    found = {name: {line[name] for line in lines} for name in COLUMNS}
+    left_out = {name for name in TELLING if len(found[name]) == 1}
+    left_out |= {name for name in _OPTIONAL if found[name] == {ABSENT}}
+    return tuple(name for name in COLUMNS if name not in left_out)
 
 
 def format_ratio(ratio: Ratio | None, sign: str, *, is_marked: bool = False) -> str:

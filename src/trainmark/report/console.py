@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from trainmark.analyse.table import Line, warnings_of
-from trainmark.report.cells import OTHER_BASE_MARK, describe_line, shown_columns
+from trainmark.report.cells import OTHER_BASE_MARK, TELLING, describe_line, shown_columns
 from trainmark.report.layout import fold, least_widths, print_rows, total_width
 from trainmark.report.recorded import say_coded_warning, say_outcome, say_reason
 from trainmark.report.words import UNITS, WORDS
@@ -23,9 +23,10 @@ def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") ->
     """A sentence for each line first; then the table, where there is more than one line."""
     words, warnings = WORDS[lang], warnings_of(lines)
     described = [describe_line(line, lang) for line in lines]
+    untold = set(TELLING) - set(shown_columns(described))
     said = []
     for line, cells in zip(lines, described, strict=True):
-        said.append(_say(line, cells, lang))
+        said.append(_say(line, {**cells, **dict.fromkeys(untold, ABSENT)}, lang))
         notes = [_say_problem(run, lang) for run in line.problems]
         notes += [f"  {words['warning']}{words['colon']}{text}" for text in _first_warnings(line, warnings, lang)]
         said += [fold(plain(note), console, indent=2) for note in notes]
@@ -52,7 +53,7 @@ def print_protocol(rows: Sequence[RunRow], protocol: str, console: Console) -> N
 
 def say(line: Line, *, lang: str = "en") -> str:
     """resnet50 reference fp32, 1 × 1 CPU, batch 16, synthetic: 25.1 images/s ±0.4% (3 runs); without what is unknown"""
-    return _say(line, describe_line(line, lang), lang)
+    return _say(line, {**describe_line(line, lang), **dict.fromkeys(TELLING, ABSENT)}, lang)
 
 
 def _say(line: Line, cells: dict[str, str], lang: str) -> str:
@@ -61,8 +62,8 @@ def _say(line: Line, cells: dict[str, str], lang: str) -> str:
     for name in ("devices", "batch"):
         if known.get(name, "").isdecimal():  # a bare number; `1 × 8` speaks for itself
             known[name] = f"{words[name]} {known[name]}"
-    name = " ".join(known[part] for part in ("workload", "recipe", "precision") if part in known)
-    what = ", ".join([name, *(known[part] for part in ("devices", "batch", "data") if part in known)])
+    name = " ".join(known[part] for part in ("workload", "framework", "recipe", "precision") if part in known)
+    what = ", ".join([name, *(known[part] for part in ("devices", "machine", "batch", "data") if part in known)])
     if line.estimate is None:
         return f"{what}{words['colon']}{words['no_result']}"
     relative = known.get("relative", f"({words['too_few']})")
@@ -101,7 +102,7 @@ def _least_widths(columns: Sequence[str], table: Sequence[Sequence[str]]) -> lis
 def _spare_columns(described: Sequence[dict[str, str]]) -> list[str]:
     """What is missed least comes first: the sentences above the table say all of it."""
     same = [name for name in ("data", "runs", *_NAMES) if len({cells[name] for cells in described}) == 1]
-    return ["interval", *same, "runs", "data", "accuracy", "efficiency"]
+    return ["interval", *same, "runs", "data", "accuracy", "efficiency", "machine", "recipe", "speedup"]
 
 
 def _short_value(text: str, name: str, *, has_unit: bool) -> str:

@@ -12,7 +12,7 @@ from trainmark.analyse.scaling import Study, build_studies
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import OTHER_BASE_MARK, describe_line, shown_columns
 from trainmark.report.recorded import say_first_warning, say_outcome, say_reason
-from trainmark.report.scaling import columns, describe_case, explain, title
+from trainmark.report.scaling import columns, describe_case, explain, titles
 from trainmark.report.words import WORDS
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_bytes, format_seconds, plain
@@ -63,23 +63,26 @@ def _machine(row: RunRow, words: dict[str, str]) -> str:
 
 
 def _software(environment: dict[str, Any]) -> str:
-    parts = [f"trainmark {environment.get('trainmark') or ABSENT}", str(environment.get("framework") or ABSENT)]
-    parts += [f"{name} {environment[name]}" for name in ("cuda", "cudnn", "nccl") if environment.get(name)]
-    return ", ".join([*parts, f"Python {environment.get('python') or ABSENT}"])
+    names = {"trainmark": "trainmark ", "framework": "", "cuda": "cuda ", "cudnn": "cudnn ", "nccl": "nccl ",
+             "python": "Python "}  # fmt: skip
+    return ", ".join(f"{name}{environment[key]}" for key, name in names.items() if environment.get(key)) or ABSENT
+
+
+_SETUP = ("workload", "framework", "machine", "recipe", "precision", "devices", "batch", "data")
 
 
 def _setup(lines: Sequence[Line], words: dict[str, str]) -> str:
     """Of the switches a line names those that it has otherwise than most; the usual ones stand below, once."""
-    names = ("workload", "recipe", "precision", "devices", "batch", "data")
+    described = [describe_line(line, "en") for line in lines]
+    names = tuple(name for name in shown_columns(described) if name in _SETUP)
     switches = [_switches(line) for line in lines]
     usual = _usual(switches)
     others = [{key: own for key in usual if (own := found.get(key, ABSENT)) != usual[key]} for found in switches]
     columns = (*names, "flags") if any(others) else names
     rows = []
-    for line, found, other in zip(lines, switches, others, strict=True):
+    for cells, found, other in zip(described, switches, others, strict=True):
         told = (_say_switches(other) or ABSENT) if found else words["not_known"]
-        cells = {**describe_line(line, "en"), "flags": told}
-        rows.append([_escape(cells[name]) for name in columns])
+        rows.append([_escape({**cells, "flags": told}[name]) for name in columns])
     table = f"## {words['setup']}\n\n" + _table([words[name] for name in columns], rows)
     return f"{table}\n\n{words['usual_flags'].format(flags=_escape(_say_switches(usual)))}" if usual else table
 
@@ -150,14 +153,14 @@ def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
 
 def _scaling(studies: Sequence[Study], words: dict[str, str], lang: str) -> list[str]:
     parts = [f"## {words['scaling']}"] if studies else []
-    for study in studies:
+    for study, heading in zip(studies, titles(studies, lang), strict=True):
         names = columns(study)
         rows = []
         for case in study.cases:
             cells = describe_case(case, lang)
             rows.append([_escape(text) for text in (*(cells[name] for name in names), explain(case, lang) or ABSENT)])
         table = _table([words[name] for name in (*names, "why")], rows)
-        parts.append(f"### {_escape(title(study, lang))}\n\n{table}")
+        parts.append(f"### {_escape(heading)}\n\n{table}")
     return parts
 
 

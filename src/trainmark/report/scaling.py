@@ -13,24 +13,35 @@ from trainmark.analyse.result import describe_estimate
 from trainmark.analyse.scaling import Case, Missing, Study
 from trainmark.analyse.speedup import Ratio
 from trainmark.analyse.variants import name_apart
-from trainmark.report.cells import OTHER_BASE_MARK, describe_line, format_ratio
+from trainmark.report.cells import OTHER_BASE_MARK, TELLING, describe_line, format_ratio
 from trainmark.report.layout import print_rows
 from trainmark.report.recorded import say_failure, say_reason
 from trainmark.report.words import UNITS, WORDS
 from trainmark.units import ABSENT, format_bytes, format_number, format_seconds, plain
 
 
-def title(study: Study, lang: str) -> str:
+def titles(studies: Sequence[Study], lang: str) -> list[str]:
+    """Each by what it is of; framework and machine where another would have the same title."""
+    short = [_title(study, lang) for study in studies]
+    return [
+        text if short.count(text) == 1 else _title(study, lang, telling=TELLING)
+        for study, text in zip(studies, short, strict=True)
+    ]
+
+
+def _title(study: Study, lang: str, *, telling: Sequence[str] = ()) -> str:
     """weak scaling: resnet50 (small) reference fp32, CPU, batch/device 4, synthetic"""
     words, base = WORDS[lang], study.base.line
     assert base is not None
-    cells = describe_line(base, lang)
-    what = " ".join(cells[name] for name in ("workload", "recipe", "precision"))
+    cells = {name: text for name, text in describe_line(base, lang).items() if text != ABSENT}
+    what = " ".join(cells[name] for name in ("workload", "recipe", "precision") if name in cells)
     parts = [what.replace(f" @ {base.variant}", "") if base.variant else what]
+    parts += [cells[name] for name in telling if name in cells]
     parts += ["CPU"] if study.first.device == "cpu" else []
     if study.batch_size is not None:
         parts.append(f"{words['global_batch' if study.mode == 'strong' else 'batch']} {study.batch_size}")
-    return plain(f"{words[study.mode]}{words['colon']}{', '.join([*parts, cells['data']])}")
+    parts += [cells["data"]] if "data" in cells else []
+    return plain(f"{words[study.mode]}{words['colon']}{', '.join(parts)}")
 
 
 def columns(study: Study) -> tuple[str, ...]:
@@ -112,9 +123,9 @@ def _say_unknown(reason: str, lang: str) -> str:
 
 
 def print_studies(studies: Sequence[Study], console: Console, *, lang: str = "en") -> None:
-    for study in studies:
+    for study, heading in zip(studies, titles(studies, lang), strict=True):
         console.print()
-        console.print(Text(title(study, lang)))
+        console.print(Text(heading))
         _print_table(study, console, lang)
         for case in study.cases:
             why = explain(case, lang)

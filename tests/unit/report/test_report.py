@@ -284,6 +284,23 @@ def test_what_differs_between_lines_is_not_what_is_left_out(tmp_path: Path) -> N
     assert "fp32" not in table, "it is the same in both"
 
 
+def test_framework_and_machine_are_told_where_lines_differ_in_them(tmp_path: Path) -> None:
+    """Logs of two frameworks looked alike; of one, the column would say nothing."""
+    (row,) = lines_of(make_run(tmp_path, "a"))
+    torch = dataclasses.replace(
+        row.first, id="t", cell_id="t", framework="torch", machine="V100", recipe=None, data=None
+    )
+    paddle = dataclasses.replace(torch, id="p", cell_id="p", framework="paddle")
+    for rows, is_told in (([torch, paddle], True), ([torch, dataclasses.replace(torch, id="u", cell_id="u")], False)):
+        lines, out = build_lines(rows), io.StringIO()
+        print_lines(lines, Console(file=out, width=120, highlight=False))
+        for text in (out.getvalue(), render_markdown(lines, lang="en").split("## Results")[1].split("## Logs")[0]):
+            assert ("paddle" in text) is is_told
+            assert ("framework" in text) is is_told
+            assert "V100" not in text
+            assert "recipe" not in text
+
+
 def test_lines_of_two_units_each_say_theirs(tmp_path: Path) -> None:
     clips = make_run(tmp_path, "c", cell=make_cell(workload="tsm"))
     (clips / "run.json").write_text((clips / "run.json").read_text().replace('"images"', '"clips"'))
@@ -312,7 +329,7 @@ def test_no_report_says_none(tmp_path: Path, environment: dict[str, object]) -> 
     assert len(lines) == 2
     text = render_markdown(lines, lang="en")
     assert "None" not in text
-    assert "| – | – | trainmark –, –, Python – |" in text
+    assert "| – | – | – |" in text
 
 
 def test_the_base_is_stated_and_does_not_depend_on_the_order(tmp_path: Path) -> None:
