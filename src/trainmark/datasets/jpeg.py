@@ -104,9 +104,9 @@ def jpeg_size(data: bytes) -> tuple[int, int] | None:
 
 
 def decode_lenient(
-    data: bytes, *, into: Pixels | None = None, num_rows: int | None = None
+    data: bytes, *, frame: Frame | None = None, into: Pixels | None = None, num_rows: int | None = None
 ) -> tuple[Pixels | None, str | None]:
-    """The pixels, as many as are there, and what is wrong with the file, if anything.
+    """The pixels, as many as are there, and what is wrong with the file, if anything. `frame` is its own, if known.
 
     They may lie in `into`, where that is large enough: new memory for each image costs page faults. Where only the
     first `num_rows` are wanted, the rows below may be left out, and what shows only at the end of a file is not seen.
@@ -115,7 +115,7 @@ def decode_lenient(
     process, so here an end marker is put after the bytes instead, which makes the same decoder finish the same way.
     A PNG under a JPEG's name is decoded too, because ImageNet itself has one.
     """
-    frame = read_frame(data)
+    frame = frame or read_frame(data)
     top = None if frame is None or num_rows is None else _decode_top(data, frame, num_rows, into)
     if top is not None:
         return top, None

@@ -31,14 +31,7 @@ from trainmark.parent import die_with
 from trainmark.records import WarningCode
 from trainmark.worker.engine_torch_images import Batch, Format, Problems, num_decoders
 from trainmark.worker.engine_torch_resample import crop_resize, to_geometry
-from trainmark.worker.images import (
-    CELL_SIDE,
-    Crops,
-    ImageList,
-    believed_size,
-    read_sizes,
-    store_crops,
-)
+from trainmark.worker.images import CELL_SIDE, Crops, ImageList, read_frames, sizes_of, store_crops
 
 NO_KERNEL = (
     "images are resized by matrix products, which slows training on a GPU, since no kernel was built ({why}); "
@@ -159,9 +152,9 @@ class GpuImages:
     def _decode_by_gpu(self, padded: Tensor, images: ImageList) -> Crops | None:
         """None where nvJPEG cannot decode one of them: it refuses the whole list."""
         files = images.read()
-        sizes = read_sizes(files)
-        cuts = images.view.cuts(sizes, images.indices, image_size=self._format.image_size)
-        is_whole = all(data.endswith(END_OF_IMAGE) and believed_size(data) for data in files)
+        frames = read_frames(files)
+        cuts = images.view.cuts(sizes_of(frames), images.indices, image_size=self._format.image_size)
+        is_whole = all(frames) and all(data.endswith(END_OF_IMAGE) for data in files)
         if not is_whole or cuts.places[:, 2:].max() > CELL_SIDE:
             return None
         encoded = [torch.frombuffer(bytearray(data), dtype=torch.uint8) for data in files]

@@ -16,7 +16,7 @@ from torch import Tensor
 from trainmark.datasets.faults import printable
 from trainmark.host import num_cores
 from trainmark.records import WarningCode
-from trainmark.worker.images import ImageList, crop_resize_one, cut_or_grey, read_sizes
+from trainmark.worker.images import ImageList, crop_resize_one, cut_or_grey, read_frames, sizes_of
 from trainmark.worker.images import Problems as ProblemList
 
 Batch = tuple[Tensor, Tensor]
@@ -81,12 +81,13 @@ class CpuImages:
     def prepare(self, images: ImageList, labels: NDArray[np.int64]) -> Batch:
         files = images.read()
         size = self._format.image_size
-        cuts = images.view.cuts(read_sizes(files), images.indices, image_size=size)
+        frames = read_frames(files)
+        cuts = images.view.cuts(sizes_of(frames), images.indices, image_size=size)
         batch = np.empty((len(files), size, size, 3), dtype=np.uint8)
 
         def fill(row: int) -> None:
             problems: ProblemList = []
-            cut = cut_or_grey(images.paths[row], files[row], problems, place=cuts.places[row])
+            cut = cut_or_grey(images.paths[row], files[row], frames[row], problems, place=cuts.places[row])
             self._problems.note(problems)
             batch[row] = crop_resize_one(cut, cuts.boxes[row], cuts.flips[row], size)
 

@@ -10,7 +10,7 @@ from multiprocessing import shared_memory
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.datasets.jpeg import MAX_PIXELS, decode_lenient, jpeg_size
+from trainmark.datasets.jpeg import MAX_PIXELS, Frame, decode_lenient, read_frame
 from trainmark.workloads.registry import load_module
 
 Pixels = NDArray[np.uint8]
@@ -98,12 +98,13 @@ def store_crops(images: ImageList, *, memory: str, rows: Sequence[int], image_si
     """Decodes into rows of a shared memory of N x CELL_SIDE x CELL_SIDE x 3 bytes."""
     cells = np.ndarray((max(rows) + 1, CELL_SIDE, CELL_SIDE, 3), np.uint8, _attach(memory).buf)
     files = images.read()
-    cuts = images.view.cuts(read_sizes(files), images.indices, image_size=image_size)
+    frames = read_frames(files)
+    cuts = images.view.cuts(sizes_of(frames), images.indices, image_size=image_size)
     stored, boxes = cuts.places[:, 2:].copy(), cuts.boxes.copy()
     problems: Problems = []
     for position, row in enumerate(rows):
-        path, place = images.paths[position], cuts.places[position]
-        cut = cut_or_grey(path, files[position], problems, place=place, into=_scratch)
+        path, data, frame, place = images.paths[position], files[position], frames[position], cuts.places[position]
+        cut = cut_or_grey(path, data, frame, problems, place=place, into=_scratch)
         if max(cut.shape) > CELL_SIDE:
             cut = crop_resize_one(cut, boxes[position], False, image_size)
             stored[position], boxes[position] = (image_size, image_size), (0, 0, image_size, image_size)
@@ -138,31 +139,36 @@ def _read_file(path: str) -> bytes:
     return data
 
 
-def read_sizes(files: Sequence[bytes]) -> NDArray[np.int64]:
-    """From the headers alone."""
-    return np.array([believed_size(data) or _UNKNOWN_SIZE for data in files], dtype=np.int64)
+def read_frames(files: Sequence[bytes]) -> list[Frame | None]:
+    """From the headers alone. None where one tells nothing, or a size no file holds, as a damaged one may."""
+    frames = (read_frame(data) for data in files)
+    return [frame if frame is not None and frame.height * frame.width <= MAX_PIXELS else None for frame in frames]
 
 
-def believed_size(data: bytes) -> tuple[int, int] | None:
-    """None where the header tells none, or one no file holds: a damaged header may claim 65535 x 65535."""
-    size = jpeg_size(data)
-    return size if size is not None and 0 < size[0] * size[1] <= MAX_PIXELS else None
+def sizes_of(frames: Sequence[Frame | None]) -> NDArray[np.int64]:
+    sizes = [_UNKNOWN_SIZE if frame is None else (frame.height, frame.width) for frame in frames]
+    return np.array(sizes, dtype=np.int64)
 
 
 def cut_or_grey(
-    path: str, data: bytes, problems: Problems, *, place: NDArray[np.int64], into: Pixels | None = None
+    path: str,
+    data: bytes,
+    frame: Frame | None,
+    problems: Problems,
+    *,
+    place: NDArray[np.int64],
+    into: Pixels | None = None,
 ) -> Pixels:
-    """The pixels at (top, left, height, width) of an image of the size that `read_sizes` told, whatever the file holds.
+    """The pixels at (top, left, height, width) of an image of the size that its frame tells, whatever the file holds.
 
     Perhaps in `into`. Rows below the place need not be decoded.
     """
     top, left, height, width = place.tolist()
-    size = believed_size(data)
     num_rows = top + height
-    image, problem = decode_lenient(data, into=into, num_rows=num_rows) if size is not None else (None, _NO_HEADER)
+    image, problem = decode_lenient(data, frame=frame, into=into, num_rows=num_rows) if frame else (None, _NO_HEADER)
     if problem is not None:
         problems.append((path, problem))
-    if size is not None and image is not None and image.shape[1] == size[1] and num_rows <= image.shape[0] <= size[0]:
+    if frame and image is not None and image.shape[1] == frame.width and num_rows <= image.shape[0] <= frame.height:
         return image[top:num_rows, left : left + width]
     return np.full((height, width, 3), _GREY, dtype=np.uint8)
 
