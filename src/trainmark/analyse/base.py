@@ -24,11 +24,13 @@ class Base:
     """Of another environment than the line that is divided."""
 
 
-def software_of(row: RunRow) -> _Key:
+def software_of(row: RunRow) -> tuple[str, str, str, str]:
+    """Framework, trainmark, commit, and a digest of what was changed since; empty where unknown."""
     facts = row.environment
-    git = facts.get("git")
-    commit = (git.get("commit"), git.get("diff_sha256")) if isinstance(git, dict) else (None, None)
-    return tuple(str(value) for value in (facts.get("framework"), facts.get("trainmark"), *commit))
+    git = facts["git"] if isinstance(facts.get("git"), dict) else {}
+    framework, program = (str(facts.get(name) or "") for name in ("framework", "trainmark"))
+    commit, changes = (str(git.get(name) or "") for name in ("commit", "diff_sha256"))
+    return framework, program, commit, changes
 
 
 def seat_of(row: RunRow) -> _Key:

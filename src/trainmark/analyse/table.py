@@ -58,13 +58,11 @@ def build_lines(rows: Sequence[RunRow]) -> tuple[Line, ...]:
 
 def _name_variants(firsts: Sequence[RunRow]) -> dict[str, str]:
     """Of lines whose cell was run in several; those of one differ in their unit, and a failed run knows of none."""
-    environments: dict[str, dict[tuple[object, ...], list[RunRow]]] = {}
+    stands_for: dict[str, dict[tuple[object, ...], RunRow]] = {}
     for row in firsts:
-        environments.setdefault(row.cell_id, {}).setdefault(_environment(row), []).append(row)
-    cells = [[rows[0] for key, rows in of_cell.items() if key] for of_cell in environments.values()]
-    names = name_variants(cells)
-    alike = [rows for of_cell in environments.values() for rows in of_cell.values()]
-    return {row.id: names.get(rows[0].id, "") for rows in alike for row in rows}
+        stands_for.setdefault(row.cell_id, {}).setdefault(_environment(row), row)
+    names = name_variants([row for key, row in of_cell.items() if key] for of_cell in stands_for.values())
+    return {row.id: names.get(stands_for[row.cell_id][_environment(row)].id, "") for row in firsts}
 
 
 def without_replaced(rows: Sequence[RunRow]) -> list[RunRow]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from trainmark.analyse.base import software_of
 from trainmark.store.rows import RunRow
 
 _SHORT = 8
@@ -32,24 +33,16 @@ def name_apart(one: RunRow, other: RunRow) -> tuple[str, str]:
 
 
 def _facts(row: RunRow) -> tuple[str, ...]:
-    """In the order in which they are told."""
-    facts = row.environment
-    cores = facts.get("num_cores")
+    """In the order in which they are told; two edits of one commit are two things."""
+    framework, program, commit, changes = software_of(row)
+    host, cores = (row.environment.get(name) for name in ("hostname", "num_cores"))
     return (
-        str(facts.get("framework") or row.framework or ""),
-        f"trainmark {facts['trainmark']}" if facts.get("trainmark") else "",
-        _commit(facts.get("git")),
-        str(facts.get("hostname") or ""),
+        framework or row.framework or "",
+        program and f"trainmark {program}",
+        commit[:_SHORT] + (f"+{changes[:_SHORT]}" if commit and changes else ""),
+        str(host or ""),
         f"{cores} cores" if cores else "",
     )
-
-
-def _commit(git: object) -> str:
-    """Its beginning, and that of the digest of what was changed since: two edits of one commit are two things."""
-    if not isinstance(git, dict) or not git.get("commit"):
-        return ""
-    changes = git.get("diff_sha256")
-    return str(git["commit"])[:_SHORT] + (f"+{str(changes)[:_SHORT]}" if changes else "")
 
 
 def _join(values: tuple[str, ...], told: set[int]) -> str:

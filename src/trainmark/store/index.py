@@ -69,12 +69,10 @@ class Store:
             if folder.exists():  # an empty one would be replaced without a word
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
             return unseen.rename(folder)
-        except FileExistsError as error:
-            if error.filename != str(unseen):  # that one is somebody else's
+        except BaseException as error:
+            is_others = isinstance(error, FileExistsError) and error.filename == str(unseen)
+            if not is_others:
                 shutil.rmtree(unseen, ignore_errors=True)
-            raise
-        except BaseException:
-            shutil.rmtree(unseen, ignore_errors=True)
             raise
 
     def index(self, folder: Path) -> RunRow | None:

@@ -61,7 +61,7 @@ def _kind(row: RunRow) -> Kind:
 
 
 def _software(row: RunRow) -> dict[str, str]:
-    version, program, commit, changes = ("" if part == "None" else str(part) for part in software_of(row))
+    version, program, commit, changes = software_of(row)
     return {"version": version, "trainmark": program, "commit": commit[:8], "changes": changes[:8]}
 
 
