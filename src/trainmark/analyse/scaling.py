@@ -155,13 +155,7 @@ def _by_machine(group: _Group) -> Iterator[_Group]:
 
 
 def _known_machines(line: Line) -> set[str]:
-    return {machine for run in line.runs if (machine := known_machine(run)) is not None}
-
-
-def known_machine(row: RunRow) -> str | None:
-    """A run on accelerators that failed before it saw one knows its host's processor only."""
-    is_known = row.device in (None, "cpu") or row.environment.get("device_name")
-    return row.machine if is_known else None
+    return {run.machine for run in line.runs if run.machine is not None}
 
 
 def _is_study(group: _Group) -> bool:

@@ -30,13 +30,12 @@ def read_asked(root: Path, rows: Sequence[RunRow], *, is_selection: bool) -> tup
 
     Of a selection of runs only what was left out: what else is not among them may well have run.
     """
-    from trainmark.analyse.scaling import known_machine
     from trainmark.store.sweeps import Sweeps
 
     machines: dict[str, set[str | None]] = {}
     for row in rows:
         if row.sweep is not None and row.workload is not None:
-            machines.setdefault(row.sweep, set()).add(known_machine(row))
+            machines.setdefault(row.sweep, set()).add(row.machine)
     sweeps = Sweeps(root)
     found: list[Asked | None] = []
     for sweep_id in sorted(machines, reverse=True):

@@ -53,9 +53,14 @@ def describe_line(line: Line, lang: str) -> dict[str, str]:
 def shown_columns(lines: Sequence[dict[str, str]]) -> tuple[str, ...]:
     """Without what is absent from all lines, or the same where that is not worth a column."""
     found = {name: {line[name] for line in lines} for name in COLUMNS}
-    left_out = {name for name in TELLING if len(found[name]) == 1}
+    left_out = {name for name in TELLING if len(_told(lines, name)) <= 1}
     left_out |= {name for name in _OPTIONAL if found[name] == {ABSENT}}
     return tuple(name for name in COLUMNS if name not in left_out)
+
+
+def _told(lines: Sequence[dict[str, str]], name: str) -> set[str]:
+    """A run that ended before it knew its machine is not of another one."""
+    return {line[name] for line in lines if line[name] != ABSENT or line["throughput"] != ABSENT}
 
 
 def format_ratio(ratio: Ratio | None, sign: str, *, is_marked: bool = False) -> str:

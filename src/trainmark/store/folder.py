@@ -84,12 +84,18 @@ def read_run(folder: Path) -> RunRow | None:
         wall_s=_number(ending.get("wall_s")),
         environment=environment,
         log=_read_log_facts(run),
-        machine=_text(environment.get("device_name")) or _text(environment.get("cpu")),
+        machine=_read_machine(cell, environment),
         load_steps=lambda: steps,
         folder_state=ending["state"],
         reading_version=reading_version(),
         **found,
     )
+
+
+def _read_machine(cell: Json, environment: Json) -> str | None:
+    """None where a run on accelerators ended before it saw one: the host's processor is not what was to be measured."""
+    is_on_host = cell.get("device") in (None, "cpu")
+    return _text(environment.get("device_name")) or (_text(environment.get("cpu")) if is_on_host else None)
 
 
 def _read_facts(folder: Path, run: Json) -> dict[str, Any]:

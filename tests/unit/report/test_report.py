@@ -301,6 +301,20 @@ def test_framework_and_machine_are_told_where_lines_differ_in_them(tmp_path: Pat
             assert "recipe" not in text
 
 
+def test_a_run_that_ended_before_it_saw_its_gpu_is_not_of_another_machine(tmp_path: Path) -> None:
+    """It named the host's processor, and so every table got a column for it."""
+    killed = make_run(tmp_path, "k", cell=make_cell(device="cuda", precision="bf16"))
+    seen = make_run(tmp_path, "s", cell=make_cell(device="cuda"))
+    (killed / "env.json").write_text(json.dumps({"cpu": "EPYC"}))
+    (killed / "exit.json").write_text(json.dumps({"outcome": "killed", "reason": "by somebody", "signal": None}))
+    (seen / "env.json").write_text(json.dumps({"cpu": "EPYC", "device_name": "H200"}))
+    lines = lines_of(killed, seen)
+    assert [line.first.machine for line in lines] == [None, "H200"]
+    table = render_markdown(lines, lang="en").split("## Results")[1].split("## Logs")[0]
+    assert "killed" in table
+    assert "machine" not in table
+
+
 def test_lines_of_two_units_each_say_theirs(tmp_path: Path) -> None:
     clips = make_run(tmp_path, "c", cell=make_cell(workload="tsm"))
     (clips / "run.json").write_text((clips / "run.json").read_text().replace('"images"', '"clips"'))
