@@ -57,11 +57,11 @@ def build_lines(rows: Sequence[RunRow]) -> tuple[Line, ...]:
 
 
 def _name_variants(firsts: Sequence[RunRow]) -> dict[str, str]:
-    """Of lines whose cell was run in several; those of one differ in their unit, and a failed run knows of none."""
+    """Of lines whose cell was run in several; those of one differ in their unit."""
     stands_for: dict[str, dict[tuple[object, ...], RunRow]] = {}
     for row in firsts:
         stands_for.setdefault(row.cell_id, {}).setdefault(_environment(row), row)
-    names = name_variants([row for key, row in of_cell.items() if key] for of_cell in stands_for.values())
+    names = name_variants(list(of_cell.values()) for of_cell in stands_for.values())
     return {row.id: names.get(stands_for[row.cell_id][_environment(row)].id, "") for row in firsts}
 
 
@@ -71,25 +71,35 @@ def without_replaced(rows: Sequence[RunRow]) -> list[RunRow]:
     return [row for row in rows if row.id not in replaced]
 
 
+Key = tuple[object, ...]
+
+
 def _group(rows: Sequence[RunRow]) -> list[list[RunRow]]:
     """Repeats are runs of one cell in one environment: a newer framework or commit makes a line of its own.
 
     So does another unit: a script that printed iterations and now marks samples is the same command, and a mean of
     both would mean nothing.
 
-    A run that failed may not have come to know its environment; it stands with the latest line of its cell.
+    A run that failed may not have come to know its environment; it stands with the latest line of its cell, or with the
+    first where it came before.
     """
-    groups: dict[tuple[object, ...], list[RunRow]] = {}
-    latest: dict[str, list[RunRow]] = {}
+    first_key = {row.cell_id: _key(row) for row in reversed(rows) if row.outcome == "ok"}
+    latest_key: dict[str, Key] = {}
+    groups: dict[Key, list[RunRow]] = {}
     for row in rows:
-        if row.outcome == "ok" or row.cell_id not in latest:
-            latest[row.cell_id] = groups.setdefault((row.cell_id, row.unit, *_environment(row)), [])
-        latest[row.cell_id].append(row)
-    return list(groups.values())
+        of_cell = latest_key.get(row.cell_id, first_key.get(row.cell_id, (row.cell_id,)))
+        latest_key[row.cell_id] = key = _key(row) if row.outcome == "ok" else of_cell
+        groups.setdefault(key, []).append(row)
+    # The first stands for all: one that knows its environment.
+    return [sorted(runs, key=lambda run: run.outcome != "ok") for runs in groups.values()]
+
+
+def _key(row: RunRow) -> Key:
+    return row.cell_id, row.unit, *_environment(row)
 
 
 def _environment(row: RunRow) -> tuple[object, ...]:
-    return (row.machine, seat_of(row), software_of(row)) if row.outcome == "ok" else ()
+    return row.machine, seat_of(row), software_of(row)
 
 
 Kind = tuple[object, ...]
