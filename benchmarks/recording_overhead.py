@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from trainmark.spec.cell import Cell, DataSource
 from trainmark.worker.engine_torch import TorchEngine
 from trainmark.worker.loop import Limits, MeasuredLoop
 from trainmark.worker.recorder import Recorder
@@ -58,12 +59,12 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--block-s", type=float, default=1.0)
     args = parser.parse_args()
-    cell = {
-        "workload": "resnet50", "framework": "torch", "nodes": 1, "devices_per_node": 1, "data": "synthetic",
-        "epochs": None, "seed": 0, "repeat": 1, "batch_size_per_device": args.batch_size, "device": args.device,
-        "recipe": args.recipe, "precision": args.precision, "size": args.size,
-    }  # fmt: skip
-    engine = TorchEngine(cell)
+    cell = Cell(
+        workload="resnet50", framework="torch", nodes=1, devices_per_node=1, data=DataSource(), epochs=None, lr=None,
+        until_target=(), seed=0, repeat=1, batch_size_per_device=args.batch_size, device=args.device,
+        recipe=args.recipe, precision=args.precision, size=args.size,
+    )  # fmt: skip
+    engine = TorchEngine(cell.to_json())
     engine.begin_epoch(0)
     run_bare(engine, 5)
     num_steps = max(1, round(5 * args.block_s / run_bare(engine, 5)))

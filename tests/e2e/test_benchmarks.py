@@ -1,0 +1,37 @@
+"""A benchmark that nobody runs for a while breaks unseen; what it prints here is no measurement."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+_SMALL = {
+    "recording_overhead": ("--pairs", "2", "--block-s", "0.1", "--batch-size", "2"),
+    "crop_decoding": ("--images", "10", "--rounds", "2"),
+    "pse_expansion": ("--repeats", "1"),
+    "import_speed": ("--gigabytes", "0.001", "--passes", "1"),
+    "many_runs": ("--runs", "3", "--passes", "1"),
+}
+_NEEDS_A_GPU = {"gpu_resize"}
+
+
+def test_every_benchmark_is_tried_here() -> None:
+    assert {path.stem for path in (_ROOT / "benchmarks").glob("*.py")} == {*_SMALL, *_NEEDS_A_GPU}
+
+
+@pytest.mark.parametrize("name", _SMALL)
+def test_it_runs(name: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src")}
+    argv = [sys.executable, _ROOT / "benchmarks" / f"{name}.py", *_SMALL[name]]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    if name == "recording_overhead":
+        low, high = json.loads(done.stdout)["ci95"]
+        assert low <= high
+    assert done.stdout.strip()
