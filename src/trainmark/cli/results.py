@@ -73,14 +73,19 @@ def read_rows(root: Path, wanted: Sequence[str] = (), *, reindex: bool = False) 
 
 
 class Patience:
-    """Says once what takes so long; most calls never do."""
+    """Says once what takes so long; most calls never do.
+
+    The clock runs from the first run that is done: with it the analysis is loaded, which no number of runs explains.
+    """
 
     def __init__(self) -> None:
-        self._begin = time.monotonic()
+        self._begin: float | None = None
         self._has_spoken = False
 
     def __call__(self, done: int, total: int) -> None:
-        if not self._has_spoken and done < total and time.monotonic() - self._begin > _PATIENCE_S:
+        now = time.monotonic()
+        self._begin = self._begin or now
+        if not self._has_spoken and done < total and now - self._begin > _PATIENCE_S:
             self._has_spoken = True
             talk(f"indexing {format_count(total, 'runs')}, {done} done; the next time they are known")
 

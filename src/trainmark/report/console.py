@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.text import Text
@@ -20,19 +21,28 @@ _NUMERIC = ("batch", "throughput", "interval", "relative", "speedup", "efficienc
 
 
 def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") -> None:
-    """A sentence for each line first; then the table, where there is more than one line."""
+    """A sentence for each line first; then the table, where there is more than one line.
+
+    In a terminal that is wide enough for the whole table it says all that the sentences do: only those remain that have
+    something to say below them.
+    """
     words, warnings = WORDS[lang], warnings_of(lines)
     described = [describe_line(line, lang) for line in lines]
     untold = set(TELLING) - set(shown_columns(described))
+    table = _fit_table(lines, described, console, lang) if len(lines) > 1 else None
+    is_said_below = table is not None and table.is_whole and console.is_terminal
     said = []
     for line, cells in zip(lines, described, strict=True):
-        said.append(_say(line, {**cells, **dict.fromkeys(untold, ABSENT)}, lang))
         notes = [_say_problem(run, lang) for run in line.problems]
         notes += [f"  {words['warning']}{words['colon']}{text}" for text in _first_warnings(line, warnings, lang)]
+        if notes or not is_said_below:
+            said.append(_say(line, {**cells, **dict.fromkeys(untold, ABSENT)}, lang))
         said += [fold(plain(note), console, indent=2) for note in notes]
-    console.print(Text("\n".join(said)))
-    if len(lines) > 1:
-        _print_table(lines, described, console, lang)
+    if said:
+        console.print(Text("\n".join(said)))
+    if table is not None:
+        is_right = [name in _NUMERIC for name in table.columns]
+        print_rows(table.headings, table.rows, console, is_right=is_right)
     if any(line.has_other_base for line in lines):
         console.print(Text(f"{OTHER_BASE_MARK} {words['other_base_note']}"))
 
@@ -72,7 +82,16 @@ def _say(line: Line, cells: dict[str, str], lang: str) -> str:
     return f"{text}, {known['accuracy']}" if "accuracy" in known else text
 
 
-def _print_table(lines: Sequence[Line], described: Sequence[dict[str, str]], console: Console, lang: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    columns: list[str]
+    headings: list[str]
+    rows: list[list[str]]
+    is_whole: bool
+    """Nothing was shortened or left out for lack of width."""
+
+
+def _fit_table(lines: Sequence[Line], described: Sequence[dict[str, str]], console: Console, lang: str) -> _Table:
     """With all its columns where they fit; else numbers without intervals, and then without what can be missed."""
     columns = list(shown_columns(described))
     units = {line.first.unit for line in lines}
@@ -80,19 +99,19 @@ def _print_table(lines: Sequence[Line], described: Sequence[dict[str, str]], con
     rows = [[cells[name] for name in columns] for cells in described]
     headings = [WORDS[lang][name] for name in columns]
     widths = _least_widths(columns, [headings, *rows])
-    if total_width(widths) > console.width:
-        rows = [[_short_value(cells[name], name, has_unit=unit is None) for name in columns] for cells in described]
-        if unit is not None:
-            headings[columns.index("throughput")] = UNITS[lang].get(unit, f"{unit}/s")
-        widths = _least_widths(columns, [headings, *rows])
-    table = [headings, *rows]
+    if total_width(widths) <= console.width:
+        return _Table(columns=columns, headings=headings, rows=rows, is_whole=True)
+    rows = [[_short_value(cells[name], name, has_unit=unit is None) for name in columns] for cells in described]
+    if unit is not None:
+        headings[columns.index("throughput")] = UNITS[lang].get(unit, f"{unit}/s")
+    widths = _least_widths(columns, [headings, *rows])
     for name in _spare_columns(described):
         if name in columns and total_width(widths) > console.width:
             place = columns.index(name)
             del widths[place]
-            for row in (columns, *table):
+            for row in (columns, headings, *rows):
                 del row[place]
-    print_rows(table[0], table[1:], console, is_right=[name in _NUMERIC for name in columns])
+    return _Table(columns=columns, headings=headings, rows=rows, is_whole=False)
 
 
 def _least_widths(columns: Sequence[str], table: Sequence[Sequence[str]]) -> list[int]:

@@ -285,6 +285,20 @@ def test_what_differs_between_lines_is_not_what_is_left_out(tmp_path: Path) -> N
     assert "fp32" not in table, "it is the same in both"
 
 
+def test_a_whole_table_in_a_terminal_needs_no_sentences(tmp_path: Path) -> None:
+    """But those that have something below them, and all of them where the table is cut or somebody may grep."""
+    failed = make_run(tmp_path, "f", cell=make_cell(precision="bf16"), outcome="failed")
+    lines = lines_of(make_run(tmp_path, "a"), make_run(tmp_path, "b", cell=make_cell(recipe="fast")), failed)
+    num_said = {}
+    for width, is_terminal in ((160, True), (60, True), (160, False)):
+        out = io.StringIO()
+        print_lines(lines, Console(file=out, width=width, highlight=False, force_terminal=is_terminal, no_color=True))
+        text = out.getvalue()
+        assert "f: failed" in text
+        num_said[width, is_terminal] = text[: text.index("precision")].count("resnet50")
+    assert num_said == {(160, True): 1, (60, True): 3, (160, False): 3}
+
+
 def test_framework_and_machine_are_told_where_lines_differ_in_them(tmp_path: Path) -> None:
     """Logs of two frameworks looked alike; of one, the column would say nothing."""
     (row,) = lines_of(make_run(tmp_path, "a"))
