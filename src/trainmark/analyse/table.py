@@ -81,14 +81,20 @@ def _group(rows: Sequence[RunRow]) -> list[list[RunRow]]:
     both would mean nothing.
 
     A run that failed may not have come to know its environment; it stands with the latest line of its cell, or with the
-    first where it came before.
+    first where it came before, but never with one of another machine than its own.
     """
-    first_key = {row.cell_id: _key(row) for row in reversed(rows) if row.outcome == "ok"}
-    latest_key: dict[str, Key] = {}
+    placed: dict[tuple[str, str | None], Key] = {}
+    """For a run that failed, by cell and machine: None stands for any."""
+    for row in reversed(rows):
+        if row.outcome == "ok":
+            placed[row.cell_id, row.machine] = placed[row.cell_id, None] = _key(row)
     groups: dict[Key, list[RunRow]] = {}
     for row in rows:
-        of_cell = latest_key.get(row.cell_id, first_key.get(row.cell_id, (row.cell_id,)))
-        latest_key[row.cell_id] = key = _key(row) if row.outcome == "ok" else of_cell
+        key = _key(row)
+        if row.outcome == "ok":
+            placed[row.cell_id, row.machine] = placed[row.cell_id, None] = key
+        else:
+            key = placed.setdefault((row.cell_id, row.machine), (row.cell_id, row.machine))
         groups.setdefault(key, []).append(row)
     # The first stands for all: one that knows its environment.
     return [sorted(runs, key=lambda run: run.outcome != "ok") for runs in groups.values()]

@@ -46,7 +46,7 @@ class Task:
     facts: dict[str, Any]
     """For run.json, beside the cell."""
     launcher: str
-    timeout_s: float
+    timeout_s: float | None
     job: Callable[[str, Path], Job]
     """From the run's id and folder."""
     watch: Callable[[Progress], Observer]

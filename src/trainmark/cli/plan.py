@@ -15,7 +15,7 @@ from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
 from trainmark.cli.sweep import SweepRuns, find_unfinished
 from trainmark.plan.estimate import estimate
 from trainmark.plan.identity import cell_id
-from trainmark.units import format_count, format_seconds, plain
+from trainmark.units import ABSENT, format_count, format_seconds, plain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,8 @@ def run(args: argparse.Namespace) -> int:
     sweep = _unfinished(plan, Path(args.store), args.launcher)
     entries = _describe(plan, sweep, Path(args.store))
     left = [entry for entry in entries if entry["skip"] is None and not entry["done"]]
-    total_s = sum(entry["estimate_s"] for entry in left)
+    seconds = [entry["estimate_s"] for entry in left]
+    total_s = None if None in seconds else sum(seconds)
     if args.json:
         print_json(suite=plan.suite.name, cells=entries, total_s=total_s)
         return 0
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         talk("nothing can run on this machine")  # and run would refuse: there is no next command
         return 0
     known = all(entry["estimate_is_measured"] for entry in left)
-    time = f"{'about' if known else 'at most'} {format_seconds(total_s)}"
+    time = f"{'about' if known else 'at most'} {format_seconds(total_s)}" if total_s is not None else "no limit of time"
     if sweep is not None and len(left) < num_runs:
         begun = f"the unfinished sweep of {sweep.record.started} has done {num_runs - len(left)} of them"
         talk(f"{begun}; run continues it (--fresh starts anew)")
@@ -95,7 +96,7 @@ def _print(entries: list[dict[str, Any]]) -> None:
         what = f"{entry['workload']} {entry['framework']} {entry['recipe']} {entry['precision']} {entry['size']}"
         devices = f"{entry['nodes']} × {entry['devices_per_node']} {entry['device']}"
         sign = "" if entry["estimate_is_measured"] else "≤ "
-        time = f"{sign}{format_seconds(entry['estimate_s'])}"
+        time = f"{sign}{format_seconds(entry['estimate_s'])}" if entry["estimate_s"] is not None else ABSENT
         if entry["skip"] or entry["done"]:
             time = "skipped" if entry["skip"] else "done"
         values = (

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         _check_machines(tasks, args)
         return execute(tasks, args, settings={**sweep_settings(machine), **command_settings(args)})
     plan = _read_plan(args)
-    if args.resume and all(cell.epochs is None and not cell.until_target for cell in plan.cells):
+    if args.resume and not any(cell.is_training for cell in plan.cells):
         why = "nothing here trains: a measurement has no checkpoint, and a sweep goes on by itself"
         raise InputError(
             "--resume has nothing to go on from", why=why, hint="give --epochs or --until-target as before"
@@ -155,7 +155,7 @@ def _make_task(cell: Cell, plan: Plan, launcher: str) -> Task:
     def watch(progress: Progress) -> Observer:
         from trainmark.cli.progress import RunWatch
 
-        return RunWatch(progress, measure, lambda: card.unit, may_stop=cell.epochs is None)
+        return RunWatch(progress, measure, lambda: card.unit, may_stop=not cell.is_training)
 
     facts: dict[str, Any] = {
         "suite": plan.suite.name,
@@ -166,4 +166,5 @@ def _make_task(cell: Cell, plan: Plan, launcher: str) -> Task:
     facts |= memory_limit()
     if cell.epochs is not None:
         facts["eval_every"] = evaluation_interval(card.schedule, epochs=cell.epochs)
-    return Task(cell=cell, facts=facts, launcher=launcher, timeout_s=measure.timeout_s, job=job, watch=watch)
+    limit_s = measure.limit_s(is_training=cell.is_training)
+    return Task(cell=cell, facts=facts, launcher=launcher, timeout_s=limit_s, job=job, watch=watch)

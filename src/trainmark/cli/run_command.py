@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import itertools
-import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -141,7 +140,7 @@ def _make_task(
             "measure": dict(suite.hang),
         },
         launcher=launcher,
-        timeout_s=suite.timeout_s if suite.timeout_s is not None else math.inf,
+        timeout_s=suite.timeout_s,
         job=job,
         watch=watch,
         source=source,

@@ -43,9 +43,9 @@ _NUMBER_FLAGS = {
 _FRACTION_FLAGS = {
     "lr": "peak learning rate, instead of the recipe's own for the global batch",
     "target-ci": "stop when the 95%% interval is within this fraction (default 0.01)",
-    "min-seconds": "measure at least this long",
-    "max-seconds": "measure at most this long",
-    "timeout-s": "end a run that takes longer in all",
+    "min-seconds": "measure at least this long (default 5)",
+    "max-seconds": "measure at most this long (default 120)",
+    "timeout-s": "end a run that takes longer in all (default: 30 minutes beside the measuring; trainings: none)",
     "hang-least-s": "no step for this long (default 20; a command: 600) and ...",
     "hang-factor": "... for this many usual steps (default 20) is a hang",
 }

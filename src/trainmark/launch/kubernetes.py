@@ -45,7 +45,7 @@ class PodJob:
     """`cpu` or `cuda`."""
     num_nodes: int
     processes_per_node: int
-    timeout_s: float
+    timeout_s: float | None
     image: str | None
     """Must hold trainmark and the framework."""
     store_claim: str | None
@@ -100,7 +100,7 @@ def _pytorch_job(job: PodJob) -> Json:
         "metadata": _metadata(job),
         "spec": {
             "nprocPerNode": str(job.processes_per_node),
-            "runPolicy": {"backoffLimit": 0, "cleanPodPolicy": "Running", "activeDeadlineSeconds": _deadline_s(job)},
+            "runPolicy": {"backoffLimit": 0, "cleanPodPolicy": "Running", **_deadline(job)},
             "pytorchReplicaSpecs": {
                 role: {"replicas": num, "restartPolicy": "Never", "template": template}
                 for role, num in replicas.items()
@@ -120,7 +120,7 @@ def _job_set(job: PodJob) -> Json:
         "completions": job.num_nodes,
         "parallelism": job.num_nodes,
         "backoffLimit": 0,
-        "activeDeadlineSeconds": _deadline_s(job),
+        **_deadline(job),
         "template": template,
     }
     return {
@@ -198,8 +198,8 @@ def _volumes(job: PodJob) -> list[tuple[str, str, Json]]:
     return found
 
 
-def _deadline_s(job: PodJob) -> int:
-    return int(job.timeout_s) + _DEADLINE_SPARE_S
+def _deadline(job: PodJob) -> Json:
+    return {} if job.timeout_s is None else {"activeDeadlineSeconds": int(job.timeout_s) + _DEADLINE_SPARE_S}
 
 
 def _faults(job: PodJob) -> list[Fault]:

@@ -63,7 +63,7 @@ def supervise(
     commands: Sequence[Command],
     *,
     launcher: str,
-    timeout_s: float,
+    timeout_s: float | None,
     observe: Observer,
     source: Source | None = None,
 ) -> Ending:
@@ -144,15 +144,15 @@ class _Watch:
         self._roots = roots
         self._next_lease_s = 0.0
 
-    def until_end(self, timeout_s: float) -> tuple[Outcome | None, str]:
+    def until_end(self, timeout_s: float | None) -> tuple[Outcome | None, str]:
         """One process that ends badly ends the run: the others would wait for it for ever."""
         self._wait_in_queue()
         self._source.begin()
-        deadline = time.monotonic() + timeout_s
+        began = time.monotonic()
         while processes.returncode(self._roots) is None:
             self._sleep()
             self._look()
-            if time.monotonic() > deadline:
+            if timeout_s is not None and time.monotonic() - began > timeout_s:
                 return (
                     Outcome.TIMEOUT,
                     f"took longer than {timeout_s:.0f} s; raise --timeout-s if that is normal for it",

@@ -16,7 +16,8 @@ _SETUP_S = {"reference": 15.0, "fast": 90.0}
 
 @dataclass(frozen=True, kw_only=True)
 class Duration:
-    seconds: float
+    seconds: float | None
+    """None: a training without a limit takes as long as it takes."""
     is_measured: bool
     """From earlier runs here; otherwise the most it should take."""
 
@@ -25,6 +26,8 @@ def estimate(cell: Cell, measure: Measure, earlier: Mapping[str, Sequence[float]
     walls = earlier.get(cell_id(cell))
     if walls:
         return Duration(seconds=statistics.median(walls), is_measured=True)
-    setup = _SETUP_S.get(cell.recipe, 60.0)
-    bound = measure.timeout_s if cell.epochs else setup + measure.max_seconds
-    return Duration(seconds=min(bound, measure.timeout_s), is_measured=False)
+    limit_s = measure.limit_s(is_training=cell.is_training)
+    if cell.is_training or limit_s is None:
+        return Duration(seconds=limit_s, is_measured=False)
+    setup_s = _SETUP_S.get(cell.recipe, 60.0)
+    return Duration(seconds=min(setup_s + measure.max_seconds, limit_s), is_measured=False)

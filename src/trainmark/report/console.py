@@ -10,7 +10,7 @@ from rich.text import Text
 
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import OTHER_BASE_MARK, TELLING, describe_line, shown_columns
-from trainmark.report.layout import fold, least_widths, print_rows, total_width
+from trainmark.report.layout import fold, least_widths, print_rows, total_width, unfolded_widths
 from trainmark.report.recorded import say_coded_warning, say_outcome, say_reason
 from trainmark.report.words import UNITS, WORDS
 from trainmark.store.rows import RunRow
@@ -24,18 +24,19 @@ def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") ->
     """A sentence for each line first; then the table, where there is more than one line.
 
     In a terminal that is wide enough for the whole table it says all that the sentences do: only those remain that have
-    something to say below them.
+    more to say, or something below them.
     """
     words, warnings = WORDS[lang], warnings_of(lines)
     described = [describe_line(line, lang) for line in lines]
     untold = set(TELLING) - set(shown_columns(described))
     table = _fit_table(lines, described, console, lang) if len(lines) > 1 else None
-    is_said_below = table is not None and table.is_whole and console.is_terminal
+    is_said_below = table is not None and table.is_whole and not console.soft_wrap
     said = []
     for line, cells in zip(lines, described, strict=True):
         notes = [_say_problem(run, lang) for run in line.problems]
         notes += [f"  {words['warning']}{words['colon']}{text}" for text in _first_warnings(line, warnings, lang)]
-        if notes or not is_said_below:
+        has_more = line.estimate is None or line.estimate.relative_half_width is None
+        if notes or has_more or not is_said_below:
             said.append(_say(line, {**cells, **dict.fromkeys(untold, ABSENT)}, lang))
         said += [fold(plain(note), console, indent=2) for note in notes]
     if said:
@@ -88,7 +89,7 @@ class _Table:
     headings: list[str]
     rows: list[list[str]]
     is_whole: bool
-    """Nothing was shortened or left out for lack of width."""
+    """No cell is folded, shortened or left out for lack of width."""
 
 
 def _fit_table(lines: Sequence[Line], described: Sequence[dict[str, str]], console: Console, lang: str) -> _Table:
@@ -100,7 +101,8 @@ def _fit_table(lines: Sequence[Line], described: Sequence[dict[str, str]], conso
     headings = [WORDS[lang][name] for name in columns]
     widths = _least_widths(columns, [headings, *rows])
     if total_width(widths) <= console.width:
-        return _Table(columns=columns, headings=headings, rows=rows, is_whole=True)
+        is_whole = total_width(unfolded_widths([headings, *rows])) <= console.width
+        return _Table(columns=columns, headings=headings, rows=rows, is_whole=is_whole)
     rows = [[_short_value(cells[name], name, has_unit=unit is None) for name in columns] for cells in described]
     if unit is not None:
         headings[columns.index("throughput")] = UNITS[lang].get(unit, f"{unit}/s")

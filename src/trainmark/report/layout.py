@@ -53,6 +53,15 @@ def least_widths(rows: Sequence[Sequence[str]], *, is_right: Sequence[bool]) -> 
     return [_floor(column, is_number=right) for column, right in zip(columns, is_right, strict=True)]
 
 
+def unfolded_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Of the columns of a table in which nothing but a heading is folded."""
+    heading, *body = rows
+    return [
+        max(_longest_word([name]), *map(cell_len, column))
+        for name, column in zip(heading, zip(*body, strict=True), strict=True)
+    ]
+
+
 def _floor(column: Sequence[str], *, is_number: bool) -> int:
     heading, *body = column
     if is_number and body:

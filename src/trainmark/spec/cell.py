@@ -61,6 +61,11 @@ class Cell:
     """Which repeat of the same measurement this is, from 1."""
 
     @property
+    def is_training(self) -> bool:
+        """To its end, with evaluations; else a measurement of speed, which ends when the speed is known."""
+        return self.epochs is not None
+
+    @property
     def num_devices(self) -> int:
         return self.nodes * self.devices_per_node
 

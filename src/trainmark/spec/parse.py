@@ -113,7 +113,7 @@ def _refuse_contradictions(measure: Measure, table: Table, flags: Table, faults:
     for lower, upper in _NEVER_ABOVE:
         least, most = getattr(measure, lower), getattr(measure, upper)
         is_strict = upper == "timeout_s"  # setting up takes time too
-        if (least >= most if is_strict else least > most) and nearness(lower) >= nearness(upper):
+        if most is not None and (least >= most if is_strict else least > most) and nearness(lower) >= nearness(upper):
             problem = f"{least!r} is {'not below' if is_strict else 'above'} {upper}, which is {most!r}"
             faults.append(Fault(where=f"measure.{lower}", problem=problem, hint=f"lower {lower} or raise {upper}"))
 

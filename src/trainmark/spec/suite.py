@@ -8,6 +8,8 @@ from trainmark.patience import Patience
 from trainmark.spec.cell import DataSource
 from trainmark.spec.cluster import Cluster
 
+_SPARE_S = 1800.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
@@ -21,11 +23,17 @@ class Measure:
     """Stop measuring then, known well enough or not (not counting set-up, compilation and evaluation)."""
     max_steps: int | None = None
     """Stop after this many steps; None: no such limit."""
-    timeout_s: float = 1800.0
-    """End a run that takes longer than this in all, set-up included: outcome `timeout`."""
+    timeout_s: float | None = None
+    """End a run that takes longer than this in all, set-up included: outcome `timeout`. None: see `limit_s`."""
     hang_least_s: float = Patience.least_s
     """No step for this long, and for `hang_factor` times the usual step, is a hang; set-up has 15 minutes."""
     hang_factor: float = Patience.factor
+
+    def limit_s(self, *, is_training: bool) -> float | None:
+        """Half an hour for all but the measuring, unless told; a training ends when it is done, or hangs."""
+        if self.timeout_s is not None or is_training:
+            return self.timeout_s
+        return self.max_seconds + _SPARE_S
 
 
 @dataclass(frozen=True, kw_only=True)

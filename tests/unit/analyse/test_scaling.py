@@ -308,6 +308,17 @@ def test_a_failure_belongs_to_its_own_machine(rows: Rows) -> None:
     assert [case.count for case in volta.cases if case.missing] == [(1, 4), (1, 8)]
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_failure_stays_so_where_another_machine_did_better(rows: Rows, is_first: bool) -> None:
+    for env in (HOPPER, VOLTA) if is_first else (VOLTA, HOPPER):
+        how = {"outcome": "oom", "reason": "too much"} if env is HOPPER else {}
+        rows.add(1, 0.5, env=env, device="cuda").add(2, 0.5, env=env, device="cuda").add(
+            8, 0.5, env=env, device="cuda", **how
+        )
+    missing = {study.first.machine: [case.count for case in study.cases if case.missing] for study in rows.studies()}
+    assert missing == {"H100": [(1, 8)], "V100": []}
+
+
 def test_what_was_asked_for_elsewhere_is_not_missing_here(rows: Rows) -> None:
     for env in (HOPPER, VOLTA):
         rows.add(1, 0.5, env=env, device="cuda").add(2, 0.5, env=env, device="cuda")

@@ -64,6 +64,12 @@ def test_a_pytorch_job() -> None:
     assert list(render(replace(JOB, num_nodes=1))["spec"]["pytorchReplicaSpecs"]) == ["Master"]
 
 
+@pytest.mark.parametrize("kind", JOB_KINDS)
+def test_a_run_without_a_limit_has_no_deadline(kind: str) -> None:
+    assert "activeDeadlineSeconds" in json.dumps(render(replace(JOB, job_kind=kind)))
+    assert "activeDeadlineSeconds" not in json.dumps(render(replace(JOB, job_kind=kind, timeout_s=None)))
+
+
 def test_a_job_set() -> None:
     manifest = render(replace(JOB, job_kind="JobSet"))
     assert (manifest["apiVersion"], manifest["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")

@@ -9,6 +9,7 @@ from trainmark.plan.expand import expand
 from trainmark.plan.feasible import Reach, why_not
 from trainmark.plan.identity import cell_id, new_run_id
 from trainmark.plan.machine import Gpu, Machine, _visible, read_machine
+from trainmark.spec.cell import DataSource
 from trainmark.spec.suite import Measure, Suite, Sweep
 from trainmark.worker.sensors import physical_gpu
 
@@ -65,6 +66,19 @@ def test_time_is_taken_from_earlier_runs() -> None:
     assert (measured.seconds, measured.is_measured) == (20.0, True)
     bound = estimate(cell, Measure(max_seconds=40), {})
     assert (bound.seconds, bound.is_measured) == (55.0, False)
+
+
+def test_a_training_has_no_limit_unless_told() -> None:
+    """Half an hour, meant for measurements, once ended every longer training."""
+    training = make_cell(epochs=50, data=DataSource.parse("shapes"))
+    assert (Measure().limit_s(is_training=True), Measure(timeout_s=60).limit_s(is_training=True)) == (None, 60)
+    assert (Measure(max_seconds=40).limit_s(is_training=False), Measure(timeout_s=60).limit_s(is_training=False)) == (
+        1840.0,
+        60,
+    )
+    assert estimate(training, Measure(), {}).seconds is None
+    assert estimate(training, Measure(timeout_s=60), {}).seconds == 60
+    assert estimate(training, Measure(), {cell_id(training): [7200.0]}).seconds == 7200.0
 
 
 @pytest.mark.parametrize(

@@ -286,17 +286,18 @@ def test_what_differs_between_lines_is_not_what_is_left_out(tmp_path: Path) -> N
 
 
 def test_a_whole_table_in_a_terminal_needs_no_sentences(tmp_path: Path) -> None:
-    """But those that have something below them, and all of them where the table is cut or somebody may grep."""
+    """But those that say more or have something below them, and all of them where cells are folded or somebody greps."""
     failed = make_run(tmp_path, "f", cell=make_cell(precision="bf16"), outcome="failed")
-    lines = lines_of(make_run(tmp_path, "a"), make_run(tmp_path, "b", cell=make_cell(recipe="fast")), failed)
+    short = make_run(tmp_path, "s", cell=make_cell(precision="amp"), seconds=[0.1])
+    lines = lines_of(make_run(tmp_path, "a"), make_run(tmp_path, "b", cell=make_cell(recipe="fast")), failed, short)
     num_said = {}
-    for width, is_terminal in ((160, True), (60, True), (160, False)):
+    for width, is_pipe in ((160, False), (100, False), (60, False), (160, True)):
         out = io.StringIO()
-        print_lines(lines, Console(file=out, width=width, highlight=False, force_terminal=is_terminal, no_color=True))
+        print_lines(lines, Console(file=out, width=width, highlight=False, soft_wrap=is_pipe))
         text = out.getvalue()
         assert "f: failed" in text
-        num_said[width, is_terminal] = text[: text.index("precision")].count("resnet50")
-    assert num_said == {(160, True): 1, (60, True): 3, (160, False): 3}
+        num_said[width, is_pipe] = text[: text.index("precision")].count("resnet50")
+    assert num_said == {(160, False): 2, (100, False): 4, (60, False): 4, (160, True): 4}
 
 
 def test_framework_and_machine_are_told_where_lines_differ_in_them(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_each_fault_names_its_place(text: str, where: str) -> None:
         ({"max_seconds": 8}, {"min_seconds": 9}, ["9 is above max_seconds, which is 8"]),
         ({}, {"min_seconds": 121}, ["121 is above max_seconds, which is 120.0"]),
         ({}, {"max_seconds": 61, "timeout_s": 60}, ["61 is not below timeout_s, which is 60"]),
-        ({}, {"max_seconds": 1800}, ["1800 is not below timeout_s, which is 1800.0"]),
+        ({}, {"max_seconds": 4000}, []),
         ({}, {"min_seconds": 61, "timeout_s": 60}, ["61 is not below timeout_s, which is 60"]),
         ({}, {"min_seconds": 8, "max_seconds": -1}, ["-1 is no positive number"]),
         ({"min_seconds": 9}, {"max_seconds": 8}, []),
