@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_GRACE_S = 30
+"""A little more than a pre-empted run gets."""
 
 
 def dying_with(parent: int) -> Callable[[], None] | None:
@@ -34,3 +36,26 @@ def die_with(parent: int) -> None:
     hook = dying_with(parent)
     if hook is not None:
         hook()
+
+
+def serving(parent: int) -> Callable[[], None]:
+    """What a process is to call that makes samples for the one that trains, and has no other life.
+
+    A request to end goes to all processes of a run. The one that trains still needs samples on its way to the next edge
+    and its checkpoint, so this one goes on; it ends with its parent. Should that not end, it does so by itself, later:
+    a pool that broke asks its processes to end and then waits for them.
+    """
+    die = dying_with(parent)
+
+    def hook() -> None:
+        if die is not None:
+            die()
+        signal.signal(signal.SIGTERM, lambda *_: signal.alarm(_GRACE_S))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    return hook
+
+
+def serve(parent: int) -> None:
+    """For a process that runs already."""
+    serving(parent)()

@@ -46,6 +46,10 @@ class FolderFeed:
         self._root, self._train, self._val = root, folder.train, folder.val
         self._workload, self._device, self._seed = request.card.name, device, request.seed
         self._batch_size, self._rank, self._world_size = batch_size, request.rank, world_size
+        self.steps_per_epoch: int = len(folder.train.paths) // (batch_size * world_size)
+        if self.steps_per_epoch == 0:
+            there = format_count(len(folder.train.paths), "training images")
+            raise ValueError(f"no batch of {batch_size * world_size} can be made of {there}")
         self._problems = Problems()
         self._images = _build_images(view, self._problems, request)
         self._loaders = ThreadPoolExecutor(max_workers=_LOADERS[device.type], thread_name_prefix="load")
@@ -54,10 +58,6 @@ class FolderFeed:
         self.num_classes = len(folder.classes)
         self.can_evaluate = folder.val is not None
         self.truth = None
-        self.steps_per_epoch: int = len(folder.train.paths) // (batch_size * world_size)
-        if self.steps_per_epoch == 0:
-            there = format_count(len(folder.train.paths), "training images")
-            raise ValueError(f"no batch of {batch_size * world_size} can be made of {there}")
 
     def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
         """Epochs follow each other without a gap; only a jump starts anew."""

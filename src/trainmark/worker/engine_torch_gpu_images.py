@@ -11,13 +11,15 @@ resize, flip and normalisation of the whole batch follow there.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context, shared_memory
+from multiprocessing import get_context
 from queue import SimpleQueue
 
 import numpy as np
@@ -27,16 +29,19 @@ from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
 from trainmark.datasets.jpeg import END_OF_IMAGE
-from trainmark.parent import die_with
+from trainmark.parent import serve
 from trainmark.records import WarningCode
 from trainmark.worker.engine_torch_images import Batch, Format, Problems, num_decoders
 from trainmark.worker.engine_torch_resample import crop_resize, to_geometry
 from trainmark.worker.images import CELL_SIDE, Crops, ImageList, read_frames, sizes_of, store_crops
+from trainmark.worker.shared_bytes import SharedBytes
 
 NO_KERNEL = (
     "images are resized by matrix products, which slows training on a GPU, since no kernel was built ({why}); "
     "Triton and a C compiler build it"
 )
+
+_NO_DECODER = "a process that decodes images was ended from outside, perhaps for lack of memory"
 
 CropResize = Callable[[Tensor, Tensor, Format], Tensor]
 
@@ -54,7 +59,7 @@ _CELL_BYTES = CELL_SIDE * CELL_SIDE * 3
 class _Place:
     """Pinned memory that the decoding processes write and the GPU reads."""
 
-    memory: shared_memory.SharedMemory
+    memory: SharedBytes
     cells: Tensor
 
 
@@ -68,17 +73,21 @@ class GpuImages:
         self._pool = ProcessPoolExecutor(
             num_decoders(),
             mp_context=get_context("spawn"),  # a forked copy of a process that uses CUDA is not safe
-            initializer=die_with,
+            initializer=serve,
             initargs=(os.getpid(),),
         )
         # From this thread: the kernel counts the thread that starts a process as its parent, and loaders end earlier.
         for _ in range(num_decoders()):
             self._pool.submit(os.getpid)
         self._places: SimpleQueue[_Place] = SimpleQueue()
-        for _ in range(num_loaders):
-            self._places.put(self._new_place(batch_size))
-        self.balance = Balance(num_cores=num_decoders())
-        self._crop_resize = _choose_crop_resize(wanted, problems, device)
+        try:
+            for _ in range(num_loaders):
+                self._places.put(self._new_place(batch_size))
+            self._crop_resize = _choose_crop_resize(wanted, problems, device)
+        except BaseException:
+            self.close()
+            raise
+        self.balance = Balance()
         self._nvjpeg = threading.Lock()  # torchvision has one decoder for all threads anyway
         self._local = threading.local()
 
@@ -97,6 +106,8 @@ class GpuImages:
                 geometry, targets = (tensor.to(self._device, non_blocking=True) for tensor in small)
                 inputs = self._crop_resize(padded[:, :height, :width], geometry, self._format)
                 self._wait()
+        except BrokenProcessPool as error:
+            raise RuntimeError(_NO_DECODER) from error
         finally:
             self._places.put(place)
         return inputs, targets
@@ -109,7 +120,6 @@ class GpuImages:
             torch.cuda.cudart().cudaHostUnregister(place.cells.data_ptr())
             del place  # its tensor looks into the memory, which can only be closed unseen
             memory.close()
-            memory.unlink()
 
     def _decode(self, images: ImageList, place: _Place) -> tuple[Tensor, Crops]:
         """The crops of all images in cells of one size, N x CELL_SIDE x CELL_SIDE x 3 on the device."""
@@ -121,16 +131,18 @@ class GpuImages:
             by_cpu = self._submit(images, range(num_by_gpu, num), place)
             padded = torch.empty((num, CELL_SIDE, CELL_SIDE, 3), dtype=torch.uint8, device=self._device)
             by_gpu = self._decode_by_gpu(padded, images.part(range(num_by_gpu))) if num_by_gpu else None
-            gpu_s = time.perf_counter() - begin
         finally:
             if has_nvjpeg:
                 self._nvjpeg.release()
         first = num_by_gpu if by_gpu is not None else 0
         if first < num_by_gpu:  # something among them was not for nvJPEG
+            self.balance.rest()
             by_cpu = [*self._submit(images, range(num_by_gpu), place), *by_cpu]
         parts = [task.result() for task in by_cpu]
         if by_gpu is not None and parts:
-            self.balance.note(num_by_gpu / gpu_s, (num - num_by_gpu) / (time.perf_counter() - begin))
+            num_by_cpu, core_s = num - num_by_gpu, sum(part.seconds for part in parts)
+            cpu_per_s = num_by_cpu / (time.perf_counter() - begin)
+            self.balance.note(num_by_gpu / by_gpu.seconds, cpu_per_s, core_per_s=num_by_cpu / core_s)
         padded[first:].copy_(place.cells[first:num], non_blocking=True)
         for part in parts:
             self._problems.note(part.problems)
@@ -142,7 +154,7 @@ class GpuImages:
             self._pool.submit(
                 store_crops,
                 images.part(chunk),
-                memory=place.memory.name,
+                memory=place.memory.path,
                 rows=chunk,
                 image_size=self._format.image_size,
             )
@@ -151,6 +163,7 @@ class GpuImages:
 
     def _decode_by_gpu(self, padded: Tensor, images: ImageList) -> Crops | None:
         """None where nvJPEG cannot decode one of them: it refuses the whole list."""
+        begin = time.perf_counter()
         files = images.read()
         frames = read_frames(files)
         cuts = images.view.cuts(sizes_of(frames), images.indices, image_size=self._format.image_size)
@@ -168,14 +181,18 @@ class GpuImages:
             top, left, height, width = cuts.places[row].tolist()
             crop = image[:, top : top + height, left : left + width]
             padded[row, :height, :width].copy_(crop.permute(1, 2, 0))
-        return Crops(boxes=cuts.boxes, flips=cuts.flips, sizes=cuts.places[:, 2:], problems=[])
+        seconds = time.perf_counter() - begin
+        return Crops(boxes=cuts.boxes, flips=cuts.flips, sizes=cuts.places[:, 2:], problems=[], seconds=seconds)
 
     def _new_place(self, batch_size: int) -> _Place:
-        memory = shared_memory.SharedMemory(create=True, size=batch_size * _CELL_BYTES)
-        shape = (batch_size, CELL_SIDE, CELL_SIDE, 3)
-        cells = torch.frombuffer(memory.buf, dtype=torch.uint8, count=batch_size * _CELL_BYTES).reshape(shape)
+        num_bytes = batch_size * _CELL_BYTES
+        memory = SharedBytes(num_bytes)
+        cells = torch.frombuffer(memory.buffer, dtype=torch.uint8).reshape(batch_size, CELL_SIDE, CELL_SIDE, 3)
         # Pinned, so that the copy to the GPU runs by itself. Refused (a limit on locked memory) it is only slower.
-        torch.cuda.cudart().cudaHostRegister(cells.data_ptr(), memory.size, 0)
+        cudart = torch.cuda.cudart()
+        if cudart.cudaHostRegister(cells.data_ptr(), num_bytes, 0) != cudart.cudaError.success:
+            with contextlib.suppress(RuntimeError):  # CUDA tells the refusal once more, to whoever asks next
+                torch.zeros(1, device=self._device)
         return _Place(memory=memory, cells=cells)
 
     def _wait(self) -> None:
@@ -213,8 +230,7 @@ def _choose_crop_resize(wanted: Format, problems: Problems, device: torch.device
 class Balance:
     """nvJPEG's part of a batch, so that both sides end together."""
 
-    def __init__(self, *, num_cores: int) -> None:
-        self._num_cores = num_cores
+    def __init__(self) -> None:
         self._share = _START_SHARE
         self._num_off = 0
 
@@ -225,12 +241,16 @@ class Balance:
             return 0.0
         return self._share
 
-    def note(self, gpu_per_s: float, cpu_per_s: float) -> None:
-        if gpu_per_s < cpu_per_s / self._num_cores:
-            self._share, self._num_off = _START_SHARE, _RETRY_AFTER
+    def note(self, gpu_per_s: float, cpu_per_s: float, *, core_per_s: float) -> None:
+        """`cpu_per_s`: of the cores' part of this batch, beside others; `core_per_s`: of one core that decodes."""
+        if gpu_per_s < core_per_s:
+            self.rest()
             return
         wanted = gpu_per_s / (gpu_per_s + cpu_per_s)
         self._share = min(_MAX_SHARE, (1 - _SMOOTHING) * self._share + _SMOOTHING * wanted)
+
+    def rest(self) -> None:
+        self._share, self._num_off = _START_SHARE, _RETRY_AFTER
 
 
 def _join(parts: Sequence[Crops]) -> Crops:
@@ -239,4 +259,5 @@ def _join(parts: Sequence[Crops]) -> Crops:
         flips=np.concatenate([part.flips for part in parts]),
         sizes=np.concatenate([part.sizes for part in parts]),
         problems=[],
+        seconds=sum(part.seconds for part in parts),
     )

@@ -19,7 +19,7 @@ from torch.utils import _pytree
 from torch.utils.data import DataLoader, Dataset
 
 from trainmark.datasets.faults import printable
-from trainmark.parent import dying_with
+from trainmark.parent import serving
 from trainmark.records import WarningCode
 from trainmark.units import format_count
 from trainmark.worker.engine_torch_feed import FeedRequest
@@ -95,7 +95,7 @@ class PipelineFeed:
                 prefetch_factor=2 if num_workers else None,
                 # Whatever the interpreter prefers: modules cannot be sent to a fresh process. Nothing there uses CUDA.
                 multiprocessing_context="fork" if num_workers else None,
-                worker_init_fn=partial(_settle, dying_with(os.getpid())),
+                worker_init_fn=partial(_settle, serving(os.getpid())),
             )
         )
 
@@ -200,10 +200,9 @@ class _EvalSamples(torch.utils.data.IterableDataset[tuple[Batch, Problems]]):
         return sample
 
 
-def _settle(die_with_parent: Callable[[], None] | None, _: int) -> None:
+def _settle(serve: Callable[[], None], _: int) -> None:
     """A forked process keeps the GPU's memory taken, so it ends at once with the one that trains, not seconds later."""
-    if die_with_parent is not None:
-        die_with_parent()
+    serve()
     torch.set_num_threads(1)  # there is a process for each core already
     import cv2
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import shared_memory
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.datasets.jpeg import MAX_PIXELS, Frame, decode_lenient, read_frame
+from trainmark.worker.shared_bytes import attach
 from trainmark.workloads.registry import load_module
 
 Pixels = NDArray[np.uint8]
@@ -92,11 +93,14 @@ class Crops:
     sizes: NDArray[np.int64]
     """(height, width) of each stored crop."""
     problems: Problems
+    seconds: float = 0.0
+    """That their making took one core, or the one that waited for nvJPEG."""
 
 
 def store_crops(images: ImageList, *, memory: str, rows: Sequence[int], image_size: int) -> Crops:
-    """Decodes into rows of a shared memory of N x CELL_SIDE x CELL_SIDE x 3 bytes."""
-    cells = np.ndarray((max(rows) + 1, CELL_SIDE, CELL_SIDE, 3), np.uint8, _attach(memory).buf)
+    """Decodes into rows of shared bytes, N x CELL_SIDE x CELL_SIDE x 3; `memory` is their path."""
+    begin = time.perf_counter()
+    cells = np.ndarray((max(rows) + 1, CELL_SIDE, CELL_SIDE, 3), np.uint8, attach(memory))
     files = images.read()
     frames = read_frames(files)
     cuts = images.view.cuts(sizes_of(frames), images.indices, image_size=image_size)
@@ -110,18 +114,12 @@ def store_crops(images: ImageList, *, memory: str, rows: Sequence[int], image_si
             stored[position], boxes[position] = (image_size, image_size), (0, 0, image_size, image_size)
         height, width = stored[position].tolist()
         cells[row, :height, :width] = cut
-    return Crops(boxes=boxes, flips=cuts.flips, sizes=stored, problems=problems)
+    seconds = time.perf_counter() - begin
+    return Crops(boxes=boxes, flips=cuts.flips, sizes=stored, problems=problems, seconds=seconds)
 
 
 _scratch: Pixels = np.empty(4_000_000, dtype=np.uint8)
 """Of this process, for one image at a time: most fit, the others get memory of their own."""
-_attached: dict[str, shared_memory.SharedMemory] = {}
-
-
-def _attach(name: str) -> shared_memory.SharedMemory:
-    if name not in _attached:
-        _attached[name] = shared_memory.SharedMemory(name)
-    return _attached[name]
 
 
 def _read_file(path: str) -> bytes:

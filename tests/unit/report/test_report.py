@@ -286,7 +286,7 @@ def test_what_differs_between_lines_is_not_what_is_left_out(tmp_path: Path) -> N
 
 
 def test_a_whole_table_in_a_terminal_needs_no_sentences(tmp_path: Path) -> None:
-    """But those that say more or have something below them, and all of them where cells are folded or somebody greps."""
+    """But those that say more or have something below them, and all where cells are folded or somebody may grep."""
     failed = make_run(tmp_path, "f", cell=make_cell(precision="bf16"), outcome="failed")
     short = make_run(tmp_path, "s", cell=make_cell(precision="amp"), seconds=[0.1])
     lines = lines_of(make_run(tmp_path, "a"), make_run(tmp_path, "b", cell=make_cell(recipe="fast")), failed, short)

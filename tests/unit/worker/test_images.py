@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context, shared_memory
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from making import read_pixels
 from trainmark.datasets.jpeg import encode_jpeg
 from trainmark.worker.engine_torch_images import CpuImages, Format, Problems
 from trainmark.worker.images import CELL_SIDE, ImageList, View, crop_resize_one, store_crops
+from trainmark.worker.shared_bytes import SharedBytes
 
 
 def images_in(root: Path, *, sizes: list[tuple[int, int]], epoch: int | None = 3) -> ImageList:
@@ -33,14 +34,15 @@ def images_in(root: Path, *, sizes: list[tuple[int, int]], epoch: int | None = 3
 def test_a_process_leaves_the_crops_that_the_view_asks_for(tmp_path: Path, epoch: int | None) -> None:
     images = images_in(tmp_path, sizes=[(375, 500), (200, 300), (1400, 1300)], epoch=epoch)
     (tmp_path / "1.jpg").write_bytes(b"not a picture")
-    memory = shared_memory.SharedMemory(create=True, size=5 * CELL_SIDE * CELL_SIDE * 3)
+    memory = SharedBytes(5 * CELL_SIDE * CELL_SIDE * 3)
+    assert str(Path(memory.path).readlink()).startswith("/memfd:"), "a file would outlive a killed run"
     try:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            crops = pool.submit(store_crops, images, memory=memory.name, rows=[1, 2, 4], image_size=64).result()
-        cells = np.ndarray((5, CELL_SIDE, CELL_SIDE, 3), np.uint8, memory.buf).copy()
+            crops = pool.submit(store_crops, images, memory=memory.path, rows=[1, 2, 4], image_size=64).result()
+        cells = np.ndarray((5, CELL_SIDE, CELL_SIDE, 3), np.uint8, memory.buffer).copy()
     finally:
         memory.close()
-        memory.unlink()
+    assert crops.seconds > 0
     assert [path for path, _ in crops.problems] == ["1.jpg"]
     sizes = np.array([(375, 500), (64, 64), (1400, 1300)])
     boxes, flips = images.view.boxes(sizes, images.indices, image_size=64)

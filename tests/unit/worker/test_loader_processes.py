@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +21,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from trainmark.parent import serve
 from trainmark.worker.engine_torch_feed import FeedRequest
 from trainmark.worker.engine_torch_pipeline import PipelineFeed
 from trainmark.workloads.pipeline import Sample, UnusableSampleError, shuffled
@@ -103,6 +107,31 @@ time.sleep(60)
     while any(map(is_running, loaders)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not any(map(is_running, loaders))
+
+
+def test_a_request_to_end_leaves_them_to_the_one_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes to all processes of a run; the batches until the next edge are still wanted, and then a checkpoint."""
+    feed = build(monkeypatch, has_processes=True)
+    feed.begin_epoch(0)
+    feed.next_batch()
+    loaders = multiprocessing.active_children()
+    assert len(loaders) == 2
+    for loader in loaders:
+        assert loader.pid is not None
+        os.kill(loader.pid, signal.SIGTERM)
+        os.kill(loader.pid, signal.SIGINT)
+    for _ in range(20):
+        feed.next_batch()
+    assert all(loader.is_alive() for loader in loaders)
+    feed.close()
+
+
+def test_decoders_outlive_a_request_to_end_too() -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=serve, initargs=(os.getpid(),)) as pool:
+        decoder = pool.submit(os.getpid).result()
+        os.kill(decoder, signal.SIGTERM)
+        time.sleep(0.2)
+        assert pool.submit(os.getpid).result() == decoder
 
 
 def is_running(pid: int) -> bool:
