@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from trainmark.records import Outcome
 from trainmark.spec.cell import Cell, DataSource
 from trainmark.worker.engine_torch import TorchEngine
 from trainmark.worker.loop import Limits, MeasuredLoop
@@ -44,7 +45,7 @@ def run_measured(engine: TorchEngine, num_steps: int, folder: Path) -> float:
             engine=engine,
             recorder=recorder,
             limits=Limits(max_seconds=1e9, max_steps=num_steps),
-            should_stop=lambda: "stop" if stop.exists() else None,
+            should_stop=lambda: (Outcome.KILLED, "asked to") if stop.exists() else None,
         ).run()
         seconds = time.perf_counter() - begin
     recorder.close()

@@ -19,9 +19,10 @@ _SMALL = {
     "many_runs": ("--runs", "3", "--passes", "1"),
 }
 _NEEDS_A_GPU = {"gpu_resize"}
+"""Which CI has not."""
 
 
-def test_every_benchmark_is_tried_here() -> None:
+def test_no_benchmark_is_forgotten() -> None:
     assert {path.stem for path in (_ROOT / "benchmarks").glob("*.py")} == {*_SMALL, *_NEEDS_A_GPU}
 
 
@@ -31,7 +32,8 @@ def test_it_runs(name: str) -> None:
     argv = [sys.executable, _ROOT / "benchmarks" / f"{name}.py", *_SMALL[name]]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    if name == "recording_overhead":
-        low, high = json.loads(done.stdout)["ci95"]
-        assert low <= high
     assert done.stdout.strip()
+    if name == "recording_overhead":
+        found = json.loads(done.stdout)
+        assert found["steps_per_block"] >= 1
+        assert -1 < found["overhead"] < 100

@@ -66,8 +66,14 @@ class Problems:
             return new
 
 
+_BOUND = ("mask_cpu", "map_cpu", "rank")
+"""How Slurm says that each task has cores of its own, in SLURM_CPU_BIND_TYPE."""
+
+
 def num_decoders() -> int:
-    """The cores are shared by the ranks of this machine."""
+    """The cores are shared by the ranks of this machine, unless each sees only its own."""
+    if os.environ.get("SLURM_CPU_BIND_TYPE", "").startswith(_BOUND):
+        return num_cores()
     return max(1, num_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 

@@ -135,3 +135,16 @@ def test_long_indexing_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     say("show", "--store", tmp_path)
     say("show", "--store", tmp_path)
     assert talked == ["indexing 3 runs, 1 done; the next time they are known"]
+
+
+def test_loading_the_analysis_is_not_called_indexing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainmark.cli import results
+
+    talked: list[str] = []
+    monkeypatch.setattr(results, "talk", talked.append)
+    moments = iter([100.0, 102.0, 104.0, 106.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(moments))
+    patience = results.Patience()  # the first run is done at 100.0, however long that took
+    for done in range(1, 4):
+        patience(done, 4)
+    assert talked == ["indexing 4 runs, 3 done; the next time they are known"]

@@ -14,7 +14,7 @@ from torchvision.transforms.functional import center_crop, resize, resized_crop
 
 from making import read_pixels
 from trainmark.datasets.jpeg import encode_jpeg
-from trainmark.worker.engine_torch_images import CpuImages, Format, Problems
+from trainmark.worker.engine_torch_images import CpuImages, Format, Problems, num_decoders
 from trainmark.worker.images import CELL_SIDE, ImageList, View, crop_resize_one, store_crops
 from trainmark.worker.shared_bytes import SharedBytes
 
@@ -81,3 +81,18 @@ def test_the_cpu_sees_what_torchvision_does(tmp_path: Path, epoch: int | None) -
         seen = as_torchvision(picture, box, is_training=epoch is not None, size=64)
         apart = np.abs(found - (seen[:, ::-1] if flip else seen)).max()
         assert apart < (0.01 if epoch is not None else 1.01), "Pillow rounds weights, and those of a part otherwise"
+
+
+@pytest.mark.parametrize(
+    ("bound", "num"), [(None, 4), ("", 4), ("none", 4), ("mask_cpu:", 16), ("map_cpu:", 16), ("mask_ldom:", 4)]
+)
+def test_cores_are_shared_unless_slurm_gave_each_rank_its_own(
+    bound: str | None, num: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainmark.worker.engine_torch_images.num_cores", lambda: 16)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    if bound is None:
+        monkeypatch.delenv("SLURM_CPU_BIND_TYPE", raising=False)
+    else:
+        monkeypatch.setenv("SLURM_CPU_BIND_TYPE", bound)
+    assert num_decoders() == num
