@@ -54,7 +54,7 @@ def read_machine() -> Machine:
         gpus=gpus,
         driver=driver,
         frameworks=_read_frameworks(),
-        compiler=shutil.which("g++") or shutil.which("clang++"),
+        compiler=shutil.which("g++"),
     )
 
 
