@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from trainmark.analyse.analysis import Analysis
 from trainmark.analyse.checks import check_run
 from trainmark.analyse.cumulative import estimate_cumulative
@@ -47,4 +49,9 @@ def _analyse(row: RunRow) -> Analysis:
 def _estimate(row: RunRow) -> Estimate:
     if row.log.get("is_cumulative"):
         return estimate_cumulative(row)
-    return estimate_throughput(row.seconds, row.samples)
+    return estimate_throughput(row.seconds, row.samples, restarts=_find_restarts(row))
+
+
+def _find_restarts(row: RunRow) -> list[int]:
+    found = np.searchsorted(row.steps, sorted(row.resumed_steps), side="right")
+    return [int(index) for index in np.unique(found) if 0 < index < len(row.steps)]

@@ -33,7 +33,9 @@ or more: the interval is wider than needed.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,11 +52,19 @@ MIN_STEPS = 8
 """Fewer steady steps have no interval: independent steps would be covered, but even a mild correlation would not."""
 
 
-def estimate_throughput(seconds: ArrayLike, samples: ArrayLike) -> Estimate:
-    """Samples per second of the steady state of a run with these step durations."""
+def estimate_throughput(seconds: ArrayLike, samples: ArrayLike, *, restarts: Sequence[int] = ()) -> Estimate:
+    """Samples per second of the steady state of a run with these step durations.
+
+    `restarts`: indices of steps with which another process began, as after a kill; each has a warm-up of its own.
+    """
     durations, counts = read_series(seconds, samples)
-    start = find_steady_start(durations)
-    return _estimate_steady(durations[start:], counts[start:], num_warmup_steps=start)
+    is_steady = np.zeros(len(durations), dtype=np.bool_)
+    for begin, end in itertools.pairwise([0, *restarts, len(durations)]):
+        # A warm-up cannot be told from so few steps.
+        if begin == 0 or end - begin >= 2 * MIN_STEPS:
+            is_steady[begin + find_steady_start(durations[begin:end]) : end] = True
+    num_warmup_steps = int(len(durations) - is_steady.sum())
+    return _estimate_steady(durations[is_steady], counts[is_steady], num_warmup_steps=num_warmup_steps)
 
 
 def _estimate_steady(durations: NDArray[np.float64], counts: NDArray[np.float64], *, num_warmup_steps: int) -> Estimate:

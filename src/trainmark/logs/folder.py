@@ -79,8 +79,14 @@ def _describe(log: ReadLog, target: Json | None) -> Json:
             "is_tf32_off": log.facts.is_tf32_off,
             "stated": {name: _stated(record) for name, record in sorted(log.gathered.stated.items())},
             "target": target,
+            "time_to_target_s": _stated_time(log),
         },
     }
+
+
+def _stated_time(log: ReadLog) -> float | None:
+    quality = log.gathered.marks.get("target_quality_time")
+    return quality.value if quality is not None else None
 
 
 def _stated(record: LogRecord) -> Json:
@@ -225,9 +231,6 @@ def _evals(log: ReadLog) -> Iterator[Json]:
         time_s = None if record.time_s is None or origin is None else record.time_s - origin
         where: Json = {"step": record.step, "epoch": record.epoch, "time_s": time_s}
         yield {"kind": Kind.EVAL, **where, "metric": record.metric, "value": record.value}
-    quality = log.gathered.marks.get("target_quality_time")
-    if quality is not None:
-        yield {"kind": Kind.PHASE, "phase": "target", "seconds": quality.value}
 
 
 def _warnings(log: ReadLog) -> Iterator[Json]:

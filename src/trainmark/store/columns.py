@@ -20,7 +20,8 @@ TEXT = ("cell_id", "suite", "source", "dialect", "workload", "model", "framework
 WHOLE = ("nodes", "devices", "batch_size_per_device", "epochs", "seed", "repeat", "peak_memory_bytes",
          "num_records", "attempt")  # fmt: skip
 NUMBERS = ("started_unix_s", "wall_s", "lr")
-JSON = ("evals", "warnings", "environment", "log", "until_target", "pauses", "communication", "analysis")
+JSON = ("evals", "warnings", "environment", "log", "until_target", "pauses", "resumed_steps",
+        "communication", "analysis")  # fmt: skip
 ARRAYS = ("seconds", "samples", "steps", "times", "loss_steps", "losses")
 
 RUNS = "runs"
@@ -30,7 +31,7 @@ TABLES = {RUNS: ("id", *TEXT, *WHOLE, *NUMBERS, *JSON), STEPS: ("id", "document"
 VERSION = hashlib.sha256(repr({name: sorted(columns) for name, columns in TABLES.items()}).encode()).hexdigest()[:12]
 """Follows from the columns, so that no change of them can be forgotten."""
 
-_LISTS = ("evals", "warnings")
+_LISTS = ("evals", "warnings", "resumed_steps")
 
 
 def to_record(row: RunRow) -> dict[str, Any]:

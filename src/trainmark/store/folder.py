@@ -202,6 +202,7 @@ def _read_records(path: Path, *, is_marked: bool = False) -> dict[str, Any]:
     evals: list[Json] = []
     warnings: list[dict[str, str]] = []
     pauses: dict[str, float] = {}
+    resumed_steps: list[int] = []
     peak: int | None = None
     communication: Json | None = None
     for record in records.read_records(path):
@@ -217,13 +218,16 @@ def _read_records(path: Path, *, is_marked: bool = False) -> dict[str, Any]:
         elif kind == Kind.PHASE:
             peak = _whole(record.get("peak_memory_bytes")) or peak
             phase, seconds = _text(record.get("phase")), _number(record.get("seconds"))
-            if phase is not None and seconds is not None and 0 <= seconds <= _MOST_S:
+            if phase in ("eval", "checkpoint") and seconds is not None and 0 <= seconds <= _MOST_S:
                 pauses[phase] = pauses.get(phase, 0.0) + seconds
+            if phase == "resume" and (step := _whole(record.get("step"))) is not None:
+                resumed_steps.append(step)
     return {
         **steps.arrays(),
         "evals": tuple(evals),
         "warnings": tuple(warnings),
         "pauses": pauses,
+        "resumed_steps": tuple(resumed_steps),
         "peak_memory_bytes": peak,
         "communication": communication,
     }

@@ -70,6 +70,8 @@ class RunRow:
     pauses: dict[str, float] = field(default_factory=dict)
     """Seconds in which no step ran, by what was done instead: `eval`, `checkpoint`."""
     resumed_from: str | None = None
+    resumed_steps: tuple[int, ...] = ()
+    """Numbers of the steps after which another process went on, which had to warm up anew."""
     asked: str | None = None
     """The command line that made it, as typed."""
     sweep: str | None = None

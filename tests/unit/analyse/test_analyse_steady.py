@@ -114,3 +114,15 @@ def test_a_stationary_series_loses_almost_nothing_whatever_its_noise(tail: str) 
     elif tail == "cycle":
         series = series * np.where(np.arange(100) % 8 == 0, 2.0, 1.0)
     assert np.mean([find_steady_start(row) for row in series]) < 3
+
+
+def test_each_process_of_a_resumed_training_has_a_warm_up_of_its_own() -> None:
+    """Records of all of them stand in one folder; the second compiles again, in the middle."""
+    whole = np.concatenate(([60.0], steps(400)))
+    torn = np.concatenate(([60.0], steps(200), [60.0, 1.0], steps(200, seed=1)))
+    expected, found = estimate_throughput(whole, 128), estimate_throughput(torn, 128, restarts=[201])
+    assert found.value == pytest.approx(expected.value, rel=0.002)
+    assert found.num_warmup_steps == 3
+    assert estimate_throughput(torn, 128).value < 0.2 * expected.value
+    cut_short = np.concatenate(([60.0], steps(200), [60.0, 1.0]))
+    assert estimate_throughput(cut_short, 128, restarts=[201]).value == pytest.approx(expected.value, rel=0.002)

@@ -331,3 +331,11 @@ def test_time_to_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert (result["workload"], result["wall_s"]) == ("resnet50", 400.0)
     assert [e["value"] for e in result["evals"] if e["metric"] == "eval_accuracy"] == [70.1, 75.9, 76.2]
     assert result["time_to_train_s"] is not None
+
+
+def test_a_stated_time_to_the_target_is_no_pause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "logs").mkdir()
+    begin, end = "AI-Rank-log 1704103200.0 test_begin\n", "AI-Rank-log 1704106800.0 target_quality_time:3500.00sec\n"
+    (tmp_path / "logs" / "own.log").write_text(begin + PADDLE.replace("ResNet50", "OwnNet") + end)
+    result = import_json(tmp_path, capsys=capsys)["results"][0]
+    assert (result["time_to_train_s"], result["pauses"], result["speeds"]) == (3500.0, {}, None)
