@@ -43,9 +43,10 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
     value = fmean(estimate.value for estimate in estimates)
     chosen = _between(estimates, value)
     within = _within(estimates, value)
-    if within is not None and _width(within) > _width(chosen):
-        chosen = within
-    return chosen
+    if within is not None:
+        return within if _width(within) > _width(chosen) else chosen
+    # Runs that agree to the last digit, and of which none knows how well it is known: rounded numbers.
+    return chosen if chosen.std_error else _pooled(estimates, value, None, None, BETWEEN)
 
 
 def _between(estimates: Sequence[Estimate], value: float) -> Estimate:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from trainmark.analyse.analysis import Analysis
@@ -9,7 +11,7 @@ from trainmark.analyse.checks import check_run
 from trainmark.analyse.cumulative import estimate_cumulative
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.rates import last_rate, mean_of_rates, median_rate
-from trainmark.analyse.throughput import estimate_throughput
+from trainmark.analyse.throughput import NO_METHOD, estimate_throughput
 from trainmark.analyse.training import speeds
 from trainmark.analyse.traps import warn
 from trainmark.store.rows import RunRow
@@ -49,7 +51,15 @@ def _analyse(row: RunRow) -> Analysis:
 def _estimate(row: RunRow) -> Estimate:
     if row.log.get("is_cumulative"):
         return estimate_cumulative(row)
-    return estimate_throughput(row.seconds, row.samples, restarts=_find_restarts(row))
+    estimate = estimate_throughput(row.seconds, row.samples, restarts=_find_restarts(row))
+    return _without_certainty(estimate) if row.dialect is not None else estimate
+
+
+def _without_certainty(estimate: Estimate) -> Estimate:
+    """A log that always prints the same few digits knows its speed no better than these."""
+    if estimate.std_error != 0:
+        return estimate
+    return replace(estimate, ci95=None, std_error=None, dof=None, method=NO_METHOD)
 
 
 def _find_restarts(row: RunRow) -> list[int]:

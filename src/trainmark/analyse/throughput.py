@@ -47,6 +47,7 @@ from trainmark.analyse.series import read_series
 from trainmark.analyse.steady import find_steady_start
 
 METHOD = "ar-t"
+NO_METHOD = "none"
 
 MIN_STEPS = 8
 """Fewer steady steps have no interval: independent steps would be covered, but even a mild correlation would not."""
@@ -76,7 +77,7 @@ def _estimate_steady(durations: NDArray[np.float64], counts: NDArray[np.float64]
             ci95=None,
             num_steps=n,
             num_warmup_steps=num_warmup_steps,
-            method="none",
+            method=NO_METHOD,
             std_error=None,
             dof=None,
         )

@@ -112,3 +112,8 @@ def test_efficiency_is_the_speed_up_per_device_and_inverts_with_it() -> None:
     assert ratio.ci95 == pytest.approx((there.ci95[0] / 8, there.ci95[1] / 8))
     assert back.ci95 == pytest.approx((1 / there.ci95[1], 1 / there.ci95[0]))
     assert efficiency(case, run(100.0), 8) == Ratio(value=0.875, ci95=None)
+
+
+def test_runs_that_agree_to_the_last_digit_and_know_no_more_have_no_interval() -> None:
+    assert pool([run(10.0), run(10.0)]).ci95 is None
+    assert pool([run(10.0), run(10.1)]).ci95 is not None

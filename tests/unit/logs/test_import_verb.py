@@ -333,6 +333,20 @@ def test_time_to_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert result["time_to_train_s"] is not None
 
 
+def test_a_log_of_always_the_same_digits_has_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """0.5 may have been 0.45 or 0.55: as if it were known for certain, it would be the surest number of all."""
+    lines = [f"it {n} loss 1.{n} 128.0 img/s" for n in range(40)]
+    (tmp_path / "ours.toml").write_text(
+        'name = "ours"\nanchor = "img/s"\nscope = "global"\nunit = "images"\n'
+        "record = 'it (?P<step>\\d+) loss (?P<loss>[\\d.]+) (?P<rate>[\\d.]+) img/s'\n"
+    )
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a.log").write_text("\n".join(lines) + "\n")
+    result = import_json(tmp_path, "--pattern", tmp_path / "ours.toml", capsys=capsys)["results"][0]
+    assert result["throughput"]["value"] == 128.0
+    assert result["throughput"]["ci95"] is None
+
+
 def test_a_stated_time_to_the_target_is_no_pause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "logs").mkdir()
     begin, end = "AI-Rank-log 1704103200.0 test_begin\n", "AI-Rank-log 1704106800.0 target_quality_time:3500.00sec\n"
