@@ -49,7 +49,7 @@ def translate(environment: Mapping[str, str]) -> dict[str, str]:
     master = environment.get("PADDLE_MASTER", "")
     if ":" in master:
         found["MASTER_ADDR"], found["MASTER_PORT"] = master.rsplit(":", 1)
-    return {name: value for name, value in found.items() if name in _SOURCES or name not in environment}
+    return {name: value for name, value in found.items() if name in _SOURCES or not environment.get(name)}
 
 
 def first_host(nodes: str) -> str:
@@ -105,8 +105,10 @@ def _run_under(lease: Path, command: list[str], environment: dict[str, str]) -> 
         try:
             returncode = child.wait(timeout=_POLL_S)
         except subprocess.TimeoutExpired:
+            begin = time.monotonic()
             now = _read(lease)
-            if now != seen:
+            is_stuck = time.monotonic() - begin > _POLL_S  # the file server was away, for the controller too
+            if now != seen or is_stuck:
                 seen, since = now, time.monotonic()
             elif time.monotonic() - since > LEASE_S:
                 print(f"no word of the controller for {LEASE_S:g} s: ending", file=sys.stderr)

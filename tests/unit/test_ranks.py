@@ -47,6 +47,7 @@ def test_translate(launcher: dict[str, str], expected: dict[str, str]) -> None:
 
 def test_what_the_controller_gave_stays() -> None:
     assert ranks.translate({"SLURM_STEP_NODELIST": "a,b", "MASTER_ADDR": "10.0.0.9"}) == {}
+    assert ranks.translate({"SLURM_STEP_NODELIST": "a,b", "MASTER_ADDR": ""}) == {"MASTER_ADDR": "a"}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from trainmark.cli.output import next_command, print_json, stdout_console, talk
 from trainmark.cli.preflight import make_shared_folder
 from trainmark.cli.specify import add_machine_arguments, read_cluster_flags
 from trainmark.errors import InputError, RunError
-from trainmark.launch.job import Job
+from trainmark.launch.job import Job, own_python
 from trainmark.launch.registry import CHOICES, LAUNCHERS
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.spec.cluster import Cluster
@@ -138,5 +138,5 @@ def _measure(request: _Request, store: Path) -> dict[str, Any]:
 
 
 def _job(request: _Request, run_id: str, folder: Path) -> Job:
-    argv = (sys.executable, "-m", MODULE, str(folder))
+    argv = (*own_python(sys.executable), MODULE, str(folder))
     return make_job(request, run_id, folder, cluster=request.cluster, argv=argv)

@@ -173,9 +173,18 @@ def _run_one(task: Task, place: _Place, number: int, facts: Mapping[str, Any]) -
         hint = f"is the disk of {store.root} full? finished runs are kept; give --store DIR for another one"
         raise RunError(f"the run {run_id} could not be carried out", why=why, hint=hint) from error
     progress.end(ending.outcome, ending.reason)
-    row = store.index(folder)
+    row = _index(store, folder)
     assert row is not None
     return row, ending
+
+
+def _index(store: Store, folder: Path) -> RunRow | None:
+    """A sweep of days does not end for the sake of the index: the folders are the truth, and `show` reads them anew."""
+    try:
+        return store.index(folder)
+    except StoreError as error:
+        talk(f"{error.what} ({error.why}); the run is kept in {folder}, and the next `trainmark show` reads it")
+        return store.read(folder)
 
 
 def _mark_interrupted(store: Store, sweep: SweepRuns, run_id: str, interrupt: KeyboardInterrupt) -> None:
@@ -188,7 +197,7 @@ def _mark_interrupted(store: Store, sweep: SweepRuns, run_id: str, interrupt: Ke
         reason = f"interrupted by {str(interrupt) or 'Ctrl-C'} before it began"
         ending = {"outcome": Outcome.KILLED, "reason": reason, "look_at": records.OUTPUT_FILE}
         records.write_json(folder / records.EXIT_FILE, {"schema": records.SCHEMA, **ending})
-    row = store.index(folder)
+    row = _index(store, folder)
     if row is not None:
         sweep.add(row)
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import signal
 import sys
 
 import trainmark
-from trainmark.cli.output import exit_code_of, interrupt
+from trainmark.cli.output import end_like_ctrl_c, exit_code_of, talk
 from trainmark.cli.parser import Parser
 from trainmark.errors import InputError, SpecError, TrainmarkError
 from trainmark.units import plain
@@ -38,7 +37,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     parser = Parser(
         prog="trainmark",
         description="Measures how fast machines train neural networks, proves the number and says why.",
-        epilog="Start with: trainmark run quick. Exit codes: 0 ok, 1 a run failed, 2 bad input, 130 or 143 cut short.",
+        epilog="Start with: trainmark run quick. Exit codes: 0 ok, 1 a run failed, 2 bad input, 129 to 143 cut short.",
     )
     parser.add_argument("--version", action="version", version=f"trainmark {trainmark.__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -53,7 +52,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
-    signal.signal(signal.SIGTERM, interrupt)  # pre-emption ends like Ctrl-C: in order, with partial results kept
+    end_like_ctrl_c()
     try:
         args = _parse(words)
         return int(args.run(args))
@@ -61,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         _print_error(error)
         return error.exit_code
     except KeyboardInterrupt as came:
-        print("interrupted", file=sys.stderr)
+        talk("interrupted")
         return exit_code_of(came)
     except BrokenPipeError:
         # `trainmark show | head`: the reader has gone, which is no error. Python would complain at exit otherwise.

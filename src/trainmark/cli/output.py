@@ -43,8 +43,12 @@ def print_json(**document: Any) -> None:
     sys.stdout.write(to_json({"schema": 1, **document}, indent=1) + "\n")
 
 
+UNHEARD = (OSError, ValueError)
+"""Whoever read the talk has gone: a closed pipe, terminal or file, a full disk behind it. The work goes on."""
+
+
 def talk(text: str) -> None:
-    with contextlib.suppress(BrokenPipeError):  # whoever read the talk has gone; the work goes on
+    with contextlib.suppress(*UNHEARD):
         print(plain(text), file=sys.stderr, flush=True)
 
 
@@ -53,8 +57,14 @@ def next_command(text: str, *, store: str = "runs") -> None:
     talk(f"next: {text}" + ("" if store == "runs" else f" --store {shlex.quote(store)}"))
 
 
-def interrupt(number: int, _: FrameType | None) -> None:
-    """A handler of signals: ends like Ctrl-C, and says which signal it was."""
+def end_like_ctrl_c() -> None:
+    """Pre-emption and a terminal that went away end in order too, with partial results kept."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves it
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, _: FrameType | None) -> None:
     raise KeyboardInterrupt(signal.Signals(number).name)
 
 

@@ -75,6 +75,11 @@ def _describe(plan: Plan, sweep: SweepRuns | None, store: Path) -> list[dict[str
     return entries
 
 
+def _from_here(data: str) -> str:
+    """As it was probably typed."""
+    return data.replace(f"{Path.cwd()}/", "", 1)
+
+
 def _earlier(store: Path) -> dict[str, list[float]]:
     """What runs took here before; nothing is created where there is no store yet."""
     if not store.is_dir():
@@ -104,7 +109,7 @@ def _print(entries: list[dict[str, Any]]) -> None:
             what,
             devices,
             entry["batch_size_per_device"],
-            entry["data"],
+            _from_here(entry["data"]),
             entry["repeat"],
             time,
         )

@@ -9,16 +9,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from trainmark import records
-from trainmark.cli.output import interrupt
+from trainmark.cli.output import end_like_ctrl_c, exit_code_of
 from trainmark.errors import InputError, StoreError, TrainmarkError
-from trainmark.launch.job import WORKER_MODULE, Command
+from trainmark.launch.job import WORKER_MODULE, Command, own_python
 from trainmark.launch.kubernetes import POD_VARIABLE, pod_argv
 from trainmark.records import RUN_TAG, Outcome
 
@@ -42,16 +41,16 @@ def run_pod(*, node_rank: int, master: str) -> int:
         raise InputError(f"{RUN_TAG} and {POD_VARIABLE} are not set", why="this is no pod of a manifest", hint=hint)
     start: dict[str, Any] = json.loads(text)
     folder = Path(start["store"]) / run_id
-    worker = (sys.executable, "-m", WORKER_MODULE, str(folder))
+    worker = (*own_python(sys.executable), WORKER_MODULE, str(folder))
     torchrun = pod_argv(start, node_rank=node_rank, master=master, python=sys.executable, worker=worker)
     if node_rank > 0:
         os.execv(torchrun[0], torchrun)  # noqa: S606 - no shell: the same process goes on as torchrun
     _make_folder(folder, start["run"])
-    signal.signal(signal.SIGTERM, interrupt)  # pre-emption
+    end_like_ctrl_c()
     try:
         return _control(folder, run_id, start, Command(argv=tuple(torchrun)))
-    except KeyboardInterrupt:
-        return 128 + signal.SIGTERM
+    except KeyboardInterrupt as interrupt:
+        return exit_code_of(interrupt)
 
 
 def _make_folder(folder: Path, run: records.Json) -> None:

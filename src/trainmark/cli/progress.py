@@ -14,6 +14,7 @@ from rich.text import Text
 
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.stopping import decide, next_look
+from trainmark.cli.output import UNHEARD
 from trainmark.records import Json, Kind, Outcome
 from trainmark.spec.suite import Measure
 from trainmark.units import format_count, format_plus_minus, format_rate, format_seconds, plain
@@ -34,14 +35,16 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if self._live is not None:
-            self._live.start()
+            with contextlib.suppress(*UNHEARD):
+                self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live is not None:
-            self._live.stop()
+            with contextlib.suppress(*UNHEARD):
+                self._live.stop()
 
     def begin(self, run_id: str, title: str, number: int) -> None:
         self.run_id = run_id
@@ -52,12 +55,12 @@ class Progress:
         if self._live is not None:
             self._live.update(Text(f"{self._title}: {text}"))
         elif force:
-            with contextlib.suppress(BrokenPipeError):  # whoever read the talk has gone; the run goes on
+            with contextlib.suppress(*UNHEARD):
                 print(f"{self._title}: {text}", file=sys.stderr, flush=True)
 
     def end(self, outcome: Outcome, reason: str) -> None:
         text = Text(plain(f"{self._title}: {outcome}: {reason.splitlines()[0][:200] if reason else ''}"))
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(*UNHEARD):
             self._console.print(text, soft_wrap=True)
 
 

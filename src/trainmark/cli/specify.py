@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +107,8 @@ def make_plan(args: argparse.Namespace) -> Plan:
         why = "this machine has no GPU, and those that will do the work may have some"
         raise InputError("the kind of device must be said", why=why, hint="give --device cuda or --device cpu")
     cells = expand(suite, catalog=catalog, device=machine.best_device)
+    if args.launcher != "kubernetes":  # where a path is one of the pod's
+        cells = tuple(replace(cell, data=cell.data.from_here()) for cell in cells)
     skipped = {cell: reason for cell in cells if (reason := why_not(cell, machine, reach)) is not None}
     return Plan(suite=suite, machine=machine, cells=cells, skipped=skipped)
 

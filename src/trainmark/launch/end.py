@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 
-from trainmark.launch.processes import end_tagged
+from trainmark.launch.processes import PREEMPTION_S, end_tagged
 
 
 def main(argv: list[str]) -> int:
-    return 0 if end_tagged(argv[1]) else 1
+    return 0 if end_tagged(argv[1], grace_s=PREEMPTION_S) else 1
 
 
 if __name__ == "__main__":

@@ -80,13 +80,18 @@ def inherited_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in known if name in environment}
 
 
+def own_python(python: str) -> tuple[str, ...]:
+    """To run a module of ours or of the framework: a json.py in the folder one happens to be in is not meant."""
+    return (python, "-P", "-m")
+
+
 def worker_argv(job: Job) -> tuple[str, ...]:
-    return job.argv or (job.python, "-m", WORKER_MODULE, str(job.folder))
+    return job.argv or (*own_python(job.python), WORKER_MODULE, str(job.folder))
 
 
 def ranked_argv(job: Job) -> tuple[str, ...]:
     """For launchers whose processes do not get the variables of torchrun: `trainmark.ranks` sets them."""
-    return (job.python, "-m", ranks.__name__, *worker_argv(job))
+    return (*own_python(job.python), ranks.__name__, *worker_argv(job))
 
 
 def worker_environment(job: Job) -> dict[str, str]:
@@ -108,7 +113,7 @@ def on_host(job: Job, host: Host, argv: Sequence[str], environment: Mapping[str,
     """The command as the remote shell takes it; ssh joins its words and gives them to a shell, others do not."""
     where = (f"--chdir={job.cwd}",) if job.cwd is not None else ()
     words = ("env", *where, *(f"{name}={value}" for name, value in {**job.inherited, **environment}.items()), *argv)
-    ending = ("env", *(f"{name}={value}" for name, value in job.inherited.items()), job.python, "-m", END_MODULE)
+    ending = ("env", *(f"{name}={value}" for name, value in job.inherited.items()), *own_python(job.python), END_MODULE)
     return Command(
         argv=_by_shell(job, host, words),
         environment=dict(environment),

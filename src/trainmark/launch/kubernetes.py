@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from trainmark.errors import Fault, SpecError
+from trainmark.launch.job import own_python
 from trainmark.records import RUN_TAG, Json
 from trainmark.spec.cluster import JOB_KINDS
 
@@ -145,7 +146,7 @@ def _labels(job: PodJob) -> dict[str, str]:
 
 def _pod_template(job: PodJob, *, container: str, node_rank: str, master: str) -> Json:
     """Kubernetes itself puts the values of variables into `$(...)` of a command: no shell is needed."""
-    argv = [job.python, "-m", POD_MODULE, f"--node-rank={node_rank}", f"--master={master}"]
+    argv = [*own_python(job.python), POD_MODULE, f"--node-rank={node_rank}", f"--master={master}"]
     what: Json = {
         "name": container,
         "image": job.image,
@@ -246,8 +247,7 @@ def _is_inside_pod(path: str) -> bool:
 def pod_argv(start: Mapping[str, Any], *, node_rank: int, master: str, python: str, worker: Sequence[str]) -> list[str]:
     """What a pod starts, from what `POD_VARIABLE` says."""
     return [
-        python,
-        "-m",
+        *own_python(python),
         "torch.distributed.run",
         f"--nnodes={start['nodes']}",
         f"--nproc-per-node={start['processes']}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmark.launch.job import Command, Job, on_host, ranked_argv, worker_environment
+from trainmark.launch.job import Command, Job, on_host, own_python, ranked_argv, worker_environment
 
 SUMMARY = "paddle.distributed.launch, on this machine or on --hosts"
 
@@ -20,8 +20,7 @@ def build_commands(job: Job) -> tuple[Command, ...]:
 def _argv(job: Job, *rendezvous: str) -> tuple[str, ...]:
     """What does not end in .py is run as it is, by Paddle's own rule, so `python -m` may stand there."""
     return (
-        job.python,
-        "-m",
+        *own_python(job.python),
         "paddle.distributed.launch",
         f"--nnodes={job.num_nodes}",
         f"--nproc_per_node={job.processes_per_node}",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainmark.launch.job import Command, Job, on_host, worker_environment
+from trainmark.launch.job import Command, Job, on_host, own_python, worker_environment
 from trainmark.launch.registry import LAUNCHERS
 from trainmark.ranks import LEASE
 from trainmark.records import PREFLIGHT_SIGN
@@ -32,7 +32,7 @@ class Finding:
 
 def build_commands(job: Job, launcher: str, request: Mapping[str, Any]) -> tuple[Command, ...]:
     """By torchrun's remote shell without torchrun, which would start no process where one machine is missing."""
-    argv = (job.python, "-m", MODULE, json.dumps(request, separators=(",", ":")))
+    argv = (*own_python(job.python), MODULE, json.dumps(request, separators=(",", ":")))
     if launcher in ("mpi", "slurm"):
         commands = LAUNCHERS[launcher](replace(job, argv=argv))
         return tuple(replace(command, environment=_without_lease(command.environment)) for command in commands)

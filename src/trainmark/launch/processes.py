@@ -1,4 +1,4 @@
-"""The processes of one run: found by their tag and descent, ended all together, and no other process ever touched."""
+"""The processes of one run: found by their tag and session, ended all together, and no other process ever touched."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import IO
@@ -18,6 +18,8 @@ from trainmark.parent import dying_with
 from trainmark.records import RUN_TAG
 
 GRACE_S = 10.0
+PREEMPTION_S = 25.0
+"""After SIGTERM a training has the time to end its step and write a checkpoint; Slurm kills after 30 s by default."""
 _KILL_S = 10.0
 
 
@@ -71,38 +73,90 @@ def find(run_id: str) -> list[psutil.Process]:
 
 
 def end(run_id: str, roots: Sequence[Root], *, grace_s: float = GRACE_S) -> None:
-    """Everywhere: on other machines by the commands' own way, unless all ended well by themselves."""
-    cancels = [root.command.cancel for root in roots if root.command.cancel]
+    """Everywhere: on other machines by the commands' own way, unless all ended well by themselves.
+
+    Our end of a remote shell is asked last: with it the processes over there would lose their terminal, and their time.
+    """
+    remote = [root for root in roots if root.command.cancel and returncode(roots) != 0]
     with ThreadPoolExecutor(max_workers=32) as pool:
-        if returncode(roots) != 0:
-            pool.map(run_cancel, cancels)
-        end_tagged(run_id, grace_s=grace_s, is_over=lambda: all(root.process.poll() is not None for root in roots))
+        cancels = [pool.submit(run_cancel, root.command.cancel) for root in remote]
+        end_tagged(
+            run_id,
+            grace_s=grace_s,
+            is_over=lambda: all(root.process.poll() is not None for root in roots),
+            untagged=_of_sessions({root.process.pid for root in roots}),
+            last={root.process.pid for root in remote},
+            may_ask_last=lambda: all(cancel.done() for cancel in cancels),
+        )
 
 
-def end_tagged(run_id: str, *, grace_s: float = GRACE_S, is_over: Callable[[], bool] = lambda: True) -> bool:
+def _of_sessions(sessions: Collection[int]) -> list[psutil.Process]:
+    """What a root started without our tag, as `env -i` and some containers do: it is still in the root's session."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if os.getsid(process.pid) in sessions:
+                found.append(process)
+    return found
+
+
+def end_tagged(
+    run_id: str,
+    *,
+    grace_s: float = GRACE_S,
+    is_over: Callable[[], bool] = lambda: True,
+    untagged: Sequence[psutil.Process] = (),
+    last: Collection[int] = (),
+    may_ask_last: Callable[[], bool] = lambda: True,
+) -> bool:
     """Ask with SIGTERM, wait, then SIGKILL what is left, for ten seconds: one stuck in the kernel cannot be ended."""
-    for process in find(run_id):
-        with contextlib.suppress(psutil.Error):
-            process.terminate()
+    _ask(process for process in _left(run_id, untagged) if process.pid not in last)
     deadline = time.monotonic() + grace_s
-    while time.monotonic() < deadline and (not is_over() or find(run_id)):
+    while time.monotonic() < deadline and (not is_over() or _left(run_id, untagged)):
+        if last and may_ask_last():
+            _ask(process for process in _left(run_id, untagged) if process.pid in last)
+            last = ()
         time.sleep(0.05)
-    return not kill_left([run_id], is_over=is_over)
+    return not kill_left([run_id], is_over=is_over, untagged=untagged)
 
 
 def kill_left(
-    run_ids: Sequence[str], *, patience_s: float = _KILL_S, is_over: Callable[[], bool] = lambda: True
+    run_ids: Sequence[str],
+    *,
+    patience_s: float = _KILL_S,
+    is_over: Callable[[], bool] = lambda: True,
+    untagged: Sequence[psutil.Process] = (),
 ) -> list[int]:
     """By SIGKILL, again and again, since what dies may have started more; those that stay are returned, by pid."""
     deadline = time.monotonic() + patience_s
     while True:
-        left = [process for run_id in run_ids for process in find(run_id)]
+        left = [*(process for run_id in run_ids for process in find(run_id)), *_alive(untagged)]
         if (not left and is_over()) or time.monotonic() > deadline:
             return [process.pid for process in left]
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         time.sleep(0.05)
+
+
+def _left(run_id: str, untagged: Sequence[psutil.Process]) -> list[psutil.Process]:
+    return list({process.pid: process for process in (*_alive(untagged), *find(run_id))}.values())
+
+
+def _alive(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """psutil tells a process from a later one with its number."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def _ask(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
 
 
 def run_cancel(argv: Sequence[str]) -> None:

@@ -18,8 +18,8 @@ def build_commands(job: Job) -> tuple[Command, ...]:
     # Threads are left to Slurm, which gives each task its cores: those of this machine may be other ones.
     ours = replace(job, num_cores=0)
     environment = {**ranked_environment(ours), LEASE: str(job.folder / LEASE_FILE)}
-    if job.hosts:
-        environment["MASTER_ADDR"] = job.master_address
+    # Empty: Slurm's first node. What an outer shell has there is another's.
+    environment["MASTER_ADDR"] = job.master_address if job.hosts else ""
     return (_srun(job, environment) if job.is_allocated else _sbatch(job, environment),)
 
 
@@ -33,7 +33,8 @@ def _sbatch(job: Job, environment: dict[str, str]) -> Command:
         "--wait",
         "--parsable",
         *_size(job),
-        f"--output={job.folder / OUTPUT_FILE}",
+        f"--output={str(job.folder / OUTPUT_FILE).replace('%', '%%')}",  # a pattern
+        "--no-requeue",  # it would begin again in the same folder; a run that was pre-empted is tried again as another
         "--open-mode=append",
         "--export=ALL",
         *job.cluster.slurm_arguments,

@@ -34,8 +34,6 @@ Observer = Callable[[list[Json]], str | None]
 
 _POLL_S = 0.1
 _LEASE_EVERY_S = 1.0
-_PREEMPTION_S = 25.0
-"""After SIGTERM a training has the time to end its step and write a checkpoint; Slurm kills after 30 s by default."""
 
 
 class Source(Protocol):
@@ -86,7 +84,7 @@ def supervise(
             ended_by, why = watch.until_end(timeout_s)
         except KeyboardInterrupt as interrupt:
             ended_by, why = Outcome.KILLED, f"interrupted by {str(interrupt) or 'Ctrl-C'}; the steps so far are kept"
-            grace_s = _PREEMPTION_S if str(interrupt) else grace_s
+            grace_s = processes.PREEMPTION_S if str(interrupt) else grace_s
             raise
         except Exception as error:
             why = f"the controller failed: {type(error).__name__}: {error}"[:500]
@@ -124,7 +122,7 @@ def _undisturbed() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    signals = (signal.SIGINT, signal.SIGTERM)
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     earlier = {number: signal.signal(number, lambda number, _: came.append(number)) for number in signals}
     try:
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmark.launch.job import Command, Job, on_host, worker_argv, worker_environment
+from trainmark.launch.job import Command, Job, on_host, own_python, worker_argv, worker_environment
 
 SUMMARY = "one process for each device, on this machine or on --hosts"
 
@@ -19,7 +19,8 @@ def build_commands(job: Job) -> tuple[Command, ...]:
 
 def _argv(job: Job, *how: str) -> tuple[str, ...]:
     each = f"--nproc-per-node={job.processes_per_node}"
-    return (job.python, "-m", "torch.distributed.run", *how, each, "--max-restarts=0", "--no-python", *worker_argv(job))
+    launcher = (*own_python(job.python), "torch.distributed.run")
+    return (*launcher, *how, each, "--max-restarts=0", "--no-python", *worker_argv(job))
 
 
 def _rendezvous(job: Job, number: int) -> tuple[str, ...]:

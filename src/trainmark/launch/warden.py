@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from types import TracebackType
 
-from trainmark.launch.job import Command
+from trainmark.launch.job import Command, own_python
 from trainmark.launch.processes import kill_left, run_cancel
 
 _MODULE = "trainmark.launch.warden"
@@ -28,7 +28,7 @@ class Warden:
     def __enter__(self) -> Warden:
         with contextlib.suppress(OSError):  # without it the kernel still ends the first process of a run
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _MODULE],
+                [*own_python(sys.executable), _MODULE],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

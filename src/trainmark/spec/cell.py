@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 PRECISIONS = ("fp32", "tf32", "amp", "bf16")
@@ -25,6 +26,10 @@ class DataSource:
         if prefix == "cached":
             return cls(kind="cached", path=rest)
         return cls(kind="real", path=text)
+
+    def from_here(self) -> DataSource:
+        """As it is meant in the current folder: the same word elsewhere is another data set. Links stay links."""
+        return self if self.path is None else replace(self, path=str(Path(self.path).absolute()))
 
     def __str__(self) -> str:
         if self.kind == "cached":

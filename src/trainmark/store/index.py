@@ -76,10 +76,14 @@ class Store:
             raise
 
     def index(self, folder: Path) -> RunRow | None:
-        row = self._read_folder(folder)
+        row = self.read(folder)
         if row is not None:
             self._open().write([row])
         return row
+
+    def read(self, folder: Path) -> RunRow | None:
+        """From the folder itself, which is the truth, whatever has become of the index."""
+        return self._read_folder(folder)
 
     def forget(self, run_ids: Sequence[str]) -> None:
         """Runs whose folders are gone for good."""

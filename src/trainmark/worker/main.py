@@ -192,15 +192,15 @@ class Worker:
 
 
 class _Signals:
-    """SIGTERM and SIGINT ask the loop to end at the next edge, with everything recorded; a second SIGINT ends at once.
+    """A signal asks the loop to end at the next edge, with everything recorded; a second SIGINT ends at once.
 
     A second SIGTERM says nothing new: the controller, torchrun and a batch system each pass on the same request, and a
-    training needs the time to write its checkpoint.
+    training needs the time to write its checkpoint. SIGHUP is what is left of it where a remote shell has ended.
     """
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._note)
 
     def _note(self, number: int, _: FrameType | None) -> None:

@@ -15,8 +15,8 @@ from trainmark.records import Outcome
 from trainmark.spec.cluster import Cluster, Host
 
 JOB = Job(run_id="r1", folder=Path("/runs/r1"), python="/py", processes_per_node=4, num_cores=8)
-WORKER = ("/py", "-m", "trainmark.worker.main", "/runs/r1")
-RANKED = ("/py", "-m", "trainmark.ranks", *WORKER)
+WORKER = ("/py", "-P", "-m", "trainmark.worker.main", "/runs/r1")
+RANKED = ("/py", "-P", "-m", "trainmark.ranks", *WORKER)
 CLUSTER = Cluster(
     hosts=(Host(name="a", address="10.0.0.1"), Host(name="b", address="10.0.0.2")),
     remote_shell=("ssh", "{host}"),
@@ -36,14 +36,18 @@ VARIABLES = {
 def test_local_command() -> None:
     (command,) = local.build_commands(JOB)
     assert command.argv == WORKER
-    assert command.environment == {"TRAINMARK_RUN": "r1", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "2"}
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    ours = {"TRAINMARK_RUN": "r1", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "2"}
+    assert command.environment == {**alone, **ours}
+    (command,) = local.build_commands(replace(JOB, argv=("python", "own.py")))
+    assert not set(alone) & set(command.environment), "somebody's own script may mean them"
 
 
 def test_torchrun_on_one_machine() -> None:
     (command,) = torchrun.build_commands(JOB)
     assert command.argv == (
-        "/py", "-m", "torch.distributed.run", "--standalone", "--nnodes=1", "--nproc-per-node=4", "--max-restarts=0",
-        "--no-python", *WORKER,
+        "/py", "-P", "-m", "torch.distributed.run", "--standalone", "--nnodes=1", "--nproc-per-node=4",
+        "--max-restarts=0", "--no-python", *WORKER,
     )  # fmt: skip
 
 
@@ -54,12 +58,12 @@ def test_torchrun_over_nodes_by_ssh() -> None:
     assert len(second.argv) == 3, "ssh gives its words to a shell, so they are quoted as one"
     assert words == [
         "env", "PATH=/bin dir", *(f"{name}={value}" for name, value in VARIABLES.items()),
-        "/py", "-m", "torch.distributed.run", "--nnodes=2", "--node-rank=1", "--master-addr=10.0.0.1",
+        "/py", "-P", "-m", "torch.distributed.run", "--nnodes=2", "--node-rank=1", "--master-addr=10.0.0.1",
         f"--master-port={JOB.port}", "--nproc-per-node=4", "--max-restarts=0", "--no-python", *WORKER,
     ]  # fmt: skip
     assert "--node-rank=0" in first.argv[2]
     assert second.cancel[:2] == ("ssh", "b")
-    assert shlex.split(second.cancel[2]) == ["env", "PATH=/bin dir", "/py", "-m", "trainmark.launch.end", "r1"]
+    assert shlex.split(second.cancel[2]) == ["env", "PATH=/bin dir", "/py", "-P", "-m", "trainmark.launch.end", "r1"]
 
 
 def test_processes_elsewhere_run_in_the_same_folder() -> None:
@@ -74,7 +78,7 @@ def test_torchrun_elastic_by_another_remote_shell() -> None:
     assert command.argv[:4] == ("ip", "netns", "exec", "b")
     begin = command.argv.index("/py")
     assert command.argv[begin:] == (
-        "/py", "-m", "torch.distributed.run", "--nnodes=2", "--rdzv-backend=c10d",
+        "/py", "-P", "-m", "torch.distributed.run", "--nnodes=2", "--rdzv-backend=c10d",
         f"--rdzv-endpoint=10.0.0.1:{JOB.port}", "--rdzv-id=r1", "--rdzv-conf=is_host=0", "--local-addr=10.0.0.2",
         "--nproc-per-node=4", "--max-restarts=0", "--no-python", *WORKER,
     )  # fmt: skip
@@ -117,10 +121,13 @@ def test_sbatch_waits_and_can_be_cancelled() -> None:
     begin = f"{cores}; : > /runs/r1/slurm_started"
     end = "code=$?; echo $code > /runs/r1/slurm_exit.part; mv /runs/r1/slurm_exit.part /runs/r1/slurm_exit; exit $code"
     assert command.argv == (
-        "sbatch", "--wait", "--parsable", *size.split(), "--output=/runs/r1/output.log", "--open-mode=append",
-        "--export=ALL", f"--wrap={begin}; {step}; {end}",
+        "sbatch", "--wait", "--parsable", *size.split(), "--output=/runs/r1/output.log", "--no-requeue",
+        "--open-mode=append", "--export=ALL", f"--wrap={begin}; {step}; {end}",
     )  # fmt: skip
     assert command.cancel == ("scancel", "--name=r1")
+    assert command.environment["MASTER_ADDR"] == "", "what an outer shell has there is another's"
+    (odd,) = slurm.build_commands(replace(JOB, num_nodes=2, folder=Path("/a %j b")))
+    assert "--output=/a %%j b/output.log" in odd.argv
     assert (command.started_file, command.exit_file) == (Path("/runs/r1/slurm_started"), Path("/runs/r1/slurm_exit"))
     assert "OMP_NUM_THREADS" not in command.environment, "the cores of another machine are Slurm's to share out"
 
@@ -129,8 +136,9 @@ def test_paddle_on_two_machines() -> None:
     command = paddle.build_commands(TWO_NODES)[1]
     words = shlex.split(command.argv[2])
     assert words[words.index("/py") :] == [
-        "/py", "-m", "paddle.distributed.launch", "--nnodes=2", "--nproc_per_node=4", f"--master=10.0.0.1:{JOB.port}",
-        "--rank=1", "--job_id=r1", "--log_dir=/runs/r1/paddle", "--max_restart=0", *RANKED,
+        "/py", "-P", "-m", "paddle.distributed.launch", "--nnodes=2", "--nproc_per_node=4",
+        f"--master=10.0.0.1:{JOB.port}", "--rank=1", "--job_id=r1", "--log_dir=/runs/r1/paddle", "--max_restart=0",
+        *RANKED,
     ]  # fmt: skip
 
 

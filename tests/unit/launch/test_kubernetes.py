@@ -60,7 +60,7 @@ def test_a_pytorch_job() -> None:
     assert policy == {"backoffLimit": 0, "cleanPodPolicy": "Running", "activeDeadlineSeconds": 5400}
     (container,) = replicas["Worker"]["template"]["spec"]["containers"]
     assert container["name"] == "pytorch"  # the operator looks for this name
-    assert container["command"] == ["python3", "-m", POD_MODULE, "--node-rank=$(RANK)", "--master=$(MASTER_ADDR)"]
+    assert container["command"] == ["python3", "-P", "-m", POD_MODULE, "--node-rank=$(RANK)", "--master=$(MASTER_ADDR)"]
     assert list(render(replace(JOB, num_nodes=1))["spec"]["pytorchReplicaSpecs"]) == ["Master"]
 
 
@@ -225,8 +225,8 @@ def test_what_a_pod_starts() -> None:
     start = {"nodes": 2, "processes": 8, "port": 23456}
     argv = pod_argv(start, node_rank=1, master="m", python="/py", worker=("/py", "-m", "w", "/f"))
     assert argv == [
-        "/py", "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=8", "--node-rank=1", "--master-addr=m",
-        "--master-port=23456", "--max-restarts=0", "--no-python", "/py", "-m", "w", "/f",
+        "/py", "-P", "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=8", "--node-rank=1",
+        "--master-addr=m", "--master-port=23456", "--max-restarts=0", "--no-python", "/py", "-m", "w", "/f",
     ]  # fmt: skip
 
 

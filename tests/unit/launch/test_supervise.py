@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -65,6 +67,32 @@ def test_a_time_out_ends_the_whole_tree_and_nothing_else(tmp_path: Path) -> None
     finally:
         bystander.kill()
         bystander.wait()
+
+
+def test_a_process_without_the_tag_is_ended_too(tmp_path: Path) -> None:
+    """`env -i` and some containers give their processes an environment of their own."""
+    body = "subprocess.Popen(['env', '-i', 'sleep', '61']); os.execvp('env', ['env', '-i', 'sleep', '62'])"
+    assert run(tmp_path, body, timeout_s=1.0) is Outcome.TIMEOUT
+    left = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # a zombie is not left either
+            left += process.cmdline()[-1:] if process.name() == "sleep" else []
+    assert not {"61", "62"} & set(left)
+
+
+def test_our_end_of_a_remote_shell_is_asked_last(tmp_path: Path) -> None:
+    """With it the processes over there would lose their terminal, and the time for a checkpoint."""
+    said, asked = tmp_path / "said", tmp_path / "asked"
+    body = f"""
+def note(*_):
+    open({str(said)!r}, 'w').write(str(time.time()))
+    sys.exit(1)
+signal.signal(signal.SIGTERM, note)
+time.sleep(60)"""
+    cancel = f"import time; time.sleep(1); open({str(asked)!r}, 'w').write(str(time.time()))"
+    command = replace(write_worker(tmp_path, body), cancel=(sys.executable, "-c", cancel))
+    module.supervise(tmp_path, tmp_path.name, [command], launcher="x", timeout_s=1.0, observe=lambda _: None)
+    assert float(said.read_text()) >= float(asked.read_text())
 
 
 def test_silence_is_a_hang(tmp_path: Path) -> None:
