@@ -6,8 +6,10 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -479,3 +481,24 @@ def test_no_colour_when_piped(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "trainmark.cli.main", "show", "--store", str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=True)
     assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_talk_that_nobody_hears_ends_nothing(tmp_path: Path) -> None:
+    """A terminal that went away, or a full disk behind `2> log`."""
+    argv = [sys.executable, "-m", "trainmark.cli.main", "run", "--repeat", "2", "--store", str(tmp_path)]
+    with Path("/dev/full").open("w") as full:
+        subprocess.run([*argv, "--", "sh", "-c", "sleep 0.1"], stderr=full, check=False, timeout=100)
+    assert len(list(tmp_path.glob("*/exit.json"))) == 2
+
+
+def test_a_terminal_that_goes_away_ends_a_run_in_order(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "trainmark.cli.main", "run", "--store", str(tmp_path), "--", "sleep", "60"]
+    with subprocess.Popen(argv, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as controller:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob("*/output.log")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        controller.send_signal(signal.SIGHUP)
+        assert controller.wait(timeout=60) == 129
+    (ending,) = tmp_path.glob("*/exit.json")
+    assert "interrupted by SIGHUP" in ending.read_text()

@@ -16,6 +16,7 @@ from trainmark.cli.main import build_parser, main
 from trainmark.cli.run import sweep_settings, workload_tasks
 from trainmark.cli.specify import make_plan
 from trainmark.cli.sweep import SweepRuns
+from trainmark.errors import StoreError
 from trainmark.store.index import Store
 from trainmark.store.sweeps import SweepRecord, Sweeps
 
@@ -113,3 +114,29 @@ def test_plan_says_what_an_unfinished_sweep_has_done(tmp_path: Path, capsys: pyt
     document = json.loads(capsys.readouterr().out)
     assert [cell["done"] for cell in document["cells"]] == [False, True, False]
     assert document["total_s"] == 2 * document["cells"][0]["estimate_s"]
+
+
+def test_an_index_that_cannot_be_written_ends_no_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreError("cannot write the index", why="no such column", hint="")
+
+    monkeypatch.setattr(Store, "index", refuse)
+    words = ["run", "--repeat", "2", "--store", str(tmp_path), "--no-preflight", "--", "sh", "-c", "sleep 0.1"]
+    assert main(words) in (0, 1)
+    assert len(list(tmp_path.glob("*/exit.json"))) == 2
+    assert "no such column" in capsys.readouterr().err
+
+
+def test_the_same_word_in_another_folder_is_another_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shared store would otherwise let a training go on from the checkpoint of the other one."""
+    contents = set()
+    for name in ("a", "b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        plan = make_plan(build_parser().parse_args(["plan", "resnet50", "--data", "set", "--epochs", "1"]))
+        assert plan.cells[0].data.path == str(folder / "set")
+        contents.add(content_of(workload_tasks(plan, plan.cells, launcher="auto"), sweep_settings(plan.machine)))
+    assert len(contents) == 2

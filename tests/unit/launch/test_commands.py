@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 
 from trainmark.errors import InputError
 from trainmark.launch import local, mpi, paddle, slurm, torchrun
-from trainmark.launch.job import Job
+from trainmark.launch.job import Job, own_python
 from trainmark.launch.outcome import decide, describe_exit, judge_command
 from trainmark.launch.registry import choose
 from trainmark.records import Outcome
@@ -249,3 +251,9 @@ def test_how_a_command_ended(returncode: int, output: bytes, outcome: Outcome) -
 def test_the_reason_ends_with_a_line_that_can_be_read(output: bytes, last: str) -> None:
     end = judge_command(returncode=3, last_output=output, bad_loss=None)
     assert end["reason"] == "the command ended with exit code 3" + (f": {last}" if last else "")
+
+
+def test_a_module_in_the_current_folder_is_not_meant(tmp_path: Path) -> None:
+    (tmp_path / "re.py").write_text("raise SystemExit('not this one')")
+    done = subprocess.run([*own_python(sys.executable), "trainmark.ranks", "true"], cwd=tmp_path, check=False)
+    assert done.returncode == 0
