@@ -186,7 +186,8 @@ class TorchEngine:
     def learning_rate(self, step: int) -> float:
         steps_per_epoch = self.steps_per_epoch or self._card.num_train_samples / self.samples_per_step
         epochs = self._cell["epochs"] or self._card.schedule.epochs
-        return learning_rate(self._card.schedule, peak=self._peak_rate, step=step, num_steps=epochs * steps_per_epoch)
+        num_steps = epochs * steps_per_epoch
+        return learning_rate(self._card.schedule, peak=self._peak_rate, step=step, num_steps=num_steps, epochs=epochs)
 
     def mark(self) -> Any:
         if self._device.type == "cpu":

@@ -13,17 +13,23 @@ def peak_learning_rate(schedule: Schedule, *, global_batch: int) -> float:
     return schedule.base_lr * (global_batch / schedule.base_batch if schedule.base_batch is not None else 1.0)
 
 
-def learning_rate(schedule: Schedule, *, peak: float, step: int, num_steps: float) -> float:
-    """The rate of step `step`, counted from 0, in a training of `num_steps`."""
-    warmup = max(1.0, schedule.warmup_share * num_steps) if schedule.warmup_share else 0.0
+def learning_rate(
+    schedule: Schedule, *, peak: float, step: int, num_steps: float, epochs: float | None = None
+) -> float:
+    """The rate of step `step`, counted from 0, in a training of `num_steps`; `epochs`: the recipe's where None.
+
+    A shorter training has a shorter warm-up, in proportion; a longer one needs no longer one.
+    """
+    shorter = min(1.0, schedule.epochs / epochs) if epochs is not None else 1.0
+    warmup = max(1.0, schedule.warmup_share * num_steps * shorter) if schedule.warmup_share else 0.0
     if step + 1 < warmup:
         return peak * (schedule.warmup_from + (1 - schedule.warmup_from) * (step + 1) / warmup)
     return peak * _DECAYS[schedule.kind](schedule, step, warmup, num_steps)
 
 
 def evaluation_interval(schedule: Schedule, *, epochs: int) -> int:
-    """Epochs between evaluations: the recipe's share of the training, and never more often than each epoch."""
-    return max(1, round(schedule.eval_epochs * epochs / schedule.epochs))
+    """Epochs between evaluations: the recipe's, and in a shorter training its share, but at least one."""
+    return max(1, round(schedule.eval_epochs * min(1.0, epochs / schedule.epochs)))
 
 
 def _cosine(_: Schedule, step: int, warmup: float, num_steps: float) -> float:

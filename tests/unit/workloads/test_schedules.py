@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from trainmark.workloads.card import Schedule
-from trainmark.workloads.schedules import learning_rate, peak_learning_rate
+from trainmark.workloads.schedules import evaluation_interval, learning_rate, peak_learning_rate
 
 
 def test_poly_by_hand() -> None:
@@ -28,3 +30,14 @@ def test_warm_up_from_a_third() -> None:
 def test_linear_scaling(base_batch: int | None, global_batch: int, rate: float) -> None:
     schedule = Schedule(kind="step", base_lr=0.04, base_batch=base_batch, epochs=1)
     assert peak_learning_rate(schedule, global_batch=global_batch) == pytest.approx(rate)
+
+
+def test_a_longer_training_warms_up_no_longer_and_evaluates_no_less() -> None:
+    schedule = Schedule(kind="cosine", base_lr=0.256, base_batch=256, epochs=50, warmup_share=8 / 50)
+    for epochs, warm in ((50, 8), (90, 8), (25, 4)):
+        peak = learning_rate(schedule, peak=0.256, step=warm * 100 - 1, num_steps=epochs * 100, epochs=epochs)
+        before = learning_rate(schedule, peak=0.256, step=warm * 50 - 1, num_steps=epochs * 100, epochs=epochs)
+        assert (peak, before) == (pytest.approx(0.256), pytest.approx(0.128))
+        assert evaluation_interval(schedule, epochs=epochs) == 1
+    rare = replace(schedule, eval_epochs=10)
+    assert [evaluation_interval(rare, epochs=epochs) for epochs in (5, 25, 50, 200)] == [1, 5, 10, 10]
