@@ -50,7 +50,7 @@ class CheckReport:
     splits: tuple[SplitCount, ...]
     num_bytes: int
     num_ignored: int
-    """Files of other types."""
+    """Files of other types, and hidden ones."""
 
     faults: tuple[DataFault, ...]
     manifest: ManifestState = ManifestState.ABSENT

@@ -60,6 +60,15 @@ def test_every_fault_is_listed_with_its_path(build_folder: BuildFolder, encode: 
     assert all(fault.problem for fault in report.faults)
 
 
+@both_depths
+def test_hidden_names_are_counted_and_not_looked_at(build_folder: BuildFolder, decode: bool) -> None:
+    root = build_folder({"train/a": ["1.jpg"], "train/.cache": ["2.jpg"]})
+    (root / "train/a/.half.jpg").write_bytes(b"")
+    report = check_folder(root, decode=decode, num_workers=1)
+    assert (report.faults, report.classes) == ((), ("a",))
+    assert (report.num_samples, report.num_ignored) == (1, 2)
+
+
 def test_only_decoding_sees_damaged_pixels(build_folder: BuildFolder, encode: Encode) -> None:
     pytest.importorskip("simplejpeg")
     root = build_folder({"train/a": ["1.jpg"]})

@@ -238,6 +238,18 @@ def test_the_other_files_of_the_real_set_are_only_counted(folder: Path) -> None:
     assert report.num_ignored == 3
 
 
+def test_hidden_files_and_cities_are_only_counted(folder: Path) -> None:
+    before = read_cityscapes(folder)
+    image, label = folder / IMAGE, folder / LABEL
+    for path in (image, label):
+        (path.parent / f".{path.name}").write_bytes(b"half a copy")
+        (path.parent.parent / ".cache").mkdir()
+    (image.parent / f".gone{image.name}").symlink_to("nothing")
+    assert read_cityscapes(folder) == before
+    report = check_folder(folder, decode=True, num_workers=1)
+    assert (report.faults, report.num_ignored) == ((), 5)
+
+
 def test_names_that_drive_a_terminal_are_made_harmless(folder: Path) -> None:
     (folder / "leftImg8bit/train/ahornstadt/\x1b[2J_leftImg8bit.png").write_bytes(b"")
     [path] = faults_of(folder)

@@ -260,6 +260,20 @@ def test_a_link_out_of_the_folder_is_refused(build: Build, tmp_path: Path, encod
         read_coco(root)
 
 
+def test_a_hidden_file_counts_only_if_the_annotations_name_it(build: Build, encode: Encode) -> None:
+    root = build(content(images=[GOOD_IMAGE, {**GOOD_IMAGE, "id": 8, "file_name": ".named.jpg"}]))
+    (root / "train2017/.named.jpg").write_bytes(encode())
+    (root / "train2017/.copy.jpg").write_bytes(b"")
+    (root / "train2017/.link.jpg").symlink_to("/etc/passwd")
+    assert len(read_coco(root).train.images) == 2
+    report = check_coco(root, decode=True, num_workers=1)
+    assert (report.faults, report.num_samples, report.num_ignored) == ((), 2, 2)
+    (root / "train2017/.named.jpg").unlink()
+    (root / "train2017/.named.jpg").symlink_to("/etc/passwd")
+    with pytest.raises(DataError, match=r"\.named\.jpg a link that leads outside"):
+        read_coco(root)
+
+
 def test_a_few_missing_images_are_tolerated_and_many_are_not(build: Build, encode: Encode) -> None:
     images = [{**GOOD_IMAGE, "id": number, "file_name": f"{number}.jpg"} for number in range(200)]
     root = build(content(images=images))

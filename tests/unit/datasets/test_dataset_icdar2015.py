@@ -304,6 +304,16 @@ def test_layouts_that_cannot_be_used_are_one_error(root: Path, tmp_path: Path) -
             read_folder(bad)
 
 
+def test_hidden_files_are_only_counted(root: Path) -> None:
+    before = read_folder(root)
+    for path in (image(root, 1), label(root, 1)):
+        (path.parent / f".{path.name}").write_bytes(b"half a copy")
+    (image(root, 2).parent / ".link.jpg").symlink_to("/etc/hostname")
+    assert read_folder(root).train.images == before.train.images
+    report = check_folder(root, decode=True, num_workers=1)
+    assert (report.faults, report.num_ignored) == ((), 3)
+
+
 def test_missing_label_folder_is_named(root: Path) -> None:
     for path in (root / TRAIN[1]).iterdir():
         path.unlink()

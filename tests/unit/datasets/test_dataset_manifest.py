@@ -15,6 +15,7 @@ from trainmark.cli.main import main
 from trainmark.datasets import manifest as manifest_module
 from trainmark.datasets.faults import DataFault, FaultKind
 from trainmark.datasets.formats import MakeRequest, check_dataset, make_dataset
+from trainmark.datasets.imagenet.read import read_folder
 from trainmark.datasets.manifest import NAME, format_line, parse_line, verify_manifest, write_manifest
 from trainmark.datasets.report import ManifestState
 from trainmark.errors import DataError
@@ -236,6 +237,20 @@ def test_a_generators_error_names_the_persons_folder(tmp_path: Path, monkeypatch
         make_dataset("imagenet", tmp_path / "made", REQUEST)
     assert caught.value.what == f"{tmp_path / 'made'} cannot be written"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_training_sees_only_files_that_the_manifest_can_hold(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    make_dataset("imagenet", root, REQUEST)
+    images = sorted((root / "train").rglob("*.JPEG"))
+    (root / "train/.cache").mkdir()
+    for copy in (root / "train/.cache/a.JPEG", images[0].parent / ".copy.JPEG"):
+        copy.write_bytes(images[0].read_bytes())
+    report = check_dataset("imagenet", root, decode=True)
+    assert (report.ok, report.manifest) == (True, ManifestState.VERIFIED)
+    folder = read_folder(root)
+    assert folder.val is not None
+    assert sorted(folder.train.paths + folder.val.paths) == sorted(map(os.fsdecode, listed(root)))
 
 
 def check(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
