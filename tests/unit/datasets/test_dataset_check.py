@@ -101,6 +101,21 @@ def test_a_claim_of_too_many_pixels(build_folder: BuildFolder, encode: Encode, d
     assert fault.kind is FaultKind.TOO_LARGE
 
 
+@both_depths
+@pytest.mark.parametrize("beginning", [b"", b"\xff\xd8\xff"])
+def test_a_file_larger_than_memory_is_named_and_not_read(
+    build_folder: BuildFolder, decode: bool, beginning: bytes
+) -> None:
+    root = build_folder({"train/a": ["1.jpg"]})
+    with (root / "train/a/z.JPEG").open("wb") as file:
+        file.write(beginning)
+        file.truncate(2**40)  # all of it a hole
+    report = check_folder(root, decode=decode, num_workers=1)
+    (fault,) = report.faults
+    assert (fault.path, fault.kind, fault.usable) == ("train/a/z.JPEG", FaultKind.TOO_LARGE, False)
+    assert fault.problem.startswith("1.0 TiB")
+
+
 def test_file_that_cannot_be_opened(build_folder: BuildFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     root = build_folder({"train/a": ["1.jpg", "2.jpg"]})
 

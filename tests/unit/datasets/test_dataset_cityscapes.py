@@ -295,6 +295,15 @@ def test_broken_files(folder: Path, damage: Callable[[bytes], bytes], kind: Faul
     assert FORMAT.summarise(folder).num_train == 12, "the layout is right, so a run may start"
 
 
+@pytest.mark.parametrize("decode", [True, False])
+def test_a_file_larger_than_memory_is_named_and_not_read(folder: Path, decode: bool) -> None:
+    with (folder / IMAGE).open("r+b") as file:
+        file.truncate(2**40)
+    assert faults_of(folder, decode=decode) == {IMAGE: FaultKind.TOO_LARGE}
+    with pytest.raises(UnusablePairError, match=r"1\.0 TiB"):
+        load_pair(folder, IMAGE, LABEL)
+
+
 def test_both_files_of_a_pair_are_judged(folder: Path) -> None:
     (folder / IMAGE).write_bytes(b"")
     (folder / LABEL).write_bytes(b"?")

@@ -304,6 +304,14 @@ def test_layouts_that_cannot_be_used_are_one_error(root: Path, tmp_path: Path) -
             read_folder(bad)
 
 
+@pytest.mark.parametrize("decode", [True, False])
+def test_an_image_larger_than_memory_is_named_and_not_read(root: Path, decode: bool) -> None:
+    with image(root, 1).open("wb") as file:
+        file.truncate(2**40)
+    (fault,) = check_folder(root, decode=decode, num_workers=1).faults
+    assert (fault.path, fault.kind) == (f"{TRAIN[0]}/img_1.jpg", FaultKind.TOO_LARGE)
+
+
 def test_hidden_files_are_only_counted(root: Path) -> None:
     before = read_folder(root)
     for path in (image(root, 1), label(root, 1)):

@@ -11,6 +11,7 @@ from pathlib import Path
 from trainmark.datasets.faults import DataFault, FaultKind, printable
 from trainmark.datasets.icdar2015.scan import SplitScan, scan_folder
 from trainmark.datasets.icdar2015.words import MAX_LABEL_BYTES, Word, fit_words, parse_words
+from trainmark.datasets.inside import MAX_FILE_BYTES
 from trainmark.datasets.jpeg import jpeg_size
 from trainmark.datasets.jpeg_check import check_jpegs
 from trainmark.datasets.report import CheckReport, SplitCount
@@ -80,6 +81,6 @@ def _image_size(path: Path) -> tuple[int, int] | None:
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
-            return jpeg_size(head) or jpeg_size(head + file.read())
+            return jpeg_size(head) or jpeg_size(head + file.read(MAX_FILE_BYTES))
     except OSError:
         return None
