@@ -260,6 +260,22 @@ def test_every_fault_is_listed_with_its_path(root: Path) -> None:
     assert check_dataset("icdar2015", root, decode=False, num_workers=1).num_samples == 4
 
 
+@pytest.mark.parametrize(
+    ("data", "usable"),
+    [
+        (b"1,2,3\n0,0,9,0,9,9,0,9,x\n", True),
+        (b"1,2,3\n", False),
+        (b"x" * (MAX_LABEL_BYTES + 1), False),
+        (b"5,5,5,5,5,5,5,5,y\n", True),
+    ],
+)
+def test_bad_lines_are_notes_where_the_label_file_has_words(root: Path, data: bytes, usable: bool) -> None:
+    label(root, 1).write_bytes(data)
+    report = check_folder(root, decode=True, num_workers=1)
+    assert [fault.usable for fault in report.faults] == [usable]
+    assert report.ok is usable
+
+
 def test_one_missing_label_does_not_stop_a_run_and_all_do(root: Path) -> None:
     label(root, 2).unlink()
     scan = read_folder(root)

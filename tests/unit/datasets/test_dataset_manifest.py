@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -296,6 +297,21 @@ def test_a_broken_file_is_told_once_with_all_that_is_wrong(tmp_path: Path) -> No
     }
     assert len(report.faults) == 2
     assert report.faults[0].problem.startswith("zero bytes; changed")
+
+
+def test_a_note_on_a_file_that_changed_is_a_fault(tmp_path: Path, encode: Callable[..., bytes]) -> None:
+    root = tmp_path / "data"
+    make_dataset("imagenet", root, REQUEST)
+    first, second = sorted((root / "train").rglob("*.JPEG"))[:2]
+    first.write_bytes(encode("CMYK"))
+    second.write_bytes(encode("RGB"))
+    report = check_dataset("imagenet", root, decode=True)
+    assert [(fault.kind, fault.usable) for fault in report.faults] == [
+        (FaultKind.MODE, False),
+        (FaultKind.CHANGED, False),
+    ]
+    assert "changed" in report.faults[0].problem
+    assert not report.ok
 
 
 def test_quick_and_write_manifest_contradict(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,11 +69,15 @@ def _check_label(root: Path, pair: tuple[str, str]) -> _LabelCheck:
         fault = DataFault(path=printable(label), kind=FaultKind.UNREADABLE, problem=problem)
         return _LabelCheck(num_bytes=0, words=(), faults=(fault,))
     words, problems = parse_words(data)
+    is_lost = bool(problems) and not words  # with good lines among them, bad ones are left out and no more than notes
     if (size := _image_size(root / image)) is not None:
         words, more = fit_words(words, height=size[0], width=size[1])
         problems += more
-    faults = [DataFault(path=printable(label), kind=p.kind, problem=p.what, usable=True) for p in problems]
-    return _LabelCheck(num_bytes=len(data), words=tuple(words), faults=tuple(faults))
+    faults = tuple(
+        DataFault(path=printable(label), kind=p.kind, problem=p.what, usable=not is_lost, is_entry=not is_lost)
+        for p in problems
+    )
+    return _LabelCheck(num_bytes=len(data), words=tuple(words), faults=faults)
 
 
 def _image_size(path: Path) -> tuple[int, int] | None:
