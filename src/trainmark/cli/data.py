@@ -6,11 +6,14 @@ import argparse
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainmark.cli import data_fetch
 from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console, talk
 from trainmark.units import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from trainmark.datasets.report import CheckReport
 
 _MAX_FAULTS_SHOWN = 50
 _MANIFEST_WORDS = {
@@ -21,6 +24,7 @@ _MANIFEST_WORDS = {
     "if the files are as they should be, remove it and run again with --write-manifest",
     "written": "manifest.sha256 written, of the files as they are now",
 }
+_NOTES_WORDS = "notes: a run converts such files or uses what is there of them, and leaves out such entries"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,9 +83,7 @@ def _make(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    """Exit code 2 where something is wrong: the data set is input, and bad input is refused."""
-    from rich.text import Text
-
+    """Exit code 2 where something is wrong: the data set is input, and bad input is refused. Notes are not wrong."""
     from trainmark.cli.byte_progress import ByteProgress
     from trainmark.datasets.formats import check_dataset
 
@@ -97,19 +99,50 @@ def _check(args: argparse.Namespace) -> int:
             ),
         )
     if args.json:
-        print_json(**_plain(asdict(report)), ok=not report.faults)
-        return 2 if report.faults else 0
+        apart = {
+            "faults": [asdict(fault) for fault in report.unusable],
+            "notes": [asdict(note) for note in report.notes],
+        }
+        print_json(**_plain({**asdict(report), **apart}), ok=report.ok)
+    else:
+        _print_findings(report, args.folder)
+        next_command(_run_command(args) if report.ok else _remedy(report))
+    return 0 if report.ok else 2
+
+
+def _print_findings(report: CheckReport, folder: Path) -> None:
+    """Faults first, so that no number of notes pushes one out of sight."""
+    from rich.text import Text
+
     console = stdout_console()
-    for fault in report.faults[:_MAX_FAULTS_SHOWN]:
-        console.print(Text(f"{fault.path}: {fault.problem}"))
-    if len(report.faults) > _MAX_FAULTS_SHOWN:
-        console.print(Text(f"... and {len(report.faults) - _MAX_FAULTS_SHOWN} more; --json lists all"))
+    lines = [f"{fault.path}: {fault.problem}" for fault in report.unusable]
+    lines += [f"{note.path}: note: {note.problem}" for note in report.notes]
+    for line in lines[:_MAX_FAULTS_SHOWN]:
+        console.print(Text(line))
+    if len(lines) > _MAX_FAULTS_SHOWN:
+        console.print(Text(f"... and {len(lines) - _MAX_FAULTS_SHOWN} more; --json lists all"))
     counts = ", ".join(f"{split.name} {format_count(split.num_samples, report.unit)}" for split in report.splits)
-    verdict = format_count(len(report.faults), "faults") if report.faults else "no faults"
-    console.print(Text(f"{args.folder}: {counts}; {verdict}"))
+    verdict = format_count(len(report.unusable), "faults") if report.unusable else "no faults"
+    verdict += f", {format_count(len(report.notes), 'notes')}" if report.notes else ""
+    console.print(Text(f"{folder}: {counts}; {verdict}"))
+    if report.notes:
+        talk(_NOTES_WORDS)
     talk(_MANIFEST_WORDS[report.manifest])
-    next_command("remove or replace the files named above" if report.faults else _run_command(args))
-    return 2 if report.faults else 0
+
+
+def _remedy(report: CheckReport) -> str:
+    """For each sort of fault its own: a file of annotations is not thrown away for some of its entries."""
+    from trainmark.datasets.faults import FaultKind
+
+    of_manifest = (FaultKind.UNLISTED, FaultKind.BAD_MANIFEST)
+    disagreeing = [fault for fault in report.unusable if fault.kind in of_manifest]
+    entries = [fault for fault in report.unusable if fault.is_entry]
+    remedies = {
+        "remove or replace the faulty files named above": len(disagreeing) + len(entries) < len(report.unusable),
+        "mend the entries named above, not the whole file": bool(entries),
+        "remove what manifest.sha256 does not list, or write it anew": bool(disagreeing),
+    }
+    return "; ".join(remedy for remedy, is_needed in remedies.items() if is_needed)
 
 
 def _run_command(args: argparse.Namespace) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.hidden import is_hidden
 from trainmark.datasets.workers import choose_num_workers
 
 OnHashed = Callable[[int, int], None]
@@ -47,7 +48,7 @@ def walk_files(root: bytes, faults: list[DataFault], *, leave_out: bytes) -> Ite
     def walk(prefix: bytes) -> Iterator[bytes]:
         try:
             with os.scandir(root + b"/" + prefix) as entries:
-                found = [(entry.name, _kind(entry)) for entry in entries if not entry.name.startswith(b".")]
+                found = [(entry.name, _kind(entry)) for entry in entries if not is_hidden(entry.name)]
         except OSError as error:
             shown = printable(os.fsdecode(prefix.rstrip(b"/")))
             faults.append(DataFault(path=shown, kind=FaultKind.UNREADABLE, problem=error.strerror or str(error)))

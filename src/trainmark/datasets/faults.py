@@ -65,7 +65,13 @@ class DataFault:
     problem: str
 
     usable: bool = False
-    """Whether a training run still gets pixels from it."""
+    """Whether a run takes it as it is, or what can be used of it: then it is a note, and the data set is good.
+
+    Never so for a file that is not what the manifest says.
+    """
+
+    is_entry: bool = False
+    """Of one entry of an annotation file or a list, whose others may be good: the file is not to be thrown away."""
 
 
 def printable(path: str) -> str:

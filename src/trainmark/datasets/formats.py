@@ -119,14 +119,21 @@ def check_dataset(
 
 
 def _one_for_each_file(faults: Sequence[DataFault], found: Sequence[DataFault]) -> tuple[DataFault, ...]:
-    """What a format says of a file goes first; that the file also changed is added to it."""
+    """What a format says of a file goes first; that the file also changed is added to it, and it is no note any more.
+
+    Not so for an entry: that it is bad and that its file changed are two things.
+    """
     changes = {fault.path: fault for fault in found if fault.path != MANIFEST}
     told = []
     for fault in faults:
-        change = changes.pop(fault.path, None)
-        told.append(fault if change is None else replace(fault, problem=f"{fault.problem}; {change.problem}"))
+        change = None if fault.is_entry else changes.pop(fault.path, None)
+        told.append(fault if change is None else _add_change(fault, change))
     others = (fault for fault in found if fault.path == MANIFEST or fault.path in changes)
     return tuple(sorted([*told, *others], key=lambda fault: fault.path))
+
+
+def _add_change(fault: DataFault, change: DataFault) -> DataFault:
+    return replace(fault, problem=f"{fault.problem}; {change.problem}", usable=False)
 
 
 def _about(root: Path, folder: Path, error: DataError) -> DataError:

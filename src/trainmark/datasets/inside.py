@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 
 from trainmark.errors import DataError
+from trainmark.units import format_bytes
 
-_MAX_FILE_BYTES = 2**26  # no image is larger, and a damaged disk may claim anything
+MAX_FILE_BYTES = 2**26  # no image is larger, and a damaged disk may claim anything
 
 
 class OutsideError(OSError):
@@ -35,6 +36,13 @@ def resolve_folder(root: Path, *, holding: str) -> Path:
         raise DataError(f"{root} cannot be read", why=str(error), hint="give the real folder") from error
 
 
+def why_too_large(num_bytes: int) -> str | None:
+    """To be asked before a file is read whole, because it may claim more bytes than there is memory."""
+    if num_bytes <= MAX_FILE_BYTES:
+        return None
+    return f"{format_bytes(num_bytes)}, and more than {format_bytes(MAX_FILE_BYTES)} is no image; not read"
+
+
 def is_safe_name(path: str) -> bool:
     """Whether a path of an annotation file can only mean something below the folder, links left aside."""
     return path != "" and "\0" not in path and not path.startswith("/") and ".." not in path.split("/")
@@ -59,6 +67,6 @@ def read_inside(root: str, folder: str, name: str) -> bytes:
             raise
         descriptor = os.open(real_path(root, os.path.relpath(f"{folder}/{name}", root)), flags)
     try:
-        return os.read(descriptor, min(os.fstat(descriptor).st_size, _MAX_FILE_BYTES))
+        return os.read(descriptor, min(os.fstat(descriptor).st_size, MAX_FILE_BYTES))
     finally:
         os.close(descriptor)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.inside import why_too_large
 from trainmark.datasets.jpeg import END_OF_IMAGE, MAX_PIXELS, Frame, decode_lenient, read_frame, why_not_jpeg
 from trainmark.datasets.workers import choose_num_workers
 
@@ -34,8 +35,9 @@ def check_files(root: Path, decode: bool, paths: Sequence[str]) -> tuple[int, li
     for path in paths:
         try:
             with open(root / path, "rb") as file:  # noqa: PTH123  Path.open costs as much again as the call itself
-                num_bytes += os.fstat(file.fileno()).st_size
-                fault = judge_image(path, file.read()) if decode else _judge_ends(path, file)
+                size = os.fstat(file.fileno()).st_size
+                num_bytes += size
+                fault = _judge_file(path, file, size, decode)
         except OSError as error:
             problem = error.strerror or str(error)
             fault = DataFault(path=printable(path), kind=FaultKind.UNREADABLE, problem=problem)
@@ -44,17 +46,22 @@ def check_files(root: Path, decode: bool, paths: Sequence[str]) -> tuple[int, li
     return num_bytes, faults
 
 
-def _judge_ends(path: str, file: BinaryIO) -> DataFault | None:
+def _judge_file(path: str, file: BinaryIO, size: int, decode: bool) -> DataFault | None:
+    if (problem := why_too_large(size)) is not None:
+        return DataFault(path=printable(path), kind=FaultKind.TOO_LARGE, problem=problem)
+    return judge_image(path, file.read(size)) if decode else _judge_ends(path, file, size)
+
+
+def _judge_ends(path: str, file: BinaryIO, size: int) -> DataFault | None:
     """Reads both ends of the file, and the whole only where they look wrong: a truncated file has no end marker."""
     head = file.read(_HEAD_BYTES)
     frame = read_frame(head)
-    size = os.fstat(file.fileno()).st_size
     if frame is not None and size > len(head):
         file.seek(max(len(head), size - _TAIL_BYTES))
         head += file.read()
     if frame is None or not _is_ended(head, frame):
         file.seek(0)
-        head = file.read()
+        head = file.read(size)
     return _judge_header(path, head)
 
 

@@ -82,7 +82,7 @@ def verify_manifest(
         for path, sha256 in _pair(root / NAME, top, faults):
             if sha256 is None:
                 problem = f"not in {NAME}"
-                faults.append(DataFault(path=_shown(path), kind=FaultKind.UNLISTED, problem=problem, usable=True))
+                faults.append(DataFault(path=_shown(path), kind=FaultKind.UNLISTED, problem=problem))
             else:
                 expected[path] = sha256
                 yield path
@@ -93,7 +93,7 @@ def verify_manifest(
             faults.append(digest.fault)
         elif digest.sha256 != wanted:
             problem = f"changed: its SHA-256 is not the one in {NAME}"
-            faults.append(DataFault(path=_shown(digest.path), kind=FaultKind.CHANGED, problem=problem, usable=True))
+            faults.append(DataFault(path=_shown(digest.path), kind=FaultKind.CHANGED, problem=problem))
     return tuple(sorted(faults, key=lambda fault: fault.path))
 
 
@@ -160,7 +160,7 @@ def _read(manifest: Path, faults: list[DataFault]) -> Iterator[tuple[bytes, str]
 
 
 def _bad(problem: str) -> DataFault:
-    return DataFault(path=NAME, kind=FaultKind.BAD_MANIFEST, problem=problem, usable=True)
+    return DataFault(path=NAME, kind=FaultKind.BAD_MANIFEST, problem=problem)
 
 
 def _shown(path: bytes) -> str:

@@ -50,15 +50,26 @@ class CheckReport:
     splits: tuple[SplitCount, ...]
     num_bytes: int
     num_ignored: int
-    """Files of other types."""
+    """Files of other types, and hidden ones."""
 
     faults: tuple[DataFault, ...]
+    """All that was found, notes too."""
+
     manifest: ManifestState = ManifestState.ABSENT
     """Of the checksums; filled in for all formats alike."""
 
     @property
     def ok(self) -> bool:
-        return not self.faults
+        return not self.unusable
+
+    @property
+    def unusable(self) -> tuple[DataFault, ...]:
+        return tuple(fault for fault in self.faults if not fault.usable)
+
+    @property
+    def notes(self) -> tuple[DataFault, ...]:
+        """What a run goes on with by design; ImageNet and COCO have some as they are published."""
+        return tuple(fault for fault in self.faults if fault.usable)
 
     @property
     def num_samples(self) -> int:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from rich.console import Console
 
 from making import make_images, make_run
@@ -369,6 +370,99 @@ def test_data_make_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert victim.name in document["faults"][0]["path"]
     code, out, _ = run("data", "check", "imagenet", folder, capsys=capsys)
     assert (code, out.endswith("; 1 fault\n")) == (2, True)
+
+
+REPLACE = "next: remove or replace the faulty files named above"
+
+
+def encoded(mode: str, file_format: str) -> bytes:
+    buffer = io.BytesIO()
+    Image.new(mode, (40, 30)).save(buffer, format=file_format)
+    return buffer.getvalue()
+
+
+def test_what_a_run_converts_is_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the public ImageNet has them: CMYK, and a PNG under a JPEG's name."""
+    folder = tmp_path / "train/a"
+    folder.mkdir(parents=True)
+    files = {"cmyk": encoded("CMYK", "JPEG"), "good": encoded("RGB", "JPEG"), "picture": encoded("RGB", "PNG")}
+    for name, data in files.items():
+        (folder / f"{name}.JPEG").write_bytes(data)
+    code, out, err = run("data", "check", "imagenet", str(tmp_path), capsys=capsys)
+    assert code == 0
+    assert "train/a/cmyk.JPEG: note: CMYK instead of colour or grey; converted\n" in out
+    assert out.endswith("train 3 images; no faults, 2 notes\n")
+    assert "next: trainmark run" in err
+    assert REPLACE not in err
+    code, out, _ = run("data", "check", "imagenet", str(tmp_path), "--json", capsys=capsys)
+    document = json.loads(out)
+    assert (code, document["ok"], document["faults"]) == (0, True, [])
+    assert [(note["kind"], note["usable"]) for note in document["notes"]] == [("mode", True), ("not_jpeg", True)]
+
+    (folder / "void.JPEG").write_bytes(b"")
+    code, out, err = run("data", "check", "imagenet", str(tmp_path), capsys=capsys)
+    assert (code, REPLACE in err) == (2, True)
+    assert out.startswith("train/a/void.JPEG: zero bytes\n")
+    assert out.endswith("train 4 images; 1 fault, 2 notes\n")
+    code, out, _ = run("data", "check", "imagenet", str(tmp_path), "--json", capsys=capsys)
+    document = json.loads(out)
+    assert (code, document["ok"], len(document["faults"]), len(document["notes"])) == (2, False, 1, 2)
+
+
+def test_notes_do_not_push_a_fault_out_of_sight(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "train/a"
+    folder.mkdir(parents=True)
+    for number in range(60):
+        (folder / f"{number:02}.JPEG").write_bytes(encoded("CMYK", "JPEG"))
+    (folder / "z.JPEG").write_bytes(b"")
+    code, out, _ = run("data", "check", "imagenet", str(tmp_path), capsys=capsys)
+    assert (code, "z.JPEG: zero bytes" in out, "... and 11 more" in out) == (2, True, True)
+
+
+@pytest.mark.parametrize(
+    ("categories", "next_", "verdict"),
+    [
+        ([1], "next: trainmark run mask_rcnn", "no faults, 1 note"),
+        ([1, 1], "next: mend the entries named above, not the whole file\n", "1 fault, 1 note"),
+    ],
+)
+def test_annotations_are_not_thrown_away_for_some_entries(
+    categories: list[int], next_: str, verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the public COCO has it: a box of zero height among good ones."""
+    good = {"id": 1, "image_id": 7, "category_id": 1, "bbox": [5, 5, 9, 9], "segmentation": [[5, 5, 14, 5, 14, 14]]}
+    content = {
+        "images": [{"id": 7, "file_name": "a.jpg", "height": 30, "width": 40}],
+        "annotations": [good, {**good, "id": 2, "bbox": [5, 5, 9, 0]}],
+        "categories": [{"id": id_, "name": "cat"} for id_ in categories],
+    }
+    for folder in ("annotations", "train2017"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "annotations/instances_train2017.json").write_text(json.dumps(content))
+    (tmp_path / "train2017/a.jpg").write_bytes(encoded("RGB", "JPEG"))
+    code, out, err = run("data", "check", "coco", str(tmp_path), capsys=capsys)
+    assert code == (0 if len(categories) == 1 else 2)
+    assert "note: annotation 2 has a bbox of zero size; left out" in out
+    assert out.endswith(f"{verdict}\n")
+    assert "leaves out such entries" in err
+    assert next_ in err
+    assert REPLACE not in err
+
+
+def test_a_file_that_the_manifest_does_not_list_need_not_be_bad(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "train/a"
+    folder.mkdir(parents=True)
+    (folder / "good.JPEG").write_bytes(encoded("RGB", "JPEG"))
+    assert run("data", "check", "imagenet", str(tmp_path), "--write-manifest", capsys=capsys)[0] == 0
+    (folder / "more.JPEG").write_bytes(encoded("RGB", "JPEG"))
+    code, _, err = run("data", "check", "imagenet", str(tmp_path), capsys=capsys)
+    assert (code, REPLACE in err) == (2, False)
+    assert "next: remove what manifest.sha256 does not list, or write it anew" in err
+    (folder / "good.JPEG").write_bytes(encoded("L", "JPEG"))
+    code, _, err = run("data", "check", "imagenet", str(tmp_path), capsys=capsys)
+    assert (code, REPLACE in err) == (2, True)
 
 
 @pytest.mark.parametrize(

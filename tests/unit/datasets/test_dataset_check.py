@@ -60,6 +60,15 @@ def test_every_fault_is_listed_with_its_path(build_folder: BuildFolder, encode: 
     assert all(fault.problem for fault in report.faults)
 
 
+@both_depths
+def test_hidden_names_are_counted_and_not_looked_at(build_folder: BuildFolder, decode: bool) -> None:
+    root = build_folder({"train/a": ["1.jpg"], "train/.cache": ["2.jpg"]})
+    (root / "train/a/.half.jpg").write_bytes(b"")
+    report = check_folder(root, decode=decode, num_workers=1)
+    assert (report.faults, report.classes) == ((), ("a",))
+    assert (report.num_samples, report.num_ignored) == (1, 2)
+
+
 def test_only_decoding_sees_damaged_pixels(build_folder: BuildFolder, encode: Encode) -> None:
     pytest.importorskip("simplejpeg")
     root = build_folder({"train/a": ["1.jpg"]})
@@ -90,6 +99,21 @@ def test_a_claim_of_too_many_pixels(build_folder: BuildFolder, encode: Encode, d
     (root / "train/a/1.jpg").write_bytes(data)
     (fault,) = check_folder(root, decode=decode, num_workers=1).faults
     assert fault.kind is FaultKind.TOO_LARGE
+
+
+@both_depths
+@pytest.mark.parametrize("beginning", [b"", b"\xff\xd8\xff"])
+def test_a_file_larger_than_memory_is_named_and_not_read(
+    build_folder: BuildFolder, decode: bool, beginning: bytes
+) -> None:
+    root = build_folder({"train/a": ["1.jpg"]})
+    with (root / "train/a/z.JPEG").open("wb") as file:
+        file.write(beginning)
+        file.truncate(2**40)  # all of it a hole
+    report = check_folder(root, decode=decode, num_workers=1)
+    (fault,) = report.faults
+    assert (fault.path, fault.kind, fault.usable) == ("train/a/z.JPEG", FaultKind.TOO_LARGE, False)
+    assert fault.problem.startswith("1.0 TiB")
 
 
 def test_file_that_cannot_be_opened(build_folder: BuildFolder, monkeypatch: pytest.MonkeyPatch) -> None:

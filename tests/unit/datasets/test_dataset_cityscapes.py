@@ -238,6 +238,18 @@ def test_the_other_files_of_the_real_set_are_only_counted(folder: Path) -> None:
     assert report.num_ignored == 3
 
 
+def test_hidden_files_and_cities_are_only_counted(folder: Path) -> None:
+    before = read_cityscapes(folder)
+    image, label = folder / IMAGE, folder / LABEL
+    for path in (image, label):
+        (path.parent / f".{path.name}").write_bytes(b"half a copy")
+        (path.parent.parent / ".cache").mkdir()
+    (image.parent / f".gone{image.name}").symlink_to("nothing")
+    assert read_cityscapes(folder) == before
+    report = check_folder(folder, decode=True, num_workers=1)
+    assert (report.faults, report.num_ignored) == ((), 5)
+
+
 def test_names_that_drive_a_terminal_are_made_harmless(folder: Path) -> None:
     (folder / "leftImg8bit/train/ahornstadt/\x1b[2J_leftImg8bit.png").write_bytes(b"")
     [path] = faults_of(folder)
@@ -281,6 +293,15 @@ def test_broken_files(folder: Path, damage: Callable[[bytes], bytes], kind: Faul
         load_pair(folder, IMAGE, LABEL)
     assert (caught.value.fault.path, caught.value.fault.kind) == (LABEL, kind)
     assert FORMAT.summarise(folder).num_train == 12, "the layout is right, so a run may start"
+
+
+@pytest.mark.parametrize("decode", [True, False])
+def test_a_file_larger_than_memory_is_named_and_not_read(folder: Path, decode: bool) -> None:
+    with (folder / IMAGE).open("r+b") as file:
+        file.truncate(2**40)
+    assert faults_of(folder, decode=decode) == {IMAGE: FaultKind.TOO_LARGE}
+    with pytest.raises(UnusablePairError, match=r"1\.0 TiB"):
+        load_pair(folder, IMAGE, LABEL)
 
 
 def test_both_files_of_a_pair_are_judged(folder: Path) -> None:

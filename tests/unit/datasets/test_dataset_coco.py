@@ -19,7 +19,8 @@ from trainmark.datasets.coco.runs import pack, read_runs, unpack
 from trainmark.datasets.coco.scene import draw_scene
 from trainmark.datasets.coco.trace import trace
 from trainmark.datasets.faults import FaultKind
-from trainmark.datasets.formats import all_formats
+from trainmark.datasets.formats import all_formats, check_dataset
+from trainmark.datasets.manifest import write_manifest
 from trainmark.errors import DataError
 
 Encode = Callable[..., bytes]
@@ -158,12 +159,28 @@ def test_bad_runs_never_reach_the_coco_tools(segmentation: dict[str, Any], words
 def test_a_bad_annotation_is_named_and_left_out(
     build: Build, changes: dict[str, Any], kind: FaultKind, num_left: int
 ) -> None:
-    root = build(content(box_record(**changes)))
-    assert kinds(root) == [(kind, True)]
+    root = build(content(box_record(**changes), box_record(id=2)))
+    (fault,) = check_coco(root, decode=True, num_workers=1).faults
+    assert (fault.kind, fault.usable, fault.is_entry) == (kind, True, True)
+    assert ("; left out" in fault.problem) == (num_left == 0)
     split = read_coco(root).train
-    assert len(split.instances) == num_left
+    assert len(split.instances) == num_left + 1
     assert len(split.problems[0]) == 1
     assert "annotation 1" in split.problems[0][0]
+
+
+def test_a_bad_entry_and_the_change_of_its_file_are_two_faults(build: Build) -> None:
+    root = build(content(box_record()))
+    write_manifest(root)
+    annotations = json.dumps(content(box_record(), box_record(id=2, bbox=[5, 10, 10, 0])))
+    (root / "annotations/instances_train2017.json").write_text(annotations)
+    faults = check_dataset("coco", root, decode=True, num_workers=1).faults
+    assert [(fault.kind, fault.usable) for fault in faults] == [(FaultKind.EMPTY_BOX, True), (FaultKind.CHANGED, False)]
+
+
+def test_no_good_annotation_among_bad_ones_is_more_than_a_note(build: Build) -> None:
+    root = build(content(box_record(bbox=[5, 10, 10, 0])))
+    assert sorted(kinds(root)) == [(FaultKind.EMPTY_ANNOTATIONS, False), (FaultKind.EMPTY_BOX, True)]
 
 
 def test_a_polygon_outside_is_clipped_at_the_edge(build: Build) -> None:
@@ -260,6 +277,20 @@ def test_a_link_out_of_the_folder_is_refused(build: Build, tmp_path: Path, encod
         read_coco(root)
 
 
+def test_a_hidden_file_counts_only_if_the_annotations_name_it(build: Build, encode: Encode) -> None:
+    root = build(content(images=[GOOD_IMAGE, {**GOOD_IMAGE, "id": 8, "file_name": ".named.jpg"}]))
+    (root / "train2017/.named.jpg").write_bytes(encode())
+    (root / "train2017/.copy.jpg").write_bytes(b"")
+    (root / "train2017/.link.jpg").symlink_to("/etc/passwd")
+    assert len(read_coco(root).train.images) == 2
+    report = check_coco(root, decode=True, num_workers=1)
+    assert (report.faults, report.num_samples, report.num_ignored) == ((), 2, 2)
+    (root / "train2017/.named.jpg").unlink()
+    (root / "train2017/.named.jpg").symlink_to("/etc/passwd")
+    with pytest.raises(DataError, match=r"\.named\.jpg a link that leads outside"):
+        read_coco(root)
+
+
 def test_a_few_missing_images_are_tolerated_and_many_are_not(build: Build, encode: Encode) -> None:
     images = [{**GOOD_IMAGE, "id": number, "file_name": f"{number}.jpg"} for number in range(200)]
     root = build(content(images=images))
@@ -290,6 +321,12 @@ def test_bad_images_and_wrong_sizes_are_named(build: Build, encode: Encode) -> N
         ("train2017/other.jpg", FaultKind.SIZE_MISMATCH, False),
         ("train2017/void.jpg", FaultKind.EMPTY_FILE, False),
     ]
+
+
+def test_a_converted_image_is_held_against_its_stated_size(build: Build, encode: Encode) -> None:
+    root = build(content(images=[{**GOOD_IMAGE, "width": WIDTH + 1}]))
+    (root / "train2017/a.jpg").write_bytes(encode("CMYK"))
+    assert sorted(kinds(root)) == [(FaultKind.MODE, True), (FaultKind.SIZE_MISMATCH, False)]
 
 
 def test_validation_must_have_the_same_categories(build: Build, encode: Encode) -> None:

@@ -260,6 +260,22 @@ def test_every_fault_is_listed_with_its_path(root: Path) -> None:
     assert check_dataset("icdar2015", root, decode=False, num_workers=1).num_samples == 4
 
 
+@pytest.mark.parametrize(
+    ("data", "usable"),
+    [
+        (b"1,2,3\n0,0,9,0,9,9,0,9,x\n", True),
+        (b"1,2,3\n", False),
+        (b"x" * (MAX_LABEL_BYTES + 1), False),
+        (b"5,5,5,5,5,5,5,5,y\n", True),
+    ],
+)
+def test_bad_lines_are_notes_where_the_label_file_has_words(root: Path, data: bytes, usable: bool) -> None:
+    label(root, 1).write_bytes(data)
+    report = check_folder(root, decode=True, num_workers=1)
+    assert [fault.usable for fault in report.faults] == [usable]
+    assert report.ok is usable
+
+
 def test_one_missing_label_does_not_stop_a_run_and_all_do(root: Path) -> None:
     label(root, 2).unlink()
     scan = read_folder(root)
@@ -302,6 +318,24 @@ def test_layouts_that_cannot_be_used_are_one_error(root: Path, tmp_path: Path) -
     ):
         with pytest.raises(DataError, match=match):
             read_folder(bad)
+
+
+@pytest.mark.parametrize("decode", [True, False])
+def test_an_image_larger_than_memory_is_named_and_not_read(root: Path, decode: bool) -> None:
+    with image(root, 1).open("wb") as file:
+        file.truncate(2**40)
+    (fault,) = check_folder(root, decode=decode, num_workers=1).faults
+    assert (fault.path, fault.kind) == (f"{TRAIN[0]}/img_1.jpg", FaultKind.TOO_LARGE)
+
+
+def test_hidden_files_are_only_counted(root: Path) -> None:
+    before = read_folder(root)
+    for path in (image(root, 1), label(root, 1)):
+        (path.parent / f".{path.name}").write_bytes(b"half a copy")
+    (image(root, 2).parent / ".link.jpg").symlink_to("/etc/hostname")
+    assert read_folder(root).train.images == before.train.images
+    report = check_folder(root, decode=True, num_workers=1)
+    assert (report.faults, report.num_ignored) == ((), 3)
 
 
 def test_missing_label_folder_is_named(root: Path) -> None:

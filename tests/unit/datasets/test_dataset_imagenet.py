@@ -43,6 +43,24 @@ def test_order_is_torchvisions(build_folder: BuildFolder) -> None:
     assert ours.train.labels.tolist() == theirs.targets
 
 
+def test_hidden_names_are_neither_images_nor_classes(build_folder: BuildFolder) -> None:
+    seen = {"train/a": ["1.jpg"], "train/b": ["1.jpg"], "val/b": ["1.jpg"]}
+    root = build_folder({**seen, "train/.cache": ["a.JPEG"], "train/.void": [], "val/.z": ["1.jpg"]})
+    (root / "train/a/.copy.JPEG").write_bytes((root / "train/a/1.jpg").read_bytes())
+    (root / "train/b/.link.jpg").symlink_to("/etc/passwd")
+    (root / "train/.linked").symlink_to("/etc")
+    folder = read_folder(root)
+    assert folder.classes == ("a", "b")
+    assert folder.train.paths == ("train/a/1.jpg", "train/b/1.jpg")
+    assert folder.train.labels.tolist() == [0, 1]
+    assert folder.val is not None
+    assert folder.val.paths == ("val/b/1.jpg",)
+
+
+def test_a_class_of_hidden_images_alone_is_empty(build_folder: BuildFolder) -> None:
+    assert "train/b" in fault_of(build_folder({"train/a": ["1.jpg"], "train/b": [".1.jpg"]})).why
+
+
 def test_val_is_optional(build_folder: BuildFolder) -> None:
     assert read_folder(build_folder({"train/a": ["1.jpg"]})).val is None
 

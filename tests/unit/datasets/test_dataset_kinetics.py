@@ -220,6 +220,19 @@ def test_links_may_not_lead_outside(folder: Path, tmp_path: Path) -> None:
     assert "outside" in frames.problem
 
 
+def test_a_hidden_link_beside_the_frames_is_not_looked_at(folder: Path, tmp_path: Path) -> None:
+    (folder / "frames/a/one/.link").symlink_to(tmp_path)
+    assert check_clips(folder, decode=True).ok
+
+
+def test_a_hidden_clip_that_a_list_names_is_used(folder: Path) -> None:
+    (folder / "frames/a/one").rename(folder / "frames/a/.one")
+    lines = (folder / "train.txt").read_text()
+    (folder / "train.txt").write_text(lines.replace("a/one", "a/.one"))
+    assert check_clips(folder, decode=True).ok
+    assert load(folder, "frames/a/.one") == [(60, 80, 3)] * 8
+
+
 def test_links_inside_are_followed(folder: Path) -> None:
     frame = folder / "frames/a/one" / frame_name(1)
     frame.unlink()
@@ -284,6 +297,17 @@ def test_class_folders_of_videos(videos: Path) -> None:
     report = check_clips(videos, decode=True)
     assert report.ok
     assert [split.num_samples for split in report.splits] == [3, 1]
+
+
+def test_hidden_names_are_no_clips_and_no_classes(videos: Path) -> None:
+    before = read_clips(videos)
+    (videos / "train/.cache").mkdir()
+    (videos / "train/.cache/one.mp4").write_bytes(b"")
+    (videos / "train/run/.one.mp4").write_bytes(b"")
+    after = read_clips(videos)
+    assert (after.classes, after.train) == (before.classes, before.train)
+    report = check_clips(videos, decode=True)
+    assert (report.faults, report.num_ignored) == ((), 2)
 
 
 def test_a_list_of_videos(videos: Path) -> None:

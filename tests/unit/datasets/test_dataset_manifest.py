@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from trainmark.cli.main import main
 from trainmark.datasets import manifest as manifest_module
 from trainmark.datasets.faults import DataFault, FaultKind
 from trainmark.datasets.formats import MakeRequest, check_dataset, make_dataset
+from trainmark.datasets.imagenet.read import read_folder
 from trainmark.datasets.manifest import NAME, format_line, parse_line, verify_manifest, write_manifest
 from trainmark.datasets.report import ManifestState
 from trainmark.errors import DataError
@@ -238,6 +240,20 @@ def test_a_generators_error_names_the_persons_folder(tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+def test_training_sees_only_files_that_the_manifest_can_hold(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    make_dataset("imagenet", root, REQUEST)
+    images = sorted((root / "train").rglob("*.JPEG"))
+    (root / "train/.cache").mkdir()
+    for copy in (root / "train/.cache/a.JPEG", images[0].parent / ".copy.JPEG"):
+        copy.write_bytes(images[0].read_bytes())
+    report = check_dataset("imagenet", root, decode=True)
+    assert (report.ok, report.manifest) == (True, ManifestState.VERIFIED)
+    folder = read_folder(root)
+    assert folder.val is not None
+    assert sorted(folder.train.paths + folder.val.paths) == sorted(map(os.fsdecode, listed(root)))
+
+
 def check(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     code = main(["data", "check", "imagenet", *argv])
     out, err = capsys.readouterr()
@@ -281,6 +297,21 @@ def test_a_broken_file_is_told_once_with_all_that_is_wrong(tmp_path: Path) -> No
     }
     assert len(report.faults) == 2
     assert report.faults[0].problem.startswith("zero bytes; changed")
+
+
+def test_a_note_on_a_file_that_changed_is_a_fault(tmp_path: Path, encode: Callable[..., bytes]) -> None:
+    root = tmp_path / "data"
+    make_dataset("imagenet", root, REQUEST)
+    first, second = sorted((root / "train").rglob("*.JPEG"))[:2]
+    first.write_bytes(encode("CMYK"))
+    second.write_bytes(encode("RGB"))
+    report = check_dataset("imagenet", root, decode=True)
+    assert [(fault.kind, fault.usable) for fault in report.faults] == [
+        (FaultKind.MODE, False),
+        (FaultKind.CHANGED, False),
+    ]
+    assert "changed" in report.faults[0].problem
+    assert not report.ok
 
 
 def test_quick_and_write_manifest_contradict(capsys: pytest.CaptureFixture[str]) -> None:

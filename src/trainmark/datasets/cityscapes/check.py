@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainmark.datasets.cityscapes.labels import CLASSES, IGNORED, TRAIN_IDS
-from trainmark.datasets.cityscapes.read import UnusablePairError, find_mismatch, load_ids, load_image
+from trainmark.datasets.cityscapes.read import UnusablePairError, find_mismatch, load_ids, load_image, refuse_too_large
 from trainmark.datasets.cityscapes.scan import SplitScan, scan_folder
 from trainmark.datasets.faults import DataFault, FaultKind, printable
 from trainmark.datasets.png import END_CHUNK, HEADER_BYTES, PngError, read_header
@@ -104,6 +104,7 @@ def _claimed_size(root: Path, path: str, found: _Findings) -> Size | None:
         with (root / path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             found.num_bytes += size
+            refuse_too_large(size)
             header = read_header(file.read(HEADER_BYTES))
             file.seek(max(0, size - _TAIL_BYTES))
             if END_CHUNK not in file.read():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from trainmark.datasets.cityscapes.labels import TRAIN_IDS, unknown_ids
 from trainmark.datasets.cityscapes.scan import scan_folder
 from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.inside import why_too_large
 from trainmark.datasets.png import Pixels, PngError, decode_numbers, decode_rgb
 from trainmark.errors import DataError
 
@@ -100,12 +102,20 @@ def _decode_file(
     root: Path, path: str, decode: Callable[[bytes], tuple[Pixels, str | None]]
 ) -> tuple[Pixels, str | None]:
     try:
-        return decode((root / path).read_bytes())
+        with (root / path).open("rb") as file:
+            num_bytes = os.fstat(file.fileno()).st_size
+            refuse_too_large(num_bytes)
+            return decode(file.read(num_bytes))
     except PngError as error:
         kind, problem = error.kind, error.problem
     except OSError as error:
         kind, problem = FaultKind.UNREADABLE, error.strerror or str(error)
     raise UnusablePairError(DataFault(path=printable(path), kind=kind, problem=problem))
+
+
+def refuse_too_large(num_bytes: int) -> None:
+    if (problem := why_too_large(num_bytes)) is not None:
+        raise PngError(FaultKind.TOO_LARGE, problem)
 
 
 def _usable(path: str, kind: FaultKind, problem: str | None) -> DataFault | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.hidden import is_hidden
 from trainmark.datasets.inside import resolve_folder
 from trainmark.errors import DataError
 
@@ -29,7 +30,7 @@ class SplitScan:
     """(image, label) relative to the root, sorted."""
 
     num_ignored: int
-    """Other files, such as the polygons and colour images that the real gtFine has beside the labels."""
+    """Hidden files, and others such as the polygons and colour images that the real gtFine has beside the labels."""
 
     faults: tuple[DataFault, ...]
 
@@ -112,10 +113,13 @@ class _Walk:
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(f"{self.root}/{folder}") as entries:
-                return sorted(entries, key=lambda entry: entry.name)
+                found = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
             self.add(folder, FaultKind.UNREADABLE, error.strerror or str(error))
             return []
+        seen = [entry for entry in found if not is_hidden(entry.name)]
+        self.num_ignored += len(found) - len(seen)
+        return seen
 
     def _is_folder(self, entry: os.DirEntry[str]) -> bool:
         if entry.is_dir():

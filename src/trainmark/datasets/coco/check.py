@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from trainmark.datasets.coco.layout import annotation_file
 from trainmark.datasets.coco.read import scan_coco
 from trainmark.datasets.coco.tables import CocoSplit
 from trainmark.datasets.faults import DataFault, FaultKind, printable
@@ -25,13 +26,13 @@ def check_coco(root: Path, *, decode: bool, num_workers: int | None = None) -> C
     """Looks at every record of the annotations and at every image that they name."""
     scan = scan_coco(root)
     absent = {fault.path for fault in scan.faults}
-    num_bytes, faults = 0, list(scan.faults)
+    num_bytes, faults = 0, [*scan.faults, *_without_annotations(scan.splits)]
     for split in scan.splits:
         indices = [index for index in range(len(split.images)) if printable(split.path(index)) not in absent]
         paths = [split.path(index) for index in indices]
         split_bytes, file_faults = check_jpegs(scan.root, paths, decode=decode, num_workers=num_workers)
         num_bytes += split_bytes
-        unreadable = {fault.path for fault in file_faults}
+        unreadable = {fault.path for fault in file_faults if not fault.usable}
         readable = [index for index in indices if printable(split.path(index)) not in unreadable]
         faults += [*file_faults, *_check_sizes(scan.root, split, readable, choose_num_workers(num_workers))]
     classes = tuple(scan.splits[0].categories.values()) if scan.splits else ()
@@ -45,6 +46,13 @@ def check_coco(root: Path, *, decode: bool, num_workers: int | None = None) -> C
         num_ignored=scan.num_ignored,
         faults=tuple(sorted(faults, key=lambda fault: fault.path)),
     )
+
+
+def _without_annotations(splits: Iterable[CocoSplit]) -> list[DataFault]:
+    """Some bad annotations among good ones are notes; where all are bad, there is nothing to learn from."""
+    paths = [annotation_file(split.name) for split in splits if split.problems and not len(split.instances)]
+    problem = "none of its annotations can be used"
+    return [DataFault(path=path, kind=FaultKind.EMPTY_ANNOTATIONS, problem=problem) for path in paths]
 
 
 def _count(split: CocoSplit) -> SplitCount:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from trainmark.datasets.coco.tables import CocoSplit
 from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.hidden import is_hidden
 
 MAX_MISSING_SHARE = 0.01
 """Above this the copy is called incomplete. Below, a run goes on without what is missing, and says so."""
@@ -14,10 +15,10 @@ MAX_MISSING_SHARE = 0.01
 
 def find_files(root: Path, split: CocoSplit) -> tuple[list[DataFault], int]:
     """Faults of files that the annotations name, and how many files they do not name."""
-    listed, faults = _list_folder(root, split.name)
+    wanted = split.images.names.tolist()
+    listed, faults = _list_folder(root, split.name, frozenset(wanted))
     if listed is None:
         return faults, 0
-    wanted = split.images.names.tolist()
     in_folders = [name for name in wanted if "/" in name]
     for name in in_folders:  # COCO has none; sets made after it do
         fault = _judge_path(root, f"{split.name}/{name}")
@@ -32,7 +33,8 @@ def find_files(root: Path, split: CocoSplit) -> tuple[list[DataFault], int]:
     return faults, num_ignored
 
 
-def _list_folder(root: Path, name: str) -> tuple[set[str] | None, list[DataFault]]:
+def _list_folder(root: Path, name: str, wanted: frozenset[str]) -> tuple[set[str] | None, list[DataFault]]:
+    """A hidden link is judged only where the annotations name it: nothing else opens it."""
     folder = root / name
     names: set[str] = set()
     faults: list[DataFault] = []
@@ -42,10 +44,11 @@ def _list_folder(root: Path, name: str) -> tuple[set[str] | None, list[DataFault
             return None, [DataFault(path=name, kind=FaultKind.OUTSIDE, problem=problem)]
         with os.scandir(folder) as entries:
             for entry in entries:
-                fault = _judge_path(root, f"{name}/{entry.name}") if entry.is_symlink() else None
+                is_idle = is_hidden(entry.name) and entry.name not in wanted
+                fault = _judge_path(root, f"{name}/{entry.name}") if entry.is_symlink() and not is_idle else None
                 if fault is not None:
                     faults.append(fault)
-                elif entry.is_file():
+                elif is_idle or entry.is_file():
                     names.add(entry.name)
     except OSError as error:
         problem = error.strerror or str(error)

@@ -15,7 +15,7 @@ import numpy as np
 from trainmark.datasets.coco.layout import annotation_file
 from trainmark.datasets.coco.runs import read_runs
 from trainmark.datasets.coco.tables import CocoSplit, ImageTable, Instance, as_table
-from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.faults import DataFault, FaultKind
 from trainmark.datasets.jpeg import MAX_PIXELS
 from trainmark.units import plain
 
@@ -36,14 +36,20 @@ class Parse:
     def path(self) -> str:
         return annotation_file(self.split)
 
-    def refuse(self, kind: FaultKind, problem: str, *, path: str | None = None) -> None:
-        """Something of the file's own, or an image that cannot be had."""
-        self.faults.append(DataFault(path=printable(path or self.path), kind=kind, problem=problem))
+    def refuse(self, kind: FaultKind, problem: str) -> None:
+        """Something of the whole file."""
+        self.faults.append(DataFault(path=self.path, kind=kind, problem=problem))
+
+    def refuse_entry(self, kind: FaultKind, problem: str) -> None:
+        """A category or an image, without which numbers or files would be others than the file means."""
+        self.faults.append(DataFault(path=self.path, kind=kind, problem=problem, is_entry=True))
 
     def note(self, image: int | None, name: str, kind: FaultKind, problem: str) -> None:
         """Of one annotation; training goes on without it, or with what can be used of it."""
         where = f" (image {plain(name)})" if name else ""
-        self.faults.append(DataFault(path=self.path, kind=kind, problem=f"{problem}{where}", usable=True))
+        self.faults.append(
+            DataFault(path=self.path, kind=kind, problem=f"{problem}{where}", usable=True, is_entry=True)
+        )
         self.problems.setdefault(0 if image is None else image, []).append(problem)
 
 
@@ -113,9 +119,9 @@ def _categories(records: list[Any], parse: Parse) -> dict[int, str]:
     for number, record in enumerate(records):
         id_ = _id_of(record, "id")
         if id_ is None:
-            parse.refuse(FaultKind.BAD_RECORD, f"category number {number + 1} has no whole number as id")
+            parse.refuse_entry(FaultKind.BAD_RECORD, f"category number {number + 1} has no whole number as id")
         elif id_ in found:
-            parse.refuse(FaultKind.DUPLICATE_ID, f"category {id_} is listed twice")
+            parse.refuse_entry(FaultKind.DUPLICATE_ID, f"category {id_} is listed twice")
         else:
             found[id_] = plain(record.get("name", id_))
     return dict(sorted(found.items()))
@@ -128,12 +134,12 @@ def _images(records: list[Any], parse: Parse) -> ImageTable:
         id_ = _id_of(record, "id")
         problem = f"image number {number + 1} has no whole number as id" if id_ is None else _wrong_with_image(record)
         if id_ is None or problem is not None:
-            parse.refuse(FaultKind.BAD_RECORD, problem or "")
+            parse.refuse_entry(FaultKind.BAD_RECORD, problem or "")
         elif id_ in seen:
-            parse.refuse(FaultKind.DUPLICATE_ID, f"image {id_} is listed twice")
+            parse.refuse_entry(FaultKind.DUPLICATE_ID, f"image {id_} is listed twice")
         elif not is_inside(record["file_name"]):
             problem = f"image {id_} has the file name {plain(record['file_name'])!r}, which leads out of the folder"
-            parse.refuse(FaultKind.OUTSIDE, problem)
+            parse.refuse_entry(FaultKind.OUTSIDE, problem)
         else:
             seen.add(id_)
             rows.append((id_, record["file_name"], record["height"], record["width"]))
@@ -175,12 +181,19 @@ def _instances(records: list[Any], images: ImageTable, categories: Mapping[int, 
         what = f"annotation {id_}" if id_ is not None else f"annotation number {number + 1}"
         image = _look_up(image_of, record, "image_id")
         if image is None:
-            parse.note(None, "", FaultKind.UNKNOWN_IMAGE, f"{what} is for an image that the file does not list")
+            parse.note(
+                None, "", FaultKind.UNKNOWN_IMAGE, f"{what} is for an image that the file does not list; left out"
+            )
             continue
         label = _look_up(label_of, record, "category_id")
         name = names[image]
         if label is None:
-            parse.note(image, name, FaultKind.UNKNOWN_CATEGORY, f"{what} is of a category that the file does not list")
+            parse.note(
+                image,
+                name,
+                FaultKind.UNKNOWN_CATEGORY,
+                f"{what} is of a category that the file does not list; left out",
+            )
             continue
         if id_ in seen:
             parse.note(image, name, FaultKind.DUPLICATE_ID, f"{what} is listed twice; both are used")

@@ -11,6 +11,7 @@ from pathlib import Path
 from trainmark.datasets.faults import DataFault, FaultKind, printable
 from trainmark.datasets.icdar2015.scan import SplitScan, scan_folder
 from trainmark.datasets.icdar2015.words import MAX_LABEL_BYTES, Word, fit_words, parse_words
+from trainmark.datasets.inside import MAX_FILE_BYTES
 from trainmark.datasets.jpeg import jpeg_size
 from trainmark.datasets.jpeg_check import check_jpegs
 from trainmark.datasets.report import CheckReport, SplitCount
@@ -68,11 +69,15 @@ def _check_label(root: Path, pair: tuple[str, str]) -> _LabelCheck:
         fault = DataFault(path=printable(label), kind=FaultKind.UNREADABLE, problem=problem)
         return _LabelCheck(num_bytes=0, words=(), faults=(fault,))
     words, problems = parse_words(data)
+    is_lost = bool(problems) and not words  # with good lines among them, bad ones are left out and no more than notes
     if (size := _image_size(root / image)) is not None:
         words, more = fit_words(words, height=size[0], width=size[1])
         problems += more
-    faults = [DataFault(path=printable(label), kind=p.kind, problem=p.what, usable=True) for p in problems]
-    return _LabelCheck(num_bytes=len(data), words=tuple(words), faults=tuple(faults))
+    faults = tuple(
+        DataFault(path=printable(label), kind=p.kind, problem=p.what, usable=not is_lost, is_entry=not is_lost)
+        for p in problems
+    )
+    return _LabelCheck(num_bytes=len(data), words=tuple(words), faults=faults)
 
 
 def _image_size(path: Path) -> tuple[int, int] | None:
@@ -80,6 +85,6 @@ def _image_size(path: Path) -> tuple[int, int] | None:
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
-            return jpeg_size(head) or jpeg_size(head + file.read())
+            return jpeg_size(head) or jpeg_size(head + file.read(MAX_FILE_BYTES))
     except OSError:
         return None

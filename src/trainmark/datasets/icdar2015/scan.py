@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.hidden import is_hidden
 from trainmark.datasets.inside import resolve_folder
 from trainmark.errors import DataError
 
@@ -109,7 +110,7 @@ def _label_of(image: str) -> str:
 
 
 def _list_files(root: Path, folder: str, suffixes: Sequence[str]) -> tuple[list[str], list[str], list[DataFault]]:
-    """Files of those types, files of others, and the faults met."""
+    """Files of those types, others and hidden ones, and the faults met."""
     names: list[str] = []
     others: list[str] = []
     faults: list[DataFault] = []
@@ -118,7 +119,7 @@ def _list_files(root: Path, folder: str, suffixes: Sequence[str]) -> tuple[list[
     try:
         with os.scandir(root / folder) as entries:
             for entry in entries:
-                if not entry.name.lower().endswith(tuple(suffixes)):
+                if is_hidden(entry.name) or not entry.name.lower().endswith(tuple(suffixes)):
                     others.append(entry.name)
                 elif (link_fault := _judge_link(root, f"{folder}/{entry.name}")) is not None:
                     faults.append(link_fault)

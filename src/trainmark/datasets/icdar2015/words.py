@@ -60,7 +60,7 @@ def parse_words(data: bytes) -> tuple[list[Word], list[Problem]]:
         if isinstance(found, Word):
             words.append(found)
         else:
-            problems.append(Problem(kind=FaultKind.BAD_LINE, what=f"line {number}: {found}"))
+            problems.append(Problem(kind=FaultKind.BAD_LINE, what=f"line {number}: {found}; left out"))
     return words, problems
 
 
@@ -84,7 +84,9 @@ def fit_words(words: list[Word], *, height: int, width: int) -> tuple[list[Word]
     for word in words:
         quad = np.clip(word.quad, 0, (width, height))
         if quad_area(word.quad) < _MIN_AREA:
-            problems.append(Problem(kind=FaultKind.ZERO_AREA, what=f"line {word.line}: a polygon without an area"))
+            problems.append(
+                Problem(kind=FaultKind.ZERO_AREA, what=f"line {word.line}: a polygon without an area; left out")
+            )
             continue
         if (quad != word.quad).any():
             gone = quad_area(quad) < _MIN_AREA

@@ -1,5 +1,7 @@
 """The class folder, `DIR/train/<class>/*.jpg` and `DIR/val/<class>/*.jpg`, as torchvision's ImageFolder sees it.
 
+But for hidden files and folders: torchvision would take them, and a cache in train/ would shift every label after it.
+
 Reading lists names and opens nothing: one system call for some hundred files, so all of ImageNet takes seconds.
 A path is never trusted: a link that leads out of DIR is a fault, wherever in the tree it stands.
 """
@@ -12,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.hidden import is_hidden
 from trainmark.datasets.inside import resolve_folder
 from trainmark.errors import DataError
 
@@ -25,7 +28,7 @@ class SplitScan:
     """Class to file names, both sorted."""
 
     num_ignored: int
-    """Files of other types, which torchvision would not read either."""
+    """Files of other types, which torchvision would not read either, and what is hidden."""
 
     faults: tuple[DataFault, ...]
 
@@ -62,7 +65,7 @@ class _Walk:
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    if not entry.name.lower().endswith(self.suffixes):
+                    if is_hidden(entry.name) or not entry.name.lower().endswith(self.suffixes):
                         self.num_ignored += 1
                     elif entry.is_symlink():
                         if self.admits_link(entry.path) and entry.is_file():
@@ -98,9 +101,11 @@ def _scan_split(root: Path, name: str, suffixes: tuple[str, ...]) -> SplitScan:
         try:
             with os.scandir(top) as entries:
                 for entry in entries:
-                    if entry.is_symlink() and not walk.admits_link(entry.path):
+                    if is_hidden(entry.name):
+                        walk.num_ignored += 1
+                    elif entry.is_symlink() and not walk.admits_link(entry.path):
                         continue
-                    if entry.is_dir():
+                    elif entry.is_dir():
                         classes.append(entry.name)
                     else:
                         walk.num_ignored += 1

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.hidden import is_hidden
 from trainmark.datasets.inside import OutsideError, real_path
 from trainmark.datasets.jpeg_check import check_files
 from trainmark.datasets.kinetics.clip import frame_name
@@ -101,6 +102,8 @@ def _list_frames(root: Path, clip: Clip, folder: str, faults: list[DataFault]) -
     names = set()
     with os.scandir(folder) as entries:
         for entry in entries:
+            if is_hidden(entry.name):
+                continue
             path = f"{clip.path}/{entry.name}"
             if entry.is_symlink():
                 try:

@@ -84,7 +84,8 @@ def read_list(root: Path, name: str, split: str, num_classes: int | None) -> Cli
             if isinstance(found, Clip):
                 clips.append(found)
             else:
-                faults.append(DataFault(path=printable(f"{name}:{number}"), kind=found[0], problem=found[1]))
+                path = printable(f"{name}:{number}")
+                faults.append(DataFault(path=path, kind=found[0], problem=found[1], is_entry=True))
     if not clips and not faults:
         faults.append(DataFault(path=name, kind=FaultKind.EMPTY_LIST, problem="no clip is listed in it"))
     base = _find_base(root, split, clips)
