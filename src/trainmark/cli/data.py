@@ -24,7 +24,7 @@ _MANIFEST_WORDS = {
     "if the files are as they should be, remove it and run again with --write-manifest",
     "written": "manifest.sha256 written, of the files as they are now",
 }
-_NOTES_WORDS = "notes: a run converts such files or uses what is there of them, and leaves out such entries"
+_NOTES_WORDS = "notes: a run converts such files and leaves out such entries"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +100,7 @@ def _check(args: argparse.Namespace) -> int:
         )
     if args.json:
         apart = {
-            "faults": [asdict(fault) for fault in report.unusable],
+            "faults": [asdict(fault) for fault in report.serious],
             "notes": [asdict(note) for note in report.notes],
         }
         print_json(**_plain({**asdict(report), **apart}), ok=report.ok)
@@ -115,14 +115,14 @@ def _print_findings(report: CheckReport, folder: Path) -> None:
     from rich.text import Text
 
     console = stdout_console()
-    lines = [f"{fault.path}: {fault.problem}" for fault in report.unusable]
+    lines = [f"{fault.path}: {fault.problem}" for fault in report.serious]
     lines += [f"{note.path}: note: {note.problem}" for note in report.notes]
     for line in lines[:_MAX_FAULTS_SHOWN]:
         console.print(Text(line))
     if len(lines) > _MAX_FAULTS_SHOWN:
         console.print(Text(f"... and {len(lines) - _MAX_FAULTS_SHOWN} more; --json lists all"))
     counts = ", ".join(f"{split.name} {format_count(split.num_samples, report.unit)}" for split in report.splits)
-    verdict = format_count(len(report.unusable), "faults") if report.unusable else "no faults"
+    verdict = format_count(len(report.serious), "faults") if report.serious else "no faults"
     verdict += f", {format_count(len(report.notes), 'notes')}" if report.notes else ""
     console.print(Text(f"{folder}: {counts}; {verdict}"))
     if report.notes:
@@ -135,10 +135,10 @@ def _remedy(report: CheckReport) -> str:
     from trainmark.datasets.faults import FaultKind
 
     of_manifest = (FaultKind.UNLISTED, FaultKind.BAD_MANIFEST)
-    disagreeing = [fault for fault in report.unusable if fault.kind in of_manifest]
-    entries = [fault for fault in report.unusable if fault.is_entry]
+    disagreeing = [fault for fault in report.serious if fault.kind in of_manifest]
+    entries = [fault for fault in report.serious if fault.is_entry]
     remedies = {
-        "remove or replace the faulty files named above": len(disagreeing) + len(entries) < len(report.unusable),
+        "remove or replace the faulty files named above": len(disagreeing) + len(entries) < len(report.serious),
         "mend the entries named above, not the whole file": bool(entries),
         "remove what manifest.sha256 does not list, or write it anew": bool(disagreeing),
     }

@@ -65,13 +65,15 @@ class DataFault:
     problem: str
 
     usable: bool = False
-    """Whether a run takes it as it is, or what can be used of it: then it is a note, and the data set is good.
-
-    Never so for a file that is not what the manifest says.
-    """
+    """Whether a run takes it as it is, or what can be used of it. Never so if the manifest says otherwise."""
 
     is_entry: bool = False
     """Of one entry of an annotation file or a list, whose others may be good: the file is not to be thrown away."""
+
+    @property
+    def is_note(self) -> bool:
+        """A run goes on with it by design, and the data set is good. One that uses half of a damaged file is not."""
+        return self.usable and self.kind not in (FaultKind.TRUNCATED, FaultKind.CORRUPT)
 
 
 def printable(path: str) -> str:

@@ -60,16 +60,16 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        return not self.unusable
+        return not self.serious
 
     @property
-    def unusable(self) -> tuple[DataFault, ...]:
-        return tuple(fault for fault in self.faults if not fault.usable)
+    def serious(self) -> tuple[DataFault, ...]:
+        return tuple(fault for fault in self.faults if not fault.is_note)
 
     @property
     def notes(self) -> tuple[DataFault, ...]:
         """What a run goes on with by design; ImageNet and COCO have some as they are published."""
-        return tuple(fault for fault in self.faults if fault.usable)
+        return tuple(fault for fault in self.faults if fault.is_note)
 
     @property
     def num_samples(self) -> int:

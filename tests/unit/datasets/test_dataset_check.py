@@ -58,6 +58,7 @@ def test_every_fault_is_listed_with_its_path(build_folder: BuildFolder, encode: 
         ("val/z", FaultKind.UNKNOWN_CLASS, False),
     ]
     assert all(fault.problem for fault in report.faults)
+    assert [note.path for note in report.notes] == ["train/a/cmyk.jpg", "train/a/picture.jpg"]
 
 
 @both_depths
