@@ -31,7 +31,7 @@ _MAX_WORKERS = 12
 _AHEAD = 2
 """Batches on their way to the device while it trains."""
 _MAX_TRIES = 100
-"""Neighbours tried in place of a sample that cannot be used, before the data set is called unusable."""
+"""Others tried in place of a sample that cannot be used, before the data set is called unusable."""
 
 Problems = list[tuple[str, str]]
 
@@ -159,18 +159,23 @@ class _TrainSamples(torch.utils.data.IterableDataset[tuple[Batch, Problems]]):
         return self._workload.collate([sample.arrays for sample in samples]), problems
 
     def _sample(self, epoch: int, index: int, problems: Problems) -> Sample:
-        """A sample that cannot be used is replaced by the next that can, so that the batch keeps its size."""
-        num_train = self._pipeline.num_train
-        for other in (index + offset for offset in range(min(num_train, _MAX_TRIES))):
+        """A sample that cannot be used is replaced by any that can, so that the batch keeps its size.
+
+        Not by its neighbour: what is missing is often a whole class, one after another.
+        """
+        others = np.random.default_rng([self._seed, epoch, index, 1]).integers(
+            self._pipeline.num_train, size=_MAX_TRIES
+        )
+        for other in (index, *others.tolist()):
             rng = np.random.default_rng([self._seed, epoch, index])
             try:
-                sample = self._pipeline.train_sample(other % num_train, rng)
+                sample = self._pipeline.train_sample(other, rng)
             except UnusableSampleError as error:
                 problems.append((error.path, f"{error.problem}; left out"))
                 continue
             problems.extend(sample.problems)
             return sample
-        raise RuntimeError(f"no usable sample among {_MAX_TRIES} neighbours; the last: {problems[-1]}")
+        raise RuntimeError(f"no usable sample among {_MAX_TRIES} taken at random; the last: {problems[-1]}")
 
 
 class _EvalSamples(torch.utils.data.IterableDataset[tuple[Batch, Problems]]):

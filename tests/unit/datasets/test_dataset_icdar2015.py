@@ -363,3 +363,11 @@ def test_images_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     scan = read_folder(tmp_path / "made")
     assert [path.rsplit("_", 1)[1] for path in scan.train.images] == [f"{number}.jpg" for number in range(1, 12)]
     assert scan.val is None
+
+
+def test_test_labels_under_the_name_that_the_authors_of_psenet_use(root: Path) -> None:
+    (root / TEST[1]).rename(root / "ch4_test_localization_transcription_gt")
+    folder = read_folder(root)
+    assert folder.val is not None
+    assert len(folder.val.images) == 3
+    assert all(folder.val.labels)

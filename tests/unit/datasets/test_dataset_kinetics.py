@@ -74,7 +74,7 @@ def test_names_of_lists(folder: Path, name: str) -> None:
     assert len(read_clips(folder).train) == 4
 
 
-@pytest.mark.parametrize("base", ["frames", "images256", "train", "rawframes_train"])
+@pytest.mark.parametrize("base", ["frames", "images", "images256", "train", "rawframes_train"])
 def test_paths_of_a_list_may_begin_in_a_known_folder(folder: Path, base: str) -> None:
     (folder / "val.txt").unlink()
     (folder / "frames").rename(folder / base)

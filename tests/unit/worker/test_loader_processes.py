@@ -84,6 +84,25 @@ def test_processes_change_neither_batches_nor_their_order(monkeypatch: pytest.Mo
     assert alone[2] == together[2] != []
 
 
+def test_a_hole_in_the_data_is_filled_from_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists are sorted by class: what is missing may be hundreds in a row."""
+
+    class Torn(Clips):
+        num_train = 400
+
+        def train_sample(self, index: int, rng: np.random.Generator) -> Sample:
+            if index < 300:
+                raise UnusableSampleError(f"{index}.mp4", "is missing")
+            return super().train_sample((index - 300) // 7 * 7, rng)
+
+    feed = build(monkeypatch, has_processes=False)
+    feed._pipeline = Torn()
+    feed.begin_epoch(0)
+    seen_samples = {int(index) for _ in range(20) for index in feed.next_batch()["frames"][:, 0, 0, 0, 0]}
+    feed.close()
+    assert len(seen_samples) > 5, "not one clip in place of them all"
+
+
 def test_they_end_at_once_with_the_process_that_trains() -> None:
     here = Path(__file__)
     script = f"""

@@ -28,6 +28,8 @@ LAYOUTS = (
     ),
     (("train", "train"), ("val", "val")),
 )
+_OTHER_TEST_LABELS = "ch4_test_localization_transcription_gt"
+"""As PSENet's authors call the folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +74,8 @@ def scan_folder(root: Path) -> FolderScan:
         )
     (train_images, train_labels), (val_images, val_labels) = layout
     train = _scan_split(resolved, "train", train_images, train_labels)
+    if (resolved / _OTHER_TEST_LABELS).is_dir() and not os.path.lexists(resolved / val_labels):
+        val_labels = _OTHER_TEST_LABELS
     has_val = os.path.lexists(resolved / val_images)
     val = _scan_split(resolved, "val", val_images, val_labels) if has_val else None
     return FolderScan(root=resolved, train=train, val=val)

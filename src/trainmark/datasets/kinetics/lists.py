@@ -28,7 +28,7 @@ LISTS = (
     "kinetics400_{split}_list_videos.txt",
 )
 LIST_FOLDERS = ("", "labels/")
-BASES = ("", "{split}/", "frames/", "images256/", "rawframes_{split}/", "videos_{split}/")
+BASES = ("", "{split}/", "frames/", "images/", "images256/", "rawframes_{split}/", "videos_{split}/")
 """Where the paths of a list may begin; the first that holds one of the first clips is taken."""
 
 CLASS_LISTS = ("classes.txt", "label_map.txt", "kinetics_label_map.txt", "label_map_k400.txt")
