@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import os
 import queue
@@ -9,7 +10,8 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial as partial_
 from pathlib import Path
@@ -77,6 +79,7 @@ def download(
         try:
             _Crew(server, addresses, partial, state, effort).work(on_bytes)
         except ChangedError:
+            state = copy.deepcopy(state)  # the old crew may still hold its own
             continue
         return state
     raise DataError(
@@ -116,10 +119,16 @@ def _plan(
         parts.append(
             begin_part(address.shown, now, num_connections=effort.num_connections, chunk_bytes=effort.chunk_bytes)
         )
-        part_file(partial, index).write_bytes(b"")
+        _create_anew(part_file(partial, index))
     state = State(parts=parts)
     save_state(state_file(partial), state)
     return state
+
+
+def _create_anew(file: Path) -> None:
+    """Another file under the name, not the same one emptied: an old crew may still have that one open."""
+    file.unlink(missing_ok=True)
+    file.open("xb").close()
 
 
 def _refuse_no_space(partial: Path, state: State) -> None:
@@ -160,8 +169,15 @@ def _gave_up(address: Address, error: TransientError, failures: int) -> DataErro
     return DataError(f"{address.shown} cannot be fetched", why=f"{error}{tries}", hint=hint)
 
 
+class _StoppedError(Exception):
+    """The crew has ended; what one of its threads still receives is for nobody."""
+
+
 class _Crew:
-    """Threads that take chunks from one queue. They are daemons: Ctrl-C never waits for a silent server."""
+    """Threads that take chunks from one queue. They are daemons: Ctrl-C never waits for a silent server.
+
+    A thread may sleep in a read until long after its crew ended, so each write asks first whether it still may.
+    """
 
     def __init__(
         self, server: Server, addresses: Sequence[Address], partial: Path, state: State, effort: Effort
@@ -169,6 +185,7 @@ class _Crew:
         self._server, self._addresses, self._partial = server, addresses, partial
         self._state, self._effort = state, effort
         self._stop = threading.Event()
+        self._writing = threading.Lock()
         self._failure: Exception | None = None
         self._todo: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
 
@@ -192,7 +209,8 @@ class _Crew:
                     save_state(state_file(self._partial), self._state)
                     saved = time.monotonic()
         finally:
-            self._stop.set()
+            with self._writing:  # from here on no thread changes the files or the state
+                self._stop.set()
             for thread in threads:
                 thread.join(timeout=1.0)
             save_state(state_file(self._partial), self._state)
@@ -205,7 +223,7 @@ class _Crew:
             while not self._stop.is_set():
                 i, chunk = self._todo.get_nowait()
                 self._fill(self._addresses[i], self._state.parts[i], chunk, part_file(self._partial, i))
-        except queue.Empty:
+        except (queue.Empty, _StoppedError):
             return
         except OSError as error:
             why = error.strerror or str(error)
@@ -218,9 +236,16 @@ class _Crew:
         self._failure = self._failure or error
         self._stop.set()
 
+    @contextmanager
+    def _may_write(self) -> Iterator[None]:
+        with self._writing:
+            if self._stop.is_set():
+                raise _StoppedError
+            yield
+
     def _fill(self, address: Address, part: Part, chunk: int, file: Path) -> None:
         failures = 0
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(file, os.O_RDWR)
         try:
             while not part.is_chunk_done(chunk) and not self._stop.is_set():
                 before = part.done[chunk]
@@ -239,26 +264,24 @@ class _Crew:
     def _receive(self, address: Address, part: Part, chunk: int, descriptor: int) -> None:
         first, end = part.span(chunk)
         if part.chunk_bytes is None or end is None:
-            part.done[chunk] = 0
-            os.truncate(descriptor, 0)
+            with self._may_write():
+                part.done[chunk] = 0
+                os.truncate(descriptor, 0)
             response = self._server.ask_whole(address, part.resource)
         else:
             start = first + part.done[chunk]
             response = self._server.ask_range(address, part.resource, start=start, end=end)
         with response:
-            while not self._stop.is_set():
-                block = self._read(address, response)
-                if not block:
-                    break
+            while block := self._read(address, response):
                 room = None if end is None else end - first - part.done[chunk]
                 if room is not None and len(block) > room:
                     raise ChangedError
-                _write_all(descriptor, block, first + part.done[chunk])
-                part.done[chunk] += len(block)
-            else:
-                return
+                with self._may_write():
+                    _write_all(descriptor, block, first + part.done[chunk])
+                    part.done[chunk] += len(block)
         if end is None:
-            part.is_ended = True
+            with self._may_write():
+                part.is_ended = True
         elif not part.is_chunk_done(chunk):
             raise TransientError("the server closed the connection before all bytes had come")
 
