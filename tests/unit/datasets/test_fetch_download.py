@@ -269,6 +269,47 @@ def test_an_interrupted_join_goes_on_without_asking(tmp_path: Path) -> None:
     assert names(tmp_path) == ["x"]
 
 
+def interrupt_after_the_download(urls: str | list[str], output: Path, *, stage: str) -> None:
+    def stop(name: str, done: int, total: int | None) -> None:
+        if name == stage:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        get(urls, output, on_stage=stop)
+
+
+@pytest.mark.parametrize("has_ranges", [True, False])
+@pytest.mark.parametrize("change", ["etag", "size", "no version"])
+def test_a_complete_download_is_stale_where_the_file_changed(tmp_path: Path, change: str, has_ranges: bool) -> None:
+    served = Served(data=DATA, has_ranges=has_ranges)
+    if change == "no version":
+        served.etag = served.last_modified = None
+    with serve({"/a": served}) as server:
+        interrupt_after_the_download(server.url("/a?id=1"), tmp_path / "a", stage="checksum")
+        served.data = DATA[::-1] + (b"more" if change == "size" else b"")
+        served.etag = '"two"' if change == "etag" else served.etag
+        get(server.url("/a?id=2"), tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == served.data
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("stage", ["joining", "checksum"])
+@pytest.mark.parametrize("changed", [None, "/x.0", "/x.1", "/x.2"])
+def test_joined_parts_are_asked_for_once_more(tmp_path: Path, stage: str, changed: str | None) -> None:
+    files = {f"/x.{i}": Served(data=DATA) for i in range(3)}
+    with serve(files) as server:
+        urls = [server.url(path) for path in files]
+        interrupt_after_the_download(urls, tmp_path / "x", stage=stage)
+        if changed is not None:
+            files[changed].data, files[changed].etag = b"new", '"two"'
+        server.asked.clear()
+        get(urls, tmp_path / "x")
+        assert {path for path, _ in server.asked} == set(files)
+        assert changed is not None or server.starts() == []
+    assert (tmp_path / "x").read_bytes() == b"".join(served.data for served in files.values())
+    assert names(tmp_path) == ["x"]
+
+
 def test_a_wrong_checksum_leaves_nothing_under_the_name(tmp_path: Path) -> None:
     with serve({"/a": Served(data=DATA)}) as server:
         with pytest.raises(DataError, match="wrong checksum") as caught:

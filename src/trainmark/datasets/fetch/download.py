@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from trainmark.datasets.fetch.address import Address
 from trainmark.datasets.fetch.checksum import OnBytes
-from trainmark.datasets.fetch.partial import Part, State, begin_part, load_state, may_go_on, save_state
+from trainmark.datasets.fetch.partial import Part, State, begin_part, is_unchanged, load_state, may_go_on, save_state
 from trainmark.datasets.fetch.server import ChangedError, Server, TransientError, judge_failure
 from trainmark.errors import DataError
 from trainmark.units import format_bytes
@@ -73,7 +73,8 @@ def download(
     server = Server(timeout_s=effort.timeout_s)
     state = load_state(state_file(partial), [address.shown for address in addresses])
     for _ in range(_MAX_RESTARTS):
-        if state is None or not _is_all_there(partial, state):
+        # Of complete parts a checksum says all there is to say, without a question to the server.
+        if state is None or not has_checksum or not _is_all_there(partial, state):
             state = _plan(server, addresses, partial, state, effort=effort, has_checksum=has_checksum, say=say)
             _refuse_no_space(partial, state)
         try:
@@ -90,7 +91,7 @@ def download(
 
 
 def _is_all_there(partial: Path, state: State) -> bool:
-    """Complete parts are not asked for again; an interrupted join goes on from here."""
+    """Whether only joining is left to do, or to go on with."""
     files = {partial: state.joined_bytes}
     files |= {part_file(partial, i): state.parts[i].num_done for i in range(state.num_joined, len(state.parts))}
     is_there = all(file.is_file() and file.stat().st_size >= size for file, size in files.items())
@@ -108,6 +109,10 @@ def _plan(
     say: Callable[[str], None],
 ) -> State:
     resources = [_with_retries(partial_(server.probe, address), address, effort) for address in addresses]
+    if before is not None and _is_all_there(partial, before):
+        pairs = zip(before.parts, resources, strict=True)
+        if all(is_unchanged(part, now, has_checksum=has_checksum) for part, now in pairs):
+            return before
     parts = []
     for index, (address, now) in enumerate(zip(addresses, resources, strict=True)):
         old = before.parts[index] if before is not None else None
@@ -134,7 +139,7 @@ def _create_anew(file: Path) -> None:
 def _refuse_no_space(partial: Path, state: State) -> None:
     missing = sum((part.resource.num_bytes or 0) - part.num_done for part in state.parts if not part.is_done)
     # While parts are joined, one of them is there twice.
-    twice = max((part.resource.num_bytes or 0 for part in state.parts[1:]), default=0)
+    twice = max((part.resource.num_bytes or 0 for part in state.parts[state.num_joined :]), default=0)
     free = shutil.disk_usage(partial.parent).free
     if missing + twice > free:
         raise DataError(
