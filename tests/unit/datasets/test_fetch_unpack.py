@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import os
+import shutil
 import stat
+import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -215,8 +220,6 @@ def bomb_in_a_header(path: Path) -> Path:
 
 
 def bomb_after_the_end(path: Path) -> Path:
-    import gzip
-
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w"):
         pass
@@ -277,6 +280,91 @@ def test_archives_that_are_cut_or_damaged(tmp_path: Path, mode: str) -> None:
     assert [found.name for found in tmp_path.iterdir()] == ["t"]
 
 
+TAR_ENTRY_BYTES = 512 + 3072
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "tar": lambda data: data,
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+}
+
+
+def ten_files() -> bytes:
+    """As GNU tar pads it: to a multiple of 10 KiB."""
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as file:
+        for number in range(10):
+            info = tarfile.TarInfo(f"train/{number}.jpg")
+            info.size = 3000
+            file.addfile(info, io.BytesIO(bytes([number + 1]) * 3000))
+    return tar.getvalue()
+
+
+def zeroed(data: bytes, start: int, num_bytes: int) -> bytes:
+    return data[:start] + bytes(num_bytes) + data[start + num_bytes :]
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
+
+
+HALF, END = 5 * TAR_ENTRY_BYTES, 10 * TAR_ENTRY_BYTES
+DAMAGED_TARS: dict[str, Callable[[bytes], bytes]] = {
+    "bit flip in a later header": lambda data: flipped(data, HALF + 20),
+    "bit flip in the second header": lambda data: flipped(data, TAR_ENTRY_BYTES + 20),
+    "bit flip in the last header": lambda data: flipped(data, END - TAR_ENTRY_BYTES + 20),
+    "cut between two files": lambda data: data[:HALF],
+    "cut in a header": lambda data: data[: HALF + 200],
+    "cut in the first file": lambda data: data[:2000],
+    "cut before the end": lambda data: data[:END],
+    "cut in the end": lambda data: data[: END + 512],
+    "a page for the second part": lambda data: data[:HALF] + b"<html>log in</html>" * 100,
+    "a page after the end": lambda data: data + b"<html>log in</html>",
+    "a zeroed header": lambda data: zeroed(data, HALF, 512),
+    "a zeroed first header": lambda data: zeroed(data, 0, 512),
+    "two zeroed sectors": lambda data: zeroed(data, HALF, 1024),
+    "a second archive": lambda data: data + data,
+}
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("damage", DAMAGED_TARS)
+def test_damaged_tars_are_never_unpacked_in_part(tmp_path: Path, damage: str, packer: str) -> None:
+    archive = tmp_path / "t"
+    archive.write_bytes(PACKERS[packer](DAMAGED_TARS[damage](ten_files())))
+    with pytest.raises(DataError, match="damaged") as caught:
+        unpack(archive, tmp_path / "out")
+    assert "fetch it again" in caught.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("num_zeros", [1024, 1536, 5000, 3 * 2**20])
+def test_the_end_of_a_tar_may_be_long(tmp_path: Path, num_zeros: int, packer: str) -> None:
+    (tmp_path / "t").write_bytes(PACKERS[packer](ten_files()[:END] + bytes(num_zeros)))
+    assert unpack(tmp_path / "t", tmp_path / "out") == 10
+
+
+@pytest.mark.skipif(shutil.which("tar") is None, reason="no tar to make one with")
+@pytest.mark.parametrize("form", ["gnu", "pax", "ustar", "oldgnu", "v7"])
+@pytest.mark.parametrize("blocks", [1, 20, 64])
+def test_what_the_tar_of_this_machine_makes(tmp_path: Path, form: str, blocks: int) -> None:
+    source = tmp_path / "source" / ("long" * 15)
+    source.mkdir(parents=True)
+    (source / "zeros").write_bytes(bytes(4096))
+    (source / "link").symlink_to("zeros")
+    (source / "hard").hardlink_to(source / "zeros")
+    with (source / "holes").open("wb") as file:
+        file.truncate(2**20)
+        file.seek(2**19)
+        file.write(b"x")
+    sparse = ["--sparse"] if form in ("gnu", "pax") else []
+    command = ["tar", f"--format={form}", f"--blocking-factor={blocks}", *sparse, "-cf", "t", "-C", "source", "."]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert unpack(tmp_path / "t", tmp_path / "out") == 4
+    assert contents(tmp_path / "out") == contents(tmp_path / "source")
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"<html>log in</html>" * 50, b"\x1f\x8bnonsense", b"BZhnonsense", b"PK\x03\x04no"]
 )
@@ -289,8 +377,6 @@ def test_what_is_no_archive(tmp_path: Path, data: bytes) -> None:
 
 
 def test_a_compressed_file_that_is_no_tar(tmp_path: Path) -> None:
-    import gzip
-
     (tmp_path / "labels.json.gz").write_bytes(gzip.compress(b'{"a": 1}' * 1000))
     with pytest.raises(DataError, match="no archive"):
         unpack(tmp_path / "labels.json.gz", tmp_path / "out")

@@ -39,6 +39,11 @@ class Extraction:
         self._spent_bytes = 0
         self._links: dict[str, str] = {}
 
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing in the archive could be read as a member of it."""
+        return self._spent_bytes == 0
+
     def add_folder(self, name: str) -> None:
         self.spend(_ENTRY_BYTES)
         self._make_folder(name, self.check_name(name))
