@@ -11,8 +11,10 @@ import shutil
 import stat
 import subprocess
 import tarfile
+import tracemalloc
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -251,6 +253,55 @@ def test_a_zip_that_lies_about_its_size(tmp_path: Path) -> None:
     archive.write_bytes(data.replace((2_000_000).to_bytes(4, "little"), (10).to_bytes(4, "little")))
     with pytest.raises(DataError, match="damaged"):
         unpack(archive, tmp_path / "out")
+
+
+@contextmanager
+def in_little_memory() -> Iterator[None]:
+    """What was allocated before does not count."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("method", "says"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "LZMA")])
+@pytest.mark.parametrize("is_small", [True, False])
+def test_a_zip_by_methods_without_bounds(tmp_path: Path, method: int, says: str, is_small: bool) -> None:
+    num_bytes = 10 if is_small else 50 * 2**20
+    with zipfile.ZipFile(tmp_path / "z", "w", method) as file:
+        file.writestr("good", b"good", zipfile.ZIP_DEFLATED)
+        with file.open("zeros", "w") as member_:
+            for start in range(0, num_bytes, 2**20):
+                member_.write(bytes(min(2**20, num_bytes - start)))
+    data = (tmp_path / "z").read_bytes()
+    (tmp_path / "z").write_bytes(data.replace(num_bytes.to_bytes(4, "little"), (10).to_bytes(4, "little")))
+    with in_little_memory(), pytest.raises(DataError, match="was not unpacked") as caught:
+        unpack(tmp_path / "z", tmp_path / "out")
+    assert f"'zeros' is compressed by {says}" in caught.value.why
+    assert "unzip" in caught.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["z"]
+
+
+def test_a_method_that_nobody_knows(tmp_path: Path) -> None:
+    archive = make_zip(tmp_path / "z", [("x", b"data")])
+    data = bytearray(archive.read_bytes())
+    data[8] = data[data.index(b"PK\x01\x02") + 10] = 77
+    archive.write_bytes(data)
+    with pytest.raises(DataError, match="method 77"):
+        unpack(archive, tmp_path / "out")
+
+
+def test_a_link_in_a_zip_that_lies_about_its_size(tmp_path: Path) -> None:
+    info = zip_member("link", stat.S_IFLNK | 0o777)
+    info.compress_type = zipfile.ZIP_DEFLATED
+    archive = make_zip(tmp_path / "z", [(info, bytes(50 * 2**20))])
+    data = archive.read_bytes()
+    archive.write_bytes(data.replace((50 * 2**20).to_bytes(4, "little"), (10).to_bytes(4, "little")))
+    with in_little_memory(), pytest.raises(DataError, match="was not unpacked"):
+        unpack(archive, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["z"]
 
 
 @pytest.mark.parametrize("make", [bomb_tar, bomb_zip])
