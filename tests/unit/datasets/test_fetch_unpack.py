@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.datasets.fetch import archive_tar
-from trainmark.datasets.fetch.extraction import Limits
+from trainmark.datasets.fetch.extraction import Extraction, Limits
 from trainmark.datasets.fetch.unpack import unpack_archive
 from trainmark.errors import DataError
 
@@ -137,6 +137,30 @@ EVIL_TARS: dict[str, tuple[list[tuple[tarfile.TarInfo, bytes]], str]] = {
         ],
         "link",
     ),
+    "link that stands elsewhere where case does not count": (
+        [
+            plain_file("z/c/file"),
+            member("a/b", tarfile.SYMTYPE, "../z"),
+            member("A/B/c/evil", tarfile.SYMTYPE, "../../../secret"),
+        ],
+        "through another link",
+    ),
+    "links that add up where case does not count": (
+        [
+            plain_file("a/b/c"),
+            member("a/b/x", tarfile.SYMTYPE, "."),
+            member("evil", tarfile.SYMTYPE, "a/b/X/X/X/../../../../secret"),
+        ],
+        "through another link",
+    ),
+    "links that add up however accents are written": (
+        [
+            plain_file("a/b/c"),
+            member("a/b/\u00e9", tarfile.SYMTYPE, "."),
+            member("evil", tarfile.SYMTYPE, "a/b/e\u0301/e\u0301/E\u0301/../../../../secret"),
+        ],
+        "through another link",
+    ),
     "hard link": ([member("evil", tarfile.LNKTYPE, "../secret")], "outside"),
     "absolute hard link": ([member("evil", tarfile.LNKTYPE, "/etc/passwd")], "absolute"),
     "hard link to a symlink": (
@@ -174,6 +198,39 @@ def test_our_own_checks_do_not_lean_on_the_filter_of_python(
 ) -> None:
     monkeypatch.setattr(archive_tar, "_data_filter", None)
     test_evil_tars_leave_nothing_anywhere(tmp_path, case)
+
+
+def begin_with_a_link(tmp_path: Path) -> Extraction:
+    """A link `way` to the outside that no check of names foresaw, as a file system of other rules may have it."""
+    for name in ("outside", "folder"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "archive").touch()
+    (tmp_path / "folder" / "way").symlink_to("../outside")
+    return Extraction(tmp_path / "archive", tmp_path / "folder", Limits())
+
+
+def test_nothing_is_made_behind_a_link_that_is_there(tmp_path: Path) -> None:
+    extraction = begin_with_a_link(tmp_path)
+    with pytest.raises(DataError, match="leads through a link"):
+        extraction.add_file("way/evil", 4, io.BytesIO(b"evil"))
+    with pytest.raises(DataError, match="leads through a link"):
+        extraction.add_folder("way/deep/evil")
+    extraction.add_link("way/deep/evil", "x")
+    with pytest.raises(DataError, match="leads through a link"):
+        extraction.finish()
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_a_link_that_ends_outside_by_the_file_system_s_own_word(tmp_path: Path) -> None:
+    extraction = begin_with_a_link(tmp_path)
+    extraction.add_link("evil", "way/secret")
+    with pytest.raises(DataError, match="leads outside"):
+        extraction.finish()
+
+
+def test_links_that_end_nowhere_or_in_a_ring_are_no_harm(tmp_path: Path) -> None:
+    members = [member("a/x", tarfile.SYMTYPE, "../b/x"), member("b/x", tarfile.SYMTYPE, "../a/x")]
+    assert unpack(make_tar(tmp_path / "t", [*members, member("c", tarfile.SYMTYPE, "none/x")]), tmp_path / "out") == 3
 
 
 EVIL_ZIPS: dict[str, tuple[zipfile.ZipInfo, bytes, str]] = {
