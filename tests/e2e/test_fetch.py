@@ -128,6 +128,19 @@ def test_bad_input_is_one_message_and_exit_code_2(tmp_path: Path) -> None:
     assert (tmp_path / "there").read_text() == "mine"
 
 
+def test_an_archive_whose_second_part_is_a_page_is_not_unpacked_in_part(tmp_path: Path) -> None:
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as file:
+        for name in ("train/a", "train/b"):
+            file.addfile(tarfile.TarInfo(name))
+    page = b"<html>please log in</html>" * 40
+    with serve({"/set.tar.0": Served(data=tar.getvalue()[:512]), "/set.tar.1": Served(data=page)}) as server:
+        urls = [server.url("/set.tar.0"), server.url("/set.tar.1")]
+        code, out, err = trainmark("fetch", *urls, "--output", "set.tar", "--unpack", "set", cwd=tmp_path)
+    assert (code, out, err.count("error:"), "damaged" in err, "hint:" in err) == (2, "", 1, True, True), err
+    assert [path.name for path in tmp_path.iterdir()] == ["set.tar"]
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
 def test_a_certificate_that_nobody_vouches_for(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"

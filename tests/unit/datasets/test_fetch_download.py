@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import http.client
 import json
 import random
 import threading
@@ -15,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from serving import Served, serve
+from trainmark.datasets.fetch import download as download_module
 from trainmark.datasets.fetch import fetch as fetch_module
-from trainmark.datasets.fetch.address import hide_secrets, name_file, parse_address
+from trainmark.datasets.fetch.address import Address, hide_secrets, name_file, parse_address
 from trainmark.datasets.fetch.checksum import Checksum, parse_checksum
 from trainmark.datasets.fetch.download import Effort
 from trainmark.datasets.fetch.fetch import FetchReport, FetchRequest, fetch
@@ -267,6 +269,47 @@ def test_an_interrupted_join_goes_on_without_asking(tmp_path: Path) -> None:
     assert names(tmp_path) == ["x"]
 
 
+def interrupt_after_the_download(urls: str | list[str], output: Path, *, stage: str) -> None:
+    def stop(name: str, done: int, total: int | None) -> None:
+        if name == stage:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        get(urls, output, on_stage=stop)
+
+
+@pytest.mark.parametrize("has_ranges", [True, False])
+@pytest.mark.parametrize("change", ["etag", "size", "no version"])
+def test_a_complete_download_is_stale_where_the_file_changed(tmp_path: Path, change: str, has_ranges: bool) -> None:
+    served = Served(data=DATA, has_ranges=has_ranges)
+    if change == "no version":
+        served.etag = served.last_modified = None
+    with serve({"/a": served}) as server:
+        interrupt_after_the_download(server.url("/a?id=1"), tmp_path / "a", stage="checksum")
+        served.data = DATA[::-1] + (b"more" if change == "size" else b"")
+        served.etag = '"two"' if change == "etag" else served.etag
+        get(server.url("/a?id=2"), tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == served.data
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("stage", ["joining", "checksum"])
+@pytest.mark.parametrize("changed", [None, "/x.0", "/x.1", "/x.2"])
+def test_joined_parts_are_asked_for_once_more(tmp_path: Path, stage: str, changed: str | None) -> None:
+    files = {f"/x.{i}": Served(data=DATA) for i in range(3)}
+    with serve(files) as server:
+        urls = [server.url(path) for path in files]
+        interrupt_after_the_download(urls, tmp_path / "x", stage=stage)
+        if changed is not None:
+            files[changed].data, files[changed].etag = b"new", '"two"'
+        server.asked.clear()
+        get(urls, tmp_path / "x")
+        assert {path for path, _ in server.asked} == set(files)
+        assert changed is not None or server.starts() == []
+    assert (tmp_path / "x").read_bytes() == b"".join(served.data for served in files.values())
+    assert names(tmp_path) == ["x"]
+
+
 def test_a_wrong_checksum_leaves_nothing_under_the_name(tmp_path: Path) -> None:
     with serve({"/a": Served(data=DATA)}) as server:
         with pytest.raises(DataError, match="wrong checksum") as caught:
@@ -454,3 +497,66 @@ def test_the_final_name_appears_last(tmp_path: Path, monkeypatch: pytest.MonkeyP
         server.asked.clear()
         get(server.url("/a"), tmp_path / "a", sha256=SHA256)
         assert server.asked == []
+
+
+@dataclass
+class Sleeper:
+    """The first thread that reads from a path holds its bytes until it is woken, long after its crew has ended."""
+
+    path: str
+    on_sleep: Callable[[], None]
+    woken: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread | None = None
+
+    def lie_down(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        read = download_module._Crew._read
+
+        def read_and_sleep(crew: object, address: Address, response: http.client.HTTPResponse) -> bytes:
+            block = read(crew, address, response)  # type: ignore[arg-type]
+            if self.thread is None and address.shown.endswith(self.path):
+                self.thread = threading.current_thread()
+                self.on_sleep()
+                self.woken.wait(20)
+            return block
+
+        monkeypatch.setattr(download_module._Crew, "_read", read_and_sleep)
+
+    def wake(self) -> None:
+        assert self.thread is not None
+        assert self.thread.is_alive()
+        self.woken.set()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
+@pytest.mark.parametrize(("sleeps_in", "has_ranges"), [("/x.0", True), ("/x.1", True), ("/x.1", False)])
+def test_a_thread_that_wakes_after_a_change_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeps_in: str, has_ranges: bool
+) -> None:
+    """It may sleep in a read of the part that changed, or of another one that stays as it was."""
+    changing = Served(data=DATA, has_ranges=has_ranges, cut_after=20_000, pause_s=0.05)  # so that it is asked again
+    files = {"/x.0": changing, "/x.1": Served(data=DATA, has_ranges=has_ranges)}
+
+    def change() -> None:
+        changing.data, changing.etag, changing.cut_after = DATA[::-1], '"two"', None
+
+    sleeper = Sleeper(sleeps_in, change)
+    sleeper.lie_down(monkeypatch)
+    writers: list[threading.Thread] = []
+    write_all = download_module._write_all
+
+    def record(descriptor: int, block: bytes, offset: int) -> None:
+        writers.append(threading.current_thread())
+        write_all(descriptor, block, offset)
+
+    monkeypatch.setattr(download_module, "_write_all", record)
+    expected = DATA[::-1] + DATA
+    with serve(files) as server:
+        urls = [server.url(path) for path in files]
+        effort = replace(EFFORT, num_connections=10)
+        get(urls, tmp_path / "x", sha256=hashlib.sha256(expected).hexdigest(), effort=effort)
+        writers.clear()
+        sleeper.wake()
+    assert writers == []
+    assert (tmp_path / "x").read_bytes() == expected
+    assert names(tmp_path) == ["x"]

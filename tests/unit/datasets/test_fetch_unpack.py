@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import os
+import shutil
 import stat
+import subprocess
 import tarfile
+import tracemalloc
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from trainmark.datasets.fetch import archive_tar
-from trainmark.datasets.fetch.extraction import Limits
+from trainmark.datasets.fetch.extraction import Extraction, Limits
 from trainmark.datasets.fetch.unpack import unpack_archive
 from trainmark.errors import DataError
 
@@ -130,6 +137,30 @@ EVIL_TARS: dict[str, tuple[list[tuple[tarfile.TarInfo, bytes]], str]] = {
         ],
         "link",
     ),
+    "link that stands elsewhere where case does not count": (
+        [
+            plain_file("z/c/file"),
+            member("a/b", tarfile.SYMTYPE, "../z"),
+            member("A/B/c/evil", tarfile.SYMTYPE, "../../../secret"),
+        ],
+        "through another link",
+    ),
+    "links that add up where case does not count": (
+        [
+            plain_file("a/b/c"),
+            member("a/b/x", tarfile.SYMTYPE, "."),
+            member("evil", tarfile.SYMTYPE, "a/b/X/X/X/../../../../secret"),
+        ],
+        "through another link",
+    ),
+    "links that add up however accents are written": (
+        [
+            plain_file("a/b/c"),
+            member("a/b/\u00e9", tarfile.SYMTYPE, "."),
+            member("evil", tarfile.SYMTYPE, "a/b/e\u0301/e\u0301/E\u0301/../../../../secret"),
+        ],
+        "through another link",
+    ),
     "hard link": ([member("evil", tarfile.LNKTYPE, "../secret")], "outside"),
     "absolute hard link": ([member("evil", tarfile.LNKTYPE, "/etc/passwd")], "absolute"),
     "hard link to a symlink": (
@@ -167,6 +198,39 @@ def test_our_own_checks_do_not_lean_on_the_filter_of_python(
 ) -> None:
     monkeypatch.setattr(archive_tar, "_data_filter", None)
     test_evil_tars_leave_nothing_anywhere(tmp_path, case)
+
+
+def begin_with_a_link(tmp_path: Path) -> Extraction:
+    """A link `way` to the outside that no check of names foresaw, as a file system of other rules may have it."""
+    for name in ("outside", "folder"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "archive").touch()
+    (tmp_path / "folder" / "way").symlink_to("../outside")
+    return Extraction(tmp_path / "archive", tmp_path / "folder", Limits())
+
+
+def test_nothing_is_made_behind_a_link_that_is_there(tmp_path: Path) -> None:
+    extraction = begin_with_a_link(tmp_path)
+    with pytest.raises(DataError, match="leads through a link"):
+        extraction.add_file("way/evil", 4, io.BytesIO(b"evil"))
+    with pytest.raises(DataError, match="leads through a link"):
+        extraction.add_folder("way/deep/evil")
+    extraction.add_link("way/deep/evil", "x")
+    with pytest.raises(DataError, match="leads through a link"):
+        extraction.finish()
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_a_link_that_ends_outside_by_the_file_system_s_own_word(tmp_path: Path) -> None:
+    extraction = begin_with_a_link(tmp_path)
+    extraction.add_link("evil", "way/secret")
+    with pytest.raises(DataError, match="leads outside"):
+        extraction.finish()
+
+
+def test_links_that_end_nowhere_or_in_a_ring_are_no_harm(tmp_path: Path) -> None:
+    members = [member("a/x", tarfile.SYMTYPE, "../b/x"), member("b/x", tarfile.SYMTYPE, "../a/x")]
+    assert unpack(make_tar(tmp_path / "t", [*members, member("c", tarfile.SYMTYPE, "none/x")]), tmp_path / "out") == 3
 
 
 EVIL_ZIPS: dict[str, tuple[zipfile.ZipInfo, bytes, str]] = {
@@ -215,8 +279,6 @@ def bomb_in_a_header(path: Path) -> Path:
 
 
 def bomb_after_the_end(path: Path) -> Path:
-    import gzip
-
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w"):
         pass
@@ -250,6 +312,55 @@ def test_a_zip_that_lies_about_its_size(tmp_path: Path) -> None:
         unpack(archive, tmp_path / "out")
 
 
+@contextmanager
+def in_little_memory() -> Iterator[None]:
+    """What was allocated before does not count."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("method", "says"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "LZMA")])
+@pytest.mark.parametrize("is_small", [True, False])
+def test_a_zip_by_methods_without_bounds(tmp_path: Path, method: int, says: str, is_small: bool) -> None:
+    num_bytes = 10 if is_small else 50 * 2**20
+    with zipfile.ZipFile(tmp_path / "z", "w", method) as file:
+        file.writestr("good", b"good", zipfile.ZIP_DEFLATED)
+        with file.open("zeros", "w") as member_:
+            for start in range(0, num_bytes, 2**20):
+                member_.write(bytes(min(2**20, num_bytes - start)))
+    data = (tmp_path / "z").read_bytes()
+    (tmp_path / "z").write_bytes(data.replace(num_bytes.to_bytes(4, "little"), (10).to_bytes(4, "little")))
+    with in_little_memory(), pytest.raises(DataError, match="was not unpacked") as caught:
+        unpack(tmp_path / "z", tmp_path / "out")
+    assert f"'zeros' is compressed by {says}" in caught.value.why
+    assert "unzip" in caught.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["z"]
+
+
+def test_a_method_that_nobody_knows(tmp_path: Path) -> None:
+    archive = make_zip(tmp_path / "z", [("x", b"data")])
+    data = bytearray(archive.read_bytes())
+    data[8] = data[data.index(b"PK\x01\x02") + 10] = 77
+    archive.write_bytes(data)
+    with pytest.raises(DataError, match="method 77"):
+        unpack(archive, tmp_path / "out")
+
+
+def test_a_link_in_a_zip_that_lies_about_its_size(tmp_path: Path) -> None:
+    info = zip_member("link", stat.S_IFLNK | 0o777)
+    info.compress_type = zipfile.ZIP_DEFLATED
+    archive = make_zip(tmp_path / "z", [(info, bytes(50 * 2**20))])
+    data = archive.read_bytes()
+    archive.write_bytes(data.replace((50 * 2**20).to_bytes(4, "little"), (10).to_bytes(4, "little")))
+    with in_little_memory(), pytest.raises(DataError, match="was not unpacked"):
+        unpack(archive, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["z"]
+
+
 @pytest.mark.parametrize("make", [bomb_tar, bomb_zip])
 def test_no_space(tmp_path: Path, make: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     from trainmark.datasets.fetch import extraction
@@ -277,6 +388,91 @@ def test_archives_that_are_cut_or_damaged(tmp_path: Path, mode: str) -> None:
     assert [found.name for found in tmp_path.iterdir()] == ["t"]
 
 
+TAR_ENTRY_BYTES = 512 + 3072
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "tar": lambda data: data,
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+}
+
+
+def ten_files() -> bytes:
+    """As GNU tar pads it: to a multiple of 10 KiB."""
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as file:
+        for number in range(10):
+            info = tarfile.TarInfo(f"train/{number}.jpg")
+            info.size = 3000
+            file.addfile(info, io.BytesIO(bytes([number + 1]) * 3000))
+    return tar.getvalue()
+
+
+def zeroed(data: bytes, start: int, num_bytes: int) -> bytes:
+    return data[:start] + bytes(num_bytes) + data[start + num_bytes :]
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
+
+
+HALF, END = 5 * TAR_ENTRY_BYTES, 10 * TAR_ENTRY_BYTES
+DAMAGED_TARS: dict[str, Callable[[bytes], bytes]] = {
+    "bit flip in a later header": lambda data: flipped(data, HALF + 20),
+    "bit flip in the second header": lambda data: flipped(data, TAR_ENTRY_BYTES + 20),
+    "bit flip in the last header": lambda data: flipped(data, END - TAR_ENTRY_BYTES + 20),
+    "cut between two files": lambda data: data[:HALF],
+    "cut in a header": lambda data: data[: HALF + 200],
+    "cut in the first file": lambda data: data[:2000],
+    "cut before the end": lambda data: data[:END],
+    "cut in the end": lambda data: data[: END + 512],
+    "a page for the second part": lambda data: data[:HALF] + b"<html>log in</html>" * 100,
+    "a page after the end": lambda data: data + b"<html>log in</html>",
+    "a zeroed header": lambda data: zeroed(data, HALF, 512),
+    "a zeroed first header": lambda data: zeroed(data, 0, 512),
+    "two zeroed sectors": lambda data: zeroed(data, HALF, 1024),
+    "a second archive": lambda data: data + data,
+}
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("damage", DAMAGED_TARS)
+def test_damaged_tars_are_never_unpacked_in_part(tmp_path: Path, damage: str, packer: str) -> None:
+    archive = tmp_path / "t"
+    archive.write_bytes(PACKERS[packer](DAMAGED_TARS[damage](ten_files())))
+    with pytest.raises(DataError, match="damaged") as caught:
+        unpack(archive, tmp_path / "out")
+    assert "fetch it again" in caught.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("num_zeros", [1024, 1536, 5000, 3 * 2**20])
+def test_the_end_of_a_tar_may_be_long(tmp_path: Path, num_zeros: int, packer: str) -> None:
+    (tmp_path / "t").write_bytes(PACKERS[packer](ten_files()[:END] + bytes(num_zeros)))
+    assert unpack(tmp_path / "t", tmp_path / "out") == 10
+
+
+@pytest.mark.skipif(shutil.which("tar") is None, reason="no tar to make one with")
+@pytest.mark.parametrize("form", ["gnu", "pax", "ustar", "oldgnu", "v7"])
+@pytest.mark.parametrize("blocks", [1, 20, 64])
+def test_what_the_tar_of_this_machine_makes(tmp_path: Path, form: str, blocks: int) -> None:
+    source = tmp_path / "source" / ("long" * 15)
+    source.mkdir(parents=True)
+    (source / "zeros").write_bytes(bytes(4096))
+    (source / "link").symlink_to("zeros")
+    (source / "hard").hardlink_to(source / "zeros")
+    with (source / "holes").open("wb") as file:
+        file.truncate(2**20)
+        file.seek(2**19)
+        file.write(b"x")
+    sparse = ["--sparse"] if form in ("gnu", "pax") else []
+    command = ["tar", f"--format={form}", f"--blocking-factor={blocks}", *sparse, "-cf", "t", "-C", "source", "."]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert unpack(tmp_path / "t", tmp_path / "out") == 4
+    assert contents(tmp_path / "out") == contents(tmp_path / "source")
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"<html>log in</html>" * 50, b"\x1f\x8bnonsense", b"BZhnonsense", b"PK\x03\x04no"]
 )
@@ -289,8 +485,6 @@ def test_what_is_no_archive(tmp_path: Path, data: bytes) -> None:
 
 
 def test_a_compressed_file_that_is_no_tar(tmp_path: Path) -> None:
-    import gzip
-
     (tmp_path / "labels.json.gz").write_bytes(gzip.compress(b'{"a": 1}' * 1000))
     with pytest.raises(DataError, match="no archive"):
         unpack(tmp_path / "labels.json.gz", tmp_path / "out")

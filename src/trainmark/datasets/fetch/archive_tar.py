@@ -9,6 +9,7 @@ from typing import IO, cast
 from trainmark.datasets.fetch.extraction import Extraction
 
 _BLOCK_BYTES = 2**20
+_END_BYTES = 2 * tarfile.BLOCKSIZE
 _data_filter = getattr(tarfile, "data_filter", None)  # from 3.11.4 on; our own checks do not lean on it
 _FILTER_WORDS = {
     "AbsoluteLinkError": "a link to an absolute path",
@@ -18,16 +19,20 @@ _FILTER_WORDS = {
 
 
 class _Counted:
-    """Headers can be a bomb too, so that all that is decompressed counts."""
+    """Headers can be a bomb too, so that all that is decompressed counts; so does where its zeros begin."""
 
     def __init__(self, stream: IO[bytes], extraction: Extraction) -> None:
         self._stream, self._extraction = stream, extraction
-        self._num_bytes = 0
+        self.num_bytes = 0
+        self.end_of_content = 0
+        """One past the last byte that is not zero."""
 
     def read(self, size: int) -> bytes:
         block = self._stream.read(size)
-        self._num_bytes += len(block)
-        self._extraction.refuse_bomb(self._num_bytes)
+        if content := block.rstrip(b"\0"):
+            self.end_of_content = self.num_bytes + len(content)
+        self.num_bytes += len(block)
+        self._extraction.refuse_bomb(self.num_bytes)
         return block
 
 
@@ -40,8 +45,18 @@ def unpack_tar(stream: IO[bytes], extraction: Extraction, on_member: Callable[[]
             _refuse_unsafe(member, extraction)
             _unpack_member(tar, member, extraction)
             on_member()
+        end_of_members: int = tar.offset
     while counted.read(_BLOCK_BYTES):
         pass  # to the very end, where the compressor's own checksum is compared
+    _refuse_no_end(counted, end_of_members)
+
+
+def _refuse_no_end(counted: _Counted, end_of_members: int) -> None:
+    """Python takes any header that it cannot read for the end. The end is two blocks of zeros or more, and no more."""
+    if counted.end_of_content > end_of_members:
+        raise tarfile.TarError(f"at byte {end_of_members} is neither a file's header nor the end")
+    if counted.num_bytes < end_of_members + _END_BYTES:
+        raise tarfile.TarError(f"it is cut short at byte {counted.num_bytes}, where no mark says that it ends")
 
 
 def _refuse_unsafe(member: tarfile.TarInfo, extraction: Extraction) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import os
 import queue
@@ -9,7 +10,8 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial as partial_
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import TypeVar
 
 from trainmark.datasets.fetch.address import Address
 from trainmark.datasets.fetch.checksum import OnBytes
-from trainmark.datasets.fetch.partial import Part, State, begin_part, load_state, may_go_on, save_state
+from trainmark.datasets.fetch.partial import Part, State, begin_part, is_unchanged, load_state, may_go_on, save_state
 from trainmark.datasets.fetch.server import ChangedError, Server, TransientError, judge_failure
 from trainmark.errors import DataError
 from trainmark.units import format_bytes
@@ -71,12 +73,14 @@ def download(
     server = Server(timeout_s=effort.timeout_s)
     state = load_state(state_file(partial), [address.shown for address in addresses])
     for _ in range(_MAX_RESTARTS):
-        if state is None or not _is_all_there(partial, state):
+        # Of complete parts a checksum says all there is to say, without a question to the server.
+        if state is None or not has_checksum or not _is_all_there(partial, state):
             state = _plan(server, addresses, partial, state, effort=effort, has_checksum=has_checksum, say=say)
             _refuse_no_space(partial, state)
         try:
             _Crew(server, addresses, partial, state, effort).work(on_bytes)
         except ChangedError:
+            state = copy.deepcopy(state)  # the old crew may still hold its own
             continue
         return state
     raise DataError(
@@ -87,7 +91,7 @@ def download(
 
 
 def _is_all_there(partial: Path, state: State) -> bool:
-    """Complete parts are not asked for again; an interrupted join goes on from here."""
+    """Whether only joining is left to do, or to go on with."""
     files = {partial: state.joined_bytes}
     files |= {part_file(partial, i): state.parts[i].num_done for i in range(state.num_joined, len(state.parts))}
     is_there = all(file.is_file() and file.stat().st_size >= size for file, size in files.items())
@@ -105,6 +109,10 @@ def _plan(
     say: Callable[[str], None],
 ) -> State:
     resources = [_with_retries(partial_(server.probe, address), address, effort) for address in addresses]
+    if before is not None and _is_all_there(partial, before):
+        pairs = zip(before.parts, resources, strict=True)
+        if all(is_unchanged(part, now, has_checksum=has_checksum) for part, now in pairs):
+            return before
     parts = []
     for index, (address, now) in enumerate(zip(addresses, resources, strict=True)):
         old = before.parts[index] if before is not None else None
@@ -116,16 +124,22 @@ def _plan(
         parts.append(
             begin_part(address.shown, now, num_connections=effort.num_connections, chunk_bytes=effort.chunk_bytes)
         )
-        part_file(partial, index).write_bytes(b"")
+        _create_anew(part_file(partial, index))
     state = State(parts=parts)
     save_state(state_file(partial), state)
     return state
 
 
+def _create_anew(file: Path) -> None:
+    """Another file under the name, not the same one emptied: an old crew may still have that one open."""
+    file.unlink(missing_ok=True)
+    file.open("xb").close()
+
+
 def _refuse_no_space(partial: Path, state: State) -> None:
     missing = sum((part.resource.num_bytes or 0) - part.num_done for part in state.parts if not part.is_done)
     # While parts are joined, one of them is there twice.
-    twice = max((part.resource.num_bytes or 0 for part in state.parts[1:]), default=0)
+    twice = max((part.resource.num_bytes or 0 for part in state.parts[state.num_joined :]), default=0)
     free = shutil.disk_usage(partial.parent).free
     if missing + twice > free:
         raise DataError(
@@ -160,8 +174,15 @@ def _gave_up(address: Address, error: TransientError, failures: int) -> DataErro
     return DataError(f"{address.shown} cannot be fetched", why=f"{error}{tries}", hint=hint)
 
 
+class _StoppedError(Exception):
+    """The crew has ended; what one of its threads still receives is for nobody."""
+
+
 class _Crew:
-    """Threads that take chunks from one queue. They are daemons: Ctrl-C never waits for a silent server."""
+    """Threads that take chunks from one queue. They are daemons: Ctrl-C never waits for a silent server.
+
+    A thread may sleep in a read until long after its crew ended, so each write asks first whether it still may.
+    """
 
     def __init__(
         self, server: Server, addresses: Sequence[Address], partial: Path, state: State, effort: Effort
@@ -169,6 +190,7 @@ class _Crew:
         self._server, self._addresses, self._partial = server, addresses, partial
         self._state, self._effort = state, effort
         self._stop = threading.Event()
+        self._writing = threading.Lock()
         self._failure: Exception | None = None
         self._todo: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
 
@@ -192,7 +214,8 @@ class _Crew:
                     save_state(state_file(self._partial), self._state)
                     saved = time.monotonic()
         finally:
-            self._stop.set()
+            with self._writing:  # from here on no thread changes the files or the state
+                self._stop.set()
             for thread in threads:
                 thread.join(timeout=1.0)
             save_state(state_file(self._partial), self._state)
@@ -205,7 +228,7 @@ class _Crew:
             while not self._stop.is_set():
                 i, chunk = self._todo.get_nowait()
                 self._fill(self._addresses[i], self._state.parts[i], chunk, part_file(self._partial, i))
-        except queue.Empty:
+        except (queue.Empty, _StoppedError):
             return
         except OSError as error:
             why = error.strerror or str(error)
@@ -218,9 +241,16 @@ class _Crew:
         self._failure = self._failure or error
         self._stop.set()
 
+    @contextmanager
+    def _may_write(self) -> Iterator[None]:
+        with self._writing:
+            if self._stop.is_set():
+                raise _StoppedError
+            yield
+
     def _fill(self, address: Address, part: Part, chunk: int, file: Path) -> None:
         failures = 0
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(file, os.O_RDWR)
         try:
             while not part.is_chunk_done(chunk) and not self._stop.is_set():
                 before = part.done[chunk]
@@ -239,26 +269,24 @@ class _Crew:
     def _receive(self, address: Address, part: Part, chunk: int, descriptor: int) -> None:
         first, end = part.span(chunk)
         if part.chunk_bytes is None or end is None:
-            part.done[chunk] = 0
-            os.truncate(descriptor, 0)
+            with self._may_write():
+                part.done[chunk] = 0
+                os.truncate(descriptor, 0)
             response = self._server.ask_whole(address, part.resource)
         else:
             start = first + part.done[chunk]
             response = self._server.ask_range(address, part.resource, start=start, end=end)
         with response:
-            while not self._stop.is_set():
-                block = self._read(address, response)
-                if not block:
-                    break
+            while block := self._read(address, response):
                 room = None if end is None else end - first - part.done[chunk]
                 if room is not None and len(block) > room:
                     raise ChangedError
-                _write_all(descriptor, block, first + part.done[chunk])
-                part.done[chunk] += len(block)
-            else:
-                return
+                with self._may_write():
+                    _write_all(descriptor, block, first + part.done[chunk])
+                    part.done[chunk] += len(block)
         if end is None:
-            part.is_ended = True
+            with self._may_write():
+                part.is_ended = True
         elif not part.is_chunk_done(chunk):
             raise TransientError("the server closed the connection before all bytes had come")
 

@@ -1,6 +1,8 @@
 """Files of a stranger's archive, written so that nothing can land or lead outside one folder.
 
-Links are made last: while files are written there is none in the folder, so no path can pass through one.
+Links are made last: while files are written there is none in the folder, so no path can pass through one. Names are
+compared as the most forgiving file system would, and what is on disk is looked at again before each step: which names
+are one and the same, only the file system knows.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -17,6 +20,7 @@ from trainmark.errors import DataError
 from trainmark.units import format_bytes
 
 _BLOCK_BYTES = 2**20
+_LEADS_OUTSIDE = "a link that leads outside the folder"
 _ENTRY_BYTES = 512  # what an entry costs at least, though it may be empty
 
 
@@ -38,6 +42,11 @@ class Extraction:
         self._archive_bytes = archive.stat().st_size
         self._spent_bytes = 0
         self._links: dict[str, str] = {}
+
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing in the archive could be read as a member of it."""
+        return self._spent_bytes == 0
 
     def add_folder(self, name: str) -> None:
         self.spend(_ENTRY_BYTES)
@@ -72,8 +81,9 @@ class Extraction:
         self.num_files += 1
 
     def finish(self) -> None:
+        folded = {_fold(name) for name in self._links}
         for name, target in self._links.items():
-            self._refuse_leading_outside(name, target)
+            self._refuse_leading_outside(name, target, folded)
         for name, target in self._links.items():
             path = self.folder / name
             self._make_folder(name, name.split("/")[:-1])
@@ -81,6 +91,8 @@ class Extraction:
                 raise self.refuse(name, "a link and something else under one name")
             path.symlink_to(target)
             self.num_files += 1
+        for name in self._links:
+            self._refuse_ending_outside(name)
 
     def spend(self, num_bytes: int) -> None:
         self._spent_bytes += num_bytes
@@ -121,11 +133,19 @@ class Extraction:
         return parts
 
     def _make_folder(self, name: str, parts: list[str]) -> Path:
-        path = self.folder.joinpath(*parts)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            raise self.refuse(name, "a file and a folder under one name") from None
+        """One by one, so that none is made, or found, behind a link."""
+        path = self.folder
+        for part in parts:
+            path = path / part
+            try:
+                mode = path.lstat().st_mode
+            except FileNotFoundError:
+                path.mkdir()
+                continue
+            if stat.S_ISLNK(mode):
+                raise self.refuse(name, "a path that leads through a link")
+            if not stat.S_ISDIR(mode):
+                raise self.refuse(name, "a file and a folder under one name")
         return path
 
     def _create(self, name: str) -> int:
@@ -141,7 +161,7 @@ class Extraction:
             self.num_files -= 1
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
 
-    def _refuse_leading_outside(self, name: str, target: str) -> None:
+    def _refuse_leading_outside(self, name: str, target: str, links: set[str]) -> None:
         """Neither where it stands nor on its way may a link pass another: then its words alone say where it ends."""
         if target.startswith("/"):
             raise self.refuse(name, "a link to an absolute path")
@@ -155,6 +175,17 @@ class Extraction:
             elif place:
                 place.pop()
             else:
-                raise self.refuse(name, "a link that leads outside the folder")
-        if not passed.isdisjoint(self._links):
+                raise self.refuse(name, _LEADS_OUTSIDE)
+        if not links.isdisjoint(_fold(way) for way in passed):
             raise self.refuse(name, "a link that leads through another link")
+
+    def _refuse_ending_outside(self, name: str) -> None:
+        """The file system's own word, of a link that is there."""
+        folder = os.path.realpath(self.folder)
+        if os.path.commonpath([folder, os.path.realpath(self.folder / name)]) != folder:
+            raise self.refuse(name, _LEADS_OUTSIDE)
+
+
+def _fold(name: str) -> str:
+    """Equal for names that some file system takes for one: whatever their case, and however accents are written."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())

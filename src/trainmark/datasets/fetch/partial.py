@@ -71,12 +71,14 @@ def begin_part(shown: str, resource: Resource, *, num_connections: int, chunk_by
     return Part(shown=shown, resource=resource, chunk_bytes=chunk_bytes, done=[0] * -(-size // chunk_bytes))
 
 
+def is_unchanged(part: Part, now: Resource, *, has_checksum: bool) -> bool:
+    """A server that states no version could have another file of the same size: then only a checksum can tell."""
+    return part.resource.is_same(now) and (now.has_version or has_checksum)
+
+
 def may_go_on(part: Part, now: Resource, file: Path, *, has_checksum: bool) -> bool:
     """Whether the bytes on disk are a beginning of what the server has now."""
-    if not part.resource.is_same(now):
-        return False
-    # A server that states no version could have another file of the same size: then only a checksum can tell.
-    if not now.has_version and not has_checksum:
+    if not is_unchanged(part, now, has_checksum=has_checksum):
         return False
     return file.is_file() and file.stat().st_size >= _needed_bytes(part) and (part.is_done or now.has_ranges)
 

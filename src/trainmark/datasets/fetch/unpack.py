@@ -61,12 +61,13 @@ def _decompress(archive: Path, file: IO[bytes], head: bytes) -> IO[bytes]:
 
 
 def _not_whole(archive: Path, extraction: Extraction, error: Exception) -> DataError:
-    if extraction.num_files == 0 and isinstance(error, tarfile.ReadError):
+    if extraction.is_untouched and isinstance(error, tarfile.ReadError):
         return _not_an_archive(archive)
     return DataError(
         f"{archive} was not unpacked",
         why=f"it is damaged: {error or type(error).__name__}; nothing of it was kept",
-        hint="fetch it again, with --sha256 or --md5 if its publisher states one",
+        hint="fetch it again, with --sha256 or --md5 if its publisher states one; "
+        "if the same comes again, tar or unzip may save a part of it",
     )
 
 
