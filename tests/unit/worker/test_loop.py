@@ -256,6 +256,21 @@ def test_checkpoints_are_pauses_and_a_training_goes_on_from_one(tmp_path: Path) 
     assert {r["phase"] for r in before if r["kind"] == "phase"} == {"eval", "checkpoint"}
 
 
+def test_no_checkpoint_is_written_after_a_loss_that_is_no_number(tmp_path: Path) -> None:
+    """The device lags: the bad loss is found only while the checkpoint that is due waits for it."""
+    clock = FakeClock()
+    recorder = Recorder(tmp_path / "r")
+    fake = FakeEngine([0.1], clock=clock, steps_per_epoch=100, lag=5, losses=[1.0] * 9 + [float("nan")])
+    saved: list[int] = []
+    end = MeasuredLoop(
+        engine=fake, recorder=recorder, limits=Limits(max_seconds=1, epochs=1, checkpoint_s=1.0),
+        should_stop=lambda: None, save=lambda progress: saved.append(progress.num_steps), clock=clock,
+    ).run()  # fmt: skip
+    recorder.close()
+    assert end.outcome is Outcome.NAN
+    assert saved == []
+
+
 def test_a_warning_of_the_last_evaluation_is_kept(tmp_path: Path) -> None:
     class Complaining(FakeEngine):
         def evaluate(self) -> Any:
