@@ -32,6 +32,9 @@ _MIN_STEPS = 30
 _GRAVITY = (None, Outcome.OK, Outcome.KILLED, Outcome.FAILED, Outcome.NAN)
 """What a rank may say at an edge, from "go on" to the gravest; ranks agree on the largest index."""
 
+Warned = tuple[Any, Any]
+"""Code and message of a warning, as it was read from a file."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -88,6 +91,8 @@ class MeasuredLoop:
     start: Progress = field(default_factory=Progress)
     earlier_losses: tuple[float, ...] = ()
     """Of the steps before `start`."""
+    earlier_warnings: frozenset[Warned] = frozenset()
+    """Those that the records hold already: an image that cannot be read is named once."""
     alarm: Alarm | None = None
     """Leaves stacks where the next edge never comes."""
     clock: Callable[[], float] = time.perf_counter
@@ -230,7 +235,8 @@ class MeasuredLoop:
 
     def _write_warnings(self) -> None:
         for code, message in self.engine.warnings():
-            self.recorder.write({"kind": Kind.WARNING, "code": code, "message": message})
+            if (code, message) not in self.earlier_warnings:
+                self.recorder.write({"kind": Kind.WARNING, "code": code, "message": message})
 
     def _check_loss(self, loss: float, step: int) -> float | None:
         if math.isfinite(loss):

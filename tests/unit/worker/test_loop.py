@@ -271,25 +271,32 @@ def test_no_checkpoint_is_written_after_a_loss_that_is_no_number(tmp_path: Path)
     assert saved == []
 
 
-def test_a_warning_of_the_last_evaluation_is_kept(tmp_path: Path) -> None:
-    class Complaining(FakeEngine):
-        def evaluate(self) -> Any:
-            self.complaints = [("bad-sample", f"val/{self.num_evaluations}.jpg: cut short")]
-            return super().evaluate()
+class Complaining(FakeEngine):
+    def evaluate(self) -> Any:
+        self.complaints = [("bad-sample", f"val/{self.num_evaluations}.jpg: cut short")]
+        return super().evaluate()
 
-        def warnings(self) -> list[tuple[str, str]]:
-            new, self.complaints = getattr(self, "complaints", []), []
-            return new
+    def warnings(self) -> list[tuple[str, str]]:
+        new, self.complaints = getattr(self, "complaints", []), []
+        return new
 
+
+@pytest.mark.parametrize(
+    ("earlier", "expected"),
+    [((), ["val/0.jpg: cut short", "val/1.jpg: cut short"]), (("val/0.jpg: cut short",), ["val/1.jpg: cut short"])],
+)
+def test_a_warning_of_the_last_evaluation_is_kept_and_said_once(
+    tmp_path: Path, earlier: tuple[str, ...], expected: list[str]
+) -> None:
     clock = FakeClock()
     recorder = Recorder(tmp_path / "r")
-    fake = Complaining([0.1], clock=clock, steps_per_epoch=10, metrics=RISING)
     MeasuredLoop(
-        engine=fake, recorder=recorder, limits=Limits(max_seconds=1, epochs=2), should_stop=lambda: None, clock=clock
-    ).run()
+        engine=Complaining([0.1], clock=clock, steps_per_epoch=10, metrics=RISING), recorder=recorder,
+        limits=Limits(max_seconds=1, epochs=2), should_stop=lambda: None, clock=clock,
+        earlier_warnings=frozenset(("bad-sample", message) for message in earlier),
+    ).run()  # fmt: skip
     recorder.close()
-    found = [r["message"] for r in records.read_records(tmp_path / "r") if r["kind"] == "warning"]
-    assert found == ["val/0.jpg: cut short", "val/1.jpg: cut short"]
+    assert [r["message"] for r in records.read_records(tmp_path / "r") if r["kind"] == "warning"] == expected
 
 
 def test_the_advice_on_a_bad_loss_names_a_rate() -> None:
