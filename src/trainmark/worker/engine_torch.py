@@ -20,11 +20,13 @@ from trainmark.units import format_count
 from trainmark.worker.engine_torch_checkpoint import (
     read_checkpoint,
     read_randomness,
+    remove_unfinished,
     set_randomness,
     write_checkpoint,
 )
 from trainmark.worker.engine_torch_collective import join_processes, slowest, sync_batch_norms, time_all_reduce
 from trainmark.worker.engine_torch_feed import Feed, FeedRequest, build_feed
+from trainmark.worker.engine_torch_ranks import write_on_rank_0
 from trainmark.worker.engine_torch_step import Precision, TrainStep
 from trainmark.worker.engine_torch_workload import Metric, Scores, TorchWorkload
 from trainmark.worker.sanity import advise_on_bad_loss
@@ -243,11 +245,15 @@ class TorchEngine:
 
     def save(self, path: Path, progress: Mapping[str, float]) -> None:
         randomness = self._gather(read_randomness(self._device))
-        if self.rank == 0:
-            state = {**self._train_step.state(), "randomness": randomness, "progress": dict(progress)}
-            write_checkpoint(path, state)
+
+        def write() -> None:
+            write_checkpoint(path, {**self._train_step.state(), "randomness": randomness, "progress": dict(progress)})
+
+        write_on_rank_0(write, self._control)
 
     def restore(self, path: Path) -> Mapping[str, float]:
+        if self.rank == 0:
+            remove_unfinished(path)
         state = read_checkpoint(path, self._device)
         self._train_step.load_state(state)
         set_randomness(state["randomness"][self.rank], self._device)
