@@ -26,7 +26,7 @@ from trainmark.worker.engine_torch_checkpoint import (
 )
 from trainmark.worker.engine_torch_collective import join_processes, slowest, sync_batch_norms, time_all_reduce
 from trainmark.worker.engine_torch_feed import Feed, FeedRequest, build_feed
-from trainmark.worker.engine_torch_ranks import write_on_rank_0
+from trainmark.worker.engine_torch_ranks import copy_statistics_of_rank_0, require_same_data, write_on_rank_0
 from trainmark.worker.engine_torch_step import Precision, TrainStep
 from trainmark.worker.engine_torch_workload import Metric, Scores, TorchWorkload
 from trainmark.worker.sanity import advise_on_bad_loss
@@ -103,6 +103,8 @@ class TorchEngine:
         self._precision.apply(has_static_shapes=self._card.has_static_shapes)
         torch.manual_seed(cell["seed"])
         self._feed = self._build_feed()
+        if self._control is not None:
+            require_same_data(_describe_data(self._feed), self._control)
         self.steps_per_epoch = self._feed.steps_per_epoch
         self._train_step = self._build_step()
         self._recipe_rate = peak_learning_rate(self._card.schedule, global_batch=self.samples_per_step)
@@ -279,6 +281,8 @@ class TorchEngine:
     def evaluate(self) -> Mapping[str, float] | None:
         if not self._feed.can_evaluate:
             return None
+        if self.world_size > 1:
+            copy_statistics_of_rank_0(self.model)
         self.model.eval()
         with torch.no_grad(), self._precision.autocast():
             scores = [self._workload.score(self.model, batch) for batch in self._feed.eval_batches()]
@@ -340,6 +344,17 @@ class TorchEngine:
         self._feed.close()
         if self.world_size > 1:
             distributed.destroy_process_group()
+
+
+def _describe_data(feed: Feed) -> dict[str, Any]:
+    num_train, num_val = feed.num_samples or (None, None)
+    return {
+        "training samples": num_train,
+        "validation samples": num_val,
+        "classes": feed.num_classes,
+        "steps per epoch": feed.steps_per_epoch,
+        "evaluation": "possible" if feed.can_evaluate else "impossible",
+    }
 
 
 def _merge(scores: list[Scores]) -> Scores | None:
