@@ -51,6 +51,9 @@ class Engine(Protocol):
     def agree(self, gravity: int, numbers: Sequence[int]) -> tuple[int, list[int]]:
         """The same on every rank: the largest gravity, and rank 0's numbers. All must end at the same step."""
 
+    def gather(self, part: Any) -> list[Any]:
+        """Every rank's part, in the order of ranks, on every rank."""
+
     def slowest(self, seconds: float) -> float:
         """The largest of all ranks' values, the same on each; ranks wait for each other here."""
 

@@ -89,6 +89,9 @@ class FakeEngine:
     def agree(self, gravity: int, numbers: Sequence[int]) -> tuple[int, list[int]]:
         return gravity, list(numbers)
 
+    def gather(self, part: Any) -> list[Any]:
+        return [part]
+
     def slowest(self, seconds: float) -> float:
         return seconds
 

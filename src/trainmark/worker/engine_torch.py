@@ -232,6 +232,13 @@ class TorchEngine:
         agreed, *of_rank_0 = values.tolist()
         return agreed, of_rank_0
 
+    def gather(self, part: Any) -> list[Any]:
+        if self._control is None:
+            return [part]
+        parts: list[Any] = [None] * self.world_size
+        distributed.all_gather_object(parts, part, group=self._control)
+        return parts
+
     def slowest(self, seconds: float) -> float:
         return slowest(seconds, self._control)
 
@@ -246,7 +253,7 @@ class TorchEngine:
         self._feed.begin_epoch(epoch, step=step)
 
     def save(self, path: Path, progress: Mapping[str, float]) -> None:
-        randomness = self._gather(read_randomness(self._device))
+        randomness = self._gather_on_rank_0(read_randomness(self._device))
 
         def write() -> None:
             write_checkpoint(path, {**self._train_step.state(), "randomness": randomness, "progress": dict(progress)})
@@ -291,7 +298,7 @@ class TorchEngine:
 
     def _summarise(self, scores: list[Scores]) -> dict[str, float]:
         """Over all ranks, by rank 0, told to all: a metric of items may take a while and is needed once."""
-        gathered = self._gather(_merge(scores))  # a rank without a validation sample has none
+        gathered = self._gather_on_rank_0(_merge(scores))  # a rank without a validation sample has none
         told: list[Any] = [None]
         if self.rank == 0:
             total = _merge([part for part in gathered if part is not None])
@@ -302,8 +309,8 @@ class TorchEngine:
         metrics: dict[str, float] = told[0]
         return metrics
 
-    def _gather(self, part: Any) -> list[Any]:
-        """Every rank's, on rank 0."""
+    def _gather_on_rank_0(self, part: Any) -> list[Any]:
+        """Where the parts are large and only rank 0 needs them."""
         if self._control is None:
             return [part]
         on_host = part.cpu() if isinstance(part, Tensor) else part

@@ -22,7 +22,7 @@ from trainmark.units import format_count
 from trainmark.worker.alarm import Alarm
 from trainmark.worker.engine import Engine, Mark
 from trainmark.worker.recorder import Recorder
-from trainmark.worker.sanity import why_no_metric, why_not_plausible, why_not_training
+from trainmark.worker.sanity import LossTrend, why_no_metric, why_not_plausible, why_not_training
 
 _BLOCK_S = 0.25
 _MAX_LOSSES = 128
@@ -300,11 +300,13 @@ class MeasuredLoop:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _judge(self, end: LoopEnd) -> LoopEnd:
-        """A run that went through may still have trained nothing."""
+        """A run that went through may still have trained nothing. One verdict: a rank's own losses are noisier."""
         if end.outcome is not Outcome.OK:
             return end
-        is_training = self.limits.epochs is not None
-        problem = why_not_training(self._losses) if is_training else why_not_plausible(self._losses)
+        trends = self.engine.gather(LossTrend.of(self._losses))
+        trend = LossTrend.mean([one for one in trends if one is not None])
+        why_not = why_not_plausible if self.limits.epochs is None else why_not_training
+        problem = why_not(trend) if trend is not None else None
         if problem is None and self._at.num_steps >= _MIN_STEPS and not self.engine.weights_changed():
             problem = f"no weight changed in {self._at.num_steps} steps: the optimizer does nothing"
         return end if problem is None else self._end(Outcome.FAILED, problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,23 @@ def test_a_metric_that_cannot_be_fails_the_run(tmp_path: Path, value: float) -> 
 )
 def test_a_loss_that_does_not_fall_fails_a_training(tmp_path: Path, losses: list[float], outcome: Outcome) -> None:
     assert train(tmp_path / "r", losses=losses)[0].outcome is outcome
+
+
+@pytest.mark.parametrize(("others_fall", "outcome"), [(0.2, Outcome.OK), (0.05, Outcome.FAILED)])
+def test_the_losses_of_all_ranks_are_judged_as_one(tmp_path: Path, others_fall: float, outcome: Outcome) -> None:
+    """This rank's loss rises by about 0.1, the other's falls by more or less: both ranks have the same verdict."""
+
+    class Rank(FakeEngine):
+        def gather(self, part: Any) -> list[Any]:
+            return [part, replace(part, begin=2.0, end=2.0 - others_fall)]
+
+    recorder = Recorder(tmp_path / "r")
+    clock = FakeClock()
+    fake = Rank([0.1], clock=clock, steps_per_epoch=40, losses=[1.0 + step / 300 for step in range(40)])
+    limits = Limits(max_seconds=1, epochs=1)
+    end = MeasuredLoop(engine=fake, recorder=recorder, limits=limits, should_stop=lambda: None, clock=clock).run()
+    recorder.close()
+    assert end.outcome is outcome
 
 
 @pytest.mark.parametrize(

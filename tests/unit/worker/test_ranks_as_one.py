@@ -17,6 +17,7 @@ from trainmark.worker import engine_torch
 from trainmark.worker.engine_torch import TorchEngine
 from trainmark.worker.engine_torch_ranks import write_on_rank_0
 from trainmark.worker.engine_torch_step import Precision
+from trainmark.worker.sanity import LossTrend
 
 
 def write_slowly(rank: int, control: Any, path: Path) -> bool:
@@ -64,6 +65,17 @@ def evaluate_own_statistics(rank: int, control: Any) -> tuple[float, dict[str, f
 
 def test_all_ranks_evaluate_the_model_that_the_checkpoint_holds(tmp_path: Path) -> None:
     assert on_two_ranks(tmp_path, evaluate_own_statistics) == [(1.0, {"sum": 2.0})] * 2
+
+
+def gather_own(rank: int, control: Any) -> list[Any]:
+    engine: Any = object.__new__(TorchEngine)
+    engine.world_size, engine._control = 2, control
+    parts: list[Any] = engine.gather(LossTrend.of([2.0, 1.0] * 10) if rank else None)
+    return parts
+
+
+def test_every_rank_has_what_each_rank_has(tmp_path: Path) -> None:
+    assert on_two_ranks(tmp_path, gather_own) == [[None, LossTrend.of([2.0, 1.0] * 10)]] * 2
 
 
 def build_on_own_data(rank: int, control: Any, roots: list[Path]) -> str:
