@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -285,14 +285,17 @@ class TorchEngine:
         weights = [parameter.detach() for parameter in self.model.parameters() if parameter.requires_grad]
         return torch.stack(torch._foreach_norm(weights)).double().tolist()
 
-    def evaluate(self) -> Mapping[str, float] | None:
+    def evaluate(self, on_batch: Callable[[], None] = lambda: None) -> Mapping[str, float] | None:
         if not self._feed.can_evaluate:
             return None
         if self.world_size > 1:
             copy_statistics_of_rank_0(self.model)
         self.model.eval()
+        scores = []
         with torch.no_grad(), self._precision.autocast():
-            scores = [self._workload.score(self.model, batch) for batch in self._feed.eval_batches()]
+            for batch in self._feed.eval_batches():
+                scores.append(self._workload.score(self.model, batch))
+                on_batch()
         self.model.train()
         return self._summarise(scores)
 

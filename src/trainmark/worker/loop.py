@@ -29,6 +29,7 @@ _MAX_LOSSES = 128
 """A training's losses of a block wait in the engine until they are read; there is room for twice as many."""
 _MIN_STEPS = 30
 """For the weights to have changed: a scaler of fp16 losses may skip the first steps until its scale fits."""
+_SIGN_EVERY_S = 10.0
 _GRAVITY = (None, Outcome.OK, Outcome.KILLED, Outcome.FAILED, Outcome.NAN)
 """What a rank may say at an edge, from "go on" to the gravest; ranks agree on the largest index."""
 
@@ -262,7 +263,7 @@ class MeasuredLoop:
         is_due = (not is_inside and epoch % self.limits.eval_every == 0) or step == last_step
         if step == 0 or step == self._at.evaluated_step or not is_due:
             return None
-        metrics = self._pause("eval", self.engine.evaluate) or {}
+        metrics = self._pause("eval", lambda: self.engine.evaluate(self._signs_of_life("eval"))) or {}
         self._write_warnings()  # now: after the last evaluation there is no other edge
         self._at.evaluated_step = step
         # Since the first step, earlier pauses and this one included: that is what a person waits for a result.
@@ -290,12 +291,29 @@ class MeasuredLoop:
     def _pause(self, phase: str, work: Callable[[], Any]) -> Any:
         where = {"kind": Kind.PHASE, "phase": phase, "step": self._at.num_steps}
         self.recorder.write({**where, "edge": "begin"})
-        if self.alarm is not None:
-            self.alarm.expect_pause()
+        self._expect_pause()
         begin = self.clock()
         result = work()
         self.recorder.write({**where, "edge": "end", "seconds": self.clock() - begin})
         return result
+
+    def _signs_of_life(self, phase: str) -> Callable[[], None]:
+        """To be called now and then in a long pause: it may take hours, as long as it goes on."""
+        last_s = self.clock()
+
+        def sign() -> None:
+            nonlocal last_s
+            if self.clock() - last_s >= _SIGN_EVERY_S:
+                last_s = self.clock()
+                where = {"kind": Kind.PHASE, "phase": phase, "step": self._at.num_steps}
+                self.recorder.write({**where, "edge": "progress"})
+                self._expect_pause()
+
+        return sign
+
+    def _expect_pause(self) -> None:
+        if self.alarm is not None:
+            self.alarm.expect_pause()
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

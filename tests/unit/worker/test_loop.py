@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from making import make_run
 from trainmark import records
 from trainmark.records import Outcome
+from trainmark.store.folder import read_run
 from trainmark.worker import sanity
 from trainmark.worker.engine_fake import FakeClock, FakeEngine
 from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, Progress
@@ -74,6 +76,49 @@ def test_evaluation_is_not_step_time(tmp_path: Path) -> None:
     evals = [(r["step"], r["epoch"], r["metric"], r["value"]) for r in found if r["kind"] == "eval"]
     assert evals == [(10, 1, "top1", 0.5), (20, 2, "top1", 0.5), (30, 3, "top1", 0.5)]
     assert [r["seconds"] for r in found if r["kind"] == "phase" and r["edge"] == "end"] == [99.0] * 3
+
+
+def test_a_long_evaluation_gives_signs_of_life(tmp_path: Path) -> None:
+    """An hour in batches of 4 s: never more than 12 s without a record and a new alarm, and one pause all the same."""
+
+    class Alarm:
+        pauses: ClassVar[list[float]] = []
+
+        def expect_pause(self) -> None:
+            self.pauses.append(clock.now_s)
+
+        def expect_step(self, _: Any) -> None:
+            pass
+
+    clock = FakeClock()
+    alarm: Any = Alarm()
+    recorder = Recorder(tmp_path / "rank0.jsonl")
+    engine = FakeEngine(
+        [0.1], clock=clock, steps_per_epoch=10, metrics=[{"top1": 0.5}], eval_seconds=3600.0, eval_batches=900
+    )
+    limits = Limits(max_seconds=1, epochs=1)
+    MeasuredLoop(
+        engine=engine, recorder=recorder, limits=limits, should_stop=lambda: None, alarm=alarm, clock=clock
+    ).run()
+    recorder.close()
+    phases = [r for r in records.read_records(tmp_path / "rank0.jsonl") if r["kind"] == "phase"]
+    assert [r["edge"] for r in phases] == ["begin"] + ["progress"] * 300 + ["end"]
+    assert {r["phase"] for r in phases} == {"eval"}
+    assert [r["seconds"] for r in phases if "seconds" in r] == pytest.approx([3600.0])
+    gaps = [b - a for a, b in itertools.pairwise(alarm.pauses)]
+    assert max(gaps) == pytest.approx(12.0)
+
+
+def test_signs_of_life_are_no_pauses_of_their_own(tmp_path: Path) -> None:
+    phase = {"kind": "phase", "phase": "eval", "step": 50}
+    edges = [{"edge": "begin"}, {"edge": "progress"}, {"edge": "progress"}, {"edge": "end", "seconds": 25.0}]
+    folder = make_run(tmp_path, "r", extra=[{**phase, **edge} for edge in edges])
+    assert read_run(folder).pauses == {"eval": 25.0}
+
+
+def test_a_short_evaluation_gives_none(tmp_path: Path) -> None:
+    _, found = train(tmp_path / "r", eval_seconds=9.0, eval_batches=90)
+    assert {r["edge"] for r in found if r["kind"] == "phase"} == {"begin", "end"}
 
 
 def test_epochs_need_data_that_has_them(tmp_path: Path) -> None:
@@ -290,9 +335,9 @@ def test_no_checkpoint_is_written_after_a_loss_that_is_no_number(tmp_path: Path)
 
 
 class Complaining(FakeEngine):
-    def evaluate(self) -> Any:
+    def evaluate(self, on_batch: Callable[[], None]) -> Any:
         self.complaints = [("bad-sample", f"val/{self.num_evaluations}.jpg: cut short")]
-        return super().evaluate()
+        return super().evaluate(on_batch)
 
     def warnings(self) -> list[tuple[str, str]]:
         new, self.complaints = getattr(self, "complaints", []), []

@@ -59,7 +59,9 @@ def evaluate_own_statistics(rank: int, control: Any) -> tuple[float, dict[str, f
     engine._feed = SimpleNamespace(can_evaluate=True, eval_batches=lambda: iter([None]), truth=None)
     engine._workload = SimpleNamespace(score=lambda model, _: model.running_mean.clone())
     engine._metric = SimpleNamespace(summarise=lambda total, _: {"sum": float(total.sum())})
-    metrics = engine.evaluate()
+    batches: list[int] = []
+    metrics = engine.evaluate(lambda: batches.append(1))
+    assert batches == [1]
     return engine.model.running_mean.item(), metrics
 
 
