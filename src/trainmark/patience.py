@@ -20,7 +20,8 @@ class Patience:
     factor: float = 20.0
     """Times the usual step."""
     setup_s: float = 900.0
-    """Before there is a usual step, and in evaluations and checkpoints: compiling a large model may take minutes."""
+    """Before there is a usual step, between two signs of an evaluation, and in a checkpoint: compiling a large model
+    may take minutes."""
 
     @classmethod
     def of(cls, run: Mapping[str, Any], *, least_s: float = 0.0, setup_s: float = 0.0) -> Patience:

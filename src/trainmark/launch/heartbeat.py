@@ -139,7 +139,7 @@ class _Rank:
             self._last_step = record.get("step")
             self.in_phase = False
         elif kind == Kind.PHASE:
-            self.in_phase = record.get("edge") == "begin"
+            self.in_phase = record.get("edge") in ("begin", "progress")
         elif kind == Kind.RUN_START:
             self._start = record
         elif kind == Kind.RUN_END:

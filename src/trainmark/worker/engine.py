@@ -6,7 +6,7 @@ Each framework has a module `engine_<name>` with `build_engine(cell) -> Engine`,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -51,6 +51,9 @@ class Engine(Protocol):
     def agree(self, gravity: int, numbers: Sequence[int]) -> tuple[int, list[int]]:
         """The same on every rank: the largest gravity, and rank 0's numbers. All must end at the same step."""
 
+    def gather(self, part: Any) -> list[Any]:
+        """Every rank's part, in the order of ranks, on every rank."""
+
     def slowest(self, seconds: float) -> float:
         """The largest of all ranks' values, the same on each; ranks wait for each other here."""
 
@@ -60,8 +63,8 @@ class Engine(Protocol):
     def time_all_reduce(self, num_bytes: int, *, max_seconds: float) -> list[float]:
         """Seconds of an all-reduce of that size over all ranks, measured several times."""
 
-    def evaluate(self) -> Mapping[str, float] | None:
-        """The metrics on the validation set; None where there is none."""
+    def evaluate(self, on_batch: Callable[[], None] = lambda: None) -> Mapping[str, float] | None:
+        """The metrics on the validation set; None where there is none. Calls `on_batch` after each batch of it."""
 
     def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
         """`step` is the one of the epoch to go on at, for a run that is resumed."""

@@ -6,7 +6,7 @@ It is part of the product: `trainmark`'s own tests and those of a new launcher o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ class FakeEngine:
         steps_per_epoch: int | None = None,
         metrics: Sequence[Mapping[str, float]] = (),
         eval_seconds: float = 0.0,
+        eval_batches: int = 1,
         learns: bool = True,
         world_size: int = 1,
         exchange_s: float = 0.0,
@@ -53,7 +54,8 @@ class FakeEngine:
         self.num_steps = 0
         self._seconds, self._losses = list(seconds), list(losses)
         self._lag, self._lagging = lag, True
-        self._metrics, self._eval_seconds, self._learns = metrics, eval_seconds, learns
+        self._metrics, self._learns = metrics, learns
+        self._eval_seconds, self._eval_batches = eval_seconds, eval_batches
         self.num_evaluations = 0
 
     def step(self) -> None:
@@ -89,6 +91,9 @@ class FakeEngine:
     def agree(self, gravity: int, numbers: Sequence[int]) -> tuple[int, list[int]]:
         return gravity, list(numbers)
 
+    def gather(self, part: Any) -> list[Any]:
+        return [part]
+
     def slowest(self, seconds: float) -> float:
         return seconds
 
@@ -99,8 +104,10 @@ class FakeEngine:
         self.clock.now_s += self._exchange_s
         return [self._exchange_s]
 
-    def evaluate(self) -> Mapping[str, float] | None:
-        self.clock.now_s += self._eval_seconds
+    def evaluate(self, on_batch: Callable[[], None] = lambda: None) -> Mapping[str, float] | None:
+        for _ in range(self._eval_batches):
+            self.clock.now_s += self._eval_seconds / self._eval_batches
+            on_batch()
         self.num_evaluations += 1
         return self._metrics[min(self.num_evaluations, len(self._metrics)) - 1] if self._metrics else None
 

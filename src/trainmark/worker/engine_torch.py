@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,13 @@ from trainmark.units import format_count
 from trainmark.worker.engine_torch_checkpoint import (
     read_checkpoint,
     read_randomness,
+    remove_unfinished,
     set_randomness,
     write_checkpoint,
 )
 from trainmark.worker.engine_torch_collective import join_processes, slowest, sync_batch_norms, time_all_reduce
 from trainmark.worker.engine_torch_feed import Feed, FeedRequest, build_feed
+from trainmark.worker.engine_torch_ranks import copy_statistics_of_rank_0, require_same_data, write_on_rank_0
 from trainmark.worker.engine_torch_step import Precision, TrainStep
 from trainmark.worker.engine_torch_workload import Metric, Scores, TorchWorkload
 from trainmark.worker.sanity import advise_on_bad_loss
@@ -101,6 +103,8 @@ class TorchEngine:
         self._precision.apply(has_static_shapes=self._card.has_static_shapes)
         torch.manual_seed(cell["seed"])
         self._feed = self._build_feed()
+        if self._control is not None:
+            require_same_data(_describe_data(self._feed), self._control)
         self.steps_per_epoch = self._feed.steps_per_epoch
         self._train_step = self._build_step()
         self._recipe_rate = peak_learning_rate(self._card.schedule, global_batch=self.samples_per_step)
@@ -229,6 +233,13 @@ class TorchEngine:
         agreed, *of_rank_0 = values.tolist()
         return agreed, of_rank_0
 
+    def gather(self, part: Any) -> list[Any]:
+        if self._control is None:
+            return [part]
+        parts: list[Any] = [None] * self.world_size
+        distributed.all_gather_object(parts, part, group=self._control)
+        return parts
+
     def slowest(self, seconds: float) -> float:
         return slowest(seconds, self._control)
 
@@ -243,12 +254,16 @@ class TorchEngine:
         self._feed.begin_epoch(epoch, step=step)
 
     def save(self, path: Path, progress: Mapping[str, float]) -> None:
-        randomness = self._gather(read_randomness(self._device))
-        if self.rank == 0:
-            state = {**self._train_step.state(), "randomness": randomness, "progress": dict(progress)}
-            write_checkpoint(path, state)
+        randomness = self._gather_on_rank_0(read_randomness(self._device))
+
+        def write() -> None:
+            write_checkpoint(path, {**self._train_step.state(), "randomness": randomness, "progress": dict(progress)})
+
+        write_on_rank_0(write, self._control)
 
     def restore(self, path: Path) -> Mapping[str, float]:
+        if self.rank == 0:
+            remove_unfinished(path)
         state = read_checkpoint(path, self._device)
         self._train_step.load_state(state)
         set_randomness(state["randomness"][self.rank], self._device)
@@ -271,18 +286,23 @@ class TorchEngine:
         weights = [parameter.detach() for parameter in self.model.parameters() if parameter.requires_grad]
         return torch.stack(torch._foreach_norm(weights)).double().tolist()
 
-    def evaluate(self) -> Mapping[str, float] | None:
+    def evaluate(self, on_batch: Callable[[], None] = lambda: None) -> Mapping[str, float] | None:
         if not self._feed.can_evaluate:
             return None
+        if self.world_size > 1:
+            copy_statistics_of_rank_0(self.model)
         self.model.eval()
+        scores = []
         with torch.no_grad(), self._precision.autocast():
-            scores = [self._workload.score(self.model, batch) for batch in self._feed.eval_batches()]
+            for batch in self._feed.eval_batches():
+                scores.append(self._workload.score(self.model, batch))
+                on_batch()
         self.model.train()
         return self._summarise(scores)
 
     def _summarise(self, scores: list[Scores]) -> dict[str, float]:
         """Over all ranks, by rank 0, told to all: a metric of items may take a while and is needed once."""
-        gathered = self._gather(_merge(scores))  # a rank without a validation sample has none
+        gathered = self._gather_on_rank_0(_merge(scores))  # a rank without a validation sample has none
         told: list[Any] = [None]
         if self.rank == 0:
             total = _merge([part for part in gathered if part is not None])
@@ -293,8 +313,8 @@ class TorchEngine:
         metrics: dict[str, float] = told[0]
         return metrics
 
-    def _gather(self, part: Any) -> list[Any]:
-        """Every rank's, on rank 0."""
+    def _gather_on_rank_0(self, part: Any) -> list[Any]:
+        """Where the parts are large and only rank 0 needs them."""
         if self._control is None:
             return [part]
         on_host = part.cpu() if isinstance(part, Tensor) else part
@@ -335,6 +355,17 @@ class TorchEngine:
         self._feed.close()
         if self.world_size > 1:
             distributed.destroy_process_group()
+
+
+def _describe_data(feed: Feed) -> dict[str, Any]:
+    num_train, num_val = feed.num_samples or (None, None)
+    return {
+        "training samples": num_train,
+        "validation samples": num_val,
+        "classes": feed.num_classes,
+        "steps per epoch": feed.steps_per_epoch,
+        "evaluation": "possible" if feed.can_evaluate else "impossible",
+    }
 
 
 def _merge(scores: list[Scores]) -> Scores | None:

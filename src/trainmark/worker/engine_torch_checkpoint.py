@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,27 @@ def write_checkpoint(path: Path, state: State) -> None:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
+    except (OSError, RuntimeError) as error:
+        cause = _find_os_error(error)
+        if cause is None:
+            raise
+        raise OSError(f"the checkpoint could not be written: {cause.strerror or cause}") from error
     finally:
         beside.unlink(missing_ok=True)
+
+
+def remove_unfinished(path: Path) -> None:
+    """What processes that were killed while they wrote this checkpoint have left beside it, each as large as it."""
+    for beside in path.parent.glob(f".{path.name}.*"):
+        with contextlib.suppress(OSError):
+            beside.unlink()
+
+
+def _find_os_error(error: BaseException | None) -> OSError | None:
+    """torch's archive fails once more when it is closed, and hides a full disk behind an error of its own."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def read_checkpoint(path: Path, device: torch.device) -> State:

@@ -26,6 +26,10 @@ class Feed(Protocol):
     @property
     def steps_per_epoch(self) -> int | None: ...
     @property
+    def num_samples(self) -> tuple[int, int] | None:
+        """Of the data set, for training and for validation; None where the batch is made up."""
+
+    @property
     def can_evaluate(self) -> bool: ...
     @property
     def truth(self) -> Any:
@@ -86,6 +90,7 @@ class SyntheticFeed:
     """One seeded batch, resident on the device: what is left is the speed of training alone."""
 
     steps_per_epoch = None
+    num_samples = None
     can_evaluate = False
     truth = None
 
@@ -129,6 +134,7 @@ class CachedFeed:
 
     def __init__(self, folder: Feed) -> None:
         self.num_classes = folder.num_classes
+        self.num_samples = folder.num_samples
         folder.begin_epoch(0)
         num_batches = min(_CACHED_BATCHES, folder.steps_per_epoch or 1)
         batches = [folder.next_batch() for _ in range(num_batches)]

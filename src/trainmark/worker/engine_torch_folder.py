@@ -56,6 +56,7 @@ class FolderFeed:
         self._training: _Ahead | None = None
         self._next: tuple[int, int] = (0, 0)
         self.num_classes = len(folder.classes)
+        self.num_samples = len(folder.train.paths), len(folder.val.paths) if folder.val is not None else 0
         self.can_evaluate = folder.val is not None
         self.truth = None
 

@@ -40,6 +40,7 @@ class PipelineFeed:
     def __init__(self, pipeline: Pipeline, request: FeedRequest) -> None:
         self._pipeline, self._request = pipeline, request
         self.num_classes = pipeline.num_classes
+        self.num_samples = pipeline.num_train, pipeline.num_val
         self.can_evaluate = pipeline.num_val > 0
         self.truth = pipeline.truth
         self.steps_per_epoch: int = len(self._order(0)) // request.global_batch

@@ -22,15 +22,19 @@ from trainmark.units import format_count
 from trainmark.worker.alarm import Alarm
 from trainmark.worker.engine import Engine, Mark
 from trainmark.worker.recorder import Recorder
-from trainmark.worker.sanity import why_no_metric, why_not_plausible, why_not_training
+from trainmark.worker.sanity import LossTrend, why_no_metric, why_not_plausible, why_not_training
 
 _BLOCK_S = 0.25
 _MAX_LOSSES = 128
 """A training's losses of a block wait in the engine until they are read; there is room for twice as many."""
 _MIN_STEPS = 30
 """For the weights to have changed: a scaler of fp16 losses may skip the first steps until its scale fits."""
+_SIGN_EVERY_S = 10.0
 _GRAVITY = (None, Outcome.OK, Outcome.KILLED, Outcome.FAILED, Outcome.NAN)
 """What a rank may say at an edge, from "go on" to the gravest; ranks agree on the largest index."""
+
+Warned = tuple[Any, Any]
+"""Code and message of a warning, as it was read from a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +92,8 @@ class MeasuredLoop:
     start: Progress = field(default_factory=Progress)
     earlier_losses: tuple[float, ...] = ()
     """Of the steps before `start`."""
+    earlier_warnings: frozenset[Warned] = frozenset()
+    """Those that the records hold already: an image that cannot be read is named once."""
     alarm: Alarm | None = None
     """Leaves stacks where the next edge never comes."""
     clock: Callable[[], float] = time.perf_counter
@@ -170,6 +176,9 @@ class MeasuredLoop:
             if is_due:
                 self.engine.wait()
                 self._record_done()
+                end = self._agree(now - begin, block)[0]  # a NaN known only now must not replace the last good one
+                if end is not None:
+                    return end
                 self._checkpoint()
                 self._last_mark = self.engine.mark()
                 self._expect_step()
@@ -227,7 +236,8 @@ class MeasuredLoop:
 
     def _write_warnings(self) -> None:
         for code, message in self.engine.warnings():
-            self.recorder.write({"kind": Kind.WARNING, "code": code, "message": message})
+            if (code, message) not in self.earlier_warnings:
+                self.recorder.write({"kind": Kind.WARNING, "code": code, "message": message})
 
     def _check_loss(self, loss: float, step: int) -> float | None:
         if math.isfinite(loss):
@@ -253,7 +263,7 @@ class MeasuredLoop:
         is_due = (not is_inside and epoch % self.limits.eval_every == 0) or step == last_step
         if step == 0 or step == self._at.evaluated_step or not is_due:
             return None
-        metrics = self._pause("eval", self.engine.evaluate) or {}
+        metrics = self._pause("eval", lambda: self.engine.evaluate(self._signs_of_life("eval"))) or {}
         self._write_warnings()  # now: after the last evaluation there is no other edge
         self._at.evaluated_step = step
         # Since the first step, earlier pauses and this one included: that is what a person waits for a result.
@@ -281,21 +291,40 @@ class MeasuredLoop:
     def _pause(self, phase: str, work: Callable[[], Any]) -> Any:
         where = {"kind": Kind.PHASE, "phase": phase, "step": self._at.num_steps}
         self.recorder.write({**where, "edge": "begin"})
-        if self.alarm is not None:
-            self.alarm.expect_pause()
+        self._expect_pause()
         begin = self.clock()
         result = work()
         self.recorder.write({**where, "edge": "end", "seconds": self.clock() - begin})
         return result
 
+    def _signs_of_life(self, phase: str) -> Callable[[], None]:
+        """To be called now and then in a long pause: it may take hours, as long as it goes on."""
+        last_s = self.clock()
+
+        def sign() -> None:
+            nonlocal last_s
+            if self.clock() - last_s >= _SIGN_EVERY_S:
+                last_s = self.clock()
+                where = {"kind": Kind.PHASE, "phase": phase, "step": self._at.num_steps}
+                self.recorder.write({**where, "edge": "progress"})
+                self._expect_pause()
+
+        return sign
+
+    def _expect_pause(self) -> None:
+        if self.alarm is not None:
+            self.alarm.expect_pause()
+
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _judge(self, end: LoopEnd) -> LoopEnd:
-        """A run that went through may still have trained nothing."""
+        """A run that went through may still have trained nothing. One verdict: a rank's own losses are noisier."""
         if end.outcome is not Outcome.OK:
             return end
-        is_training = self.limits.epochs is not None
-        problem = why_not_training(self._losses) if is_training else why_not_plausible(self._losses)
+        trends = self.engine.gather(LossTrend.of(self._losses))
+        trend = LossTrend.mean([one for one in trends if one is not None])
+        why_not = why_not_plausible if self.limits.epochs is None else why_not_training
+        problem = why_not(trend) if trend is not None else None
         if problem is None and self._at.num_steps >= _MIN_STEPS and not self.engine.weights_changed():
             problem = f"no weight changed in {self._at.num_steps} steps: the optimizer does nothing"
         return end if problem is None else self._end(Outcome.FAILED, problem)

@@ -22,8 +22,9 @@ from trainmark.worker.alarm import Alarm
 from trainmark.worker.communication import measure_communication
 from trainmark.worker.engine import Engine
 from trainmark.worker.environment import describe_environment
-from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, Progress
+from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, Progress, Warned
 from trainmark.worker.recorder import Recorder
+from trainmark.worker.resume import records_before
 from trainmark.worker.telemetry import Telemetry
 
 
@@ -109,7 +110,7 @@ class Worker:
             targets=self._cell["until_target"],
         )
         checkpoint = self._folder / records.CHECKPOINT_FILE
-        start, losses = self._resume(engine)
+        start, losses, warnings = self._resume(engine)
         return MeasuredLoop(
             engine=engine,
             recorder=self._recorder,
@@ -118,13 +119,14 @@ class Worker:
             save=lambda progress: engine.save(checkpoint, vars(progress)),
             start=start,
             earlier_losses=losses,
+            earlier_warnings=warnings,
             alarm=self._alarm,
         )
 
-    def _resume(self, engine: Engine) -> tuple[Progress, tuple[float, ...]]:
+    def _resume(self, engine: Engine) -> tuple[Progress, tuple[float, ...], frozenset[Warned]]:
         """Where to go on. The records up to there are copied, so that this run's folder tells the whole training."""
         if self._run.get("resumed_from") is None:
-            return Progress(), ()
+            return Progress(), (), frozenset()
         earlier = self._folder.parent / self._run["resumed_from"]
         restored = engine.restore(earlier / records.CHECKPOINT_FILE)
         start = Progress(
@@ -133,17 +135,15 @@ class Worker:
             wall_s=restored["wall_s"],
             evaluated_step=int(restored["evaluated_step"]),
         )
-        losses = []
-        for record in records.read_records(earlier / records.rank_file(self._rank)):
-            if (
-                record["kind"] in (Kind.STEP, Kind.EVAL, Kind.PHASE)
-                and record.get("step", start.num_steps + 1) <= start.num_steps
-            ):
-                self._recorder.write(record)
-                losses += [record["loss"]] if record.get("loss") is not None else []
+        losses: list[float] = []
+        warnings: set[Warned] = set()
+        for record in records_before(records.read_records(earlier / records.rank_file(self._rank)), start):
+            self._recorder.write(record)
+            losses += [record["loss"]] if record.get("loss") is not None else []
+            warnings |= {(record.get("code"), record.get("message"))} if record["kind"] == Kind.WARNING else set()
         # The copied steps tell the usual one, yet the next has to warm up first: no shorter patience before it.
         self._recorder.write({"kind": Kind.PHASE, "phase": "resume", "edge": "begin", "step": start.num_steps})
-        return start, tuple(losses)
+        return start, tuple(losses), frozenset(warnings)
 
     def explain(self, error: Exception) -> LoopEnd:
         is_memory = False

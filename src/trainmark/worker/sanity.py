@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 _MIN_LOSSES = 20
 """Fewer tell nothing."""
@@ -12,28 +13,57 @@ _CLEAR_RISE = 0.05
 _CLEAR_ERRORS = 3.0
 
 
-def why_not_training(losses: Sequence[float]) -> str | None:
+@dataclass(frozen=True, kw_only=True)
+class LossTrend:
+    """From the first quarter of the steps to the last. Of a few numbers, so that ranks can tell each other theirs."""
+
+    begin: float
+    end: float
+    error: float
+    """Standard error of their difference."""
+    is_still: bool
+    """The same at every step, to the last digit."""
+
+    @classmethod
+    def of(cls, losses: Sequence[float]) -> LossTrend | None:
+        """None for losses too few to tell anything."""
+        if len(losses) < _MIN_LOSSES:
+            return None
+        quarter = len(losses) // 4
+        first, last = losses[:quarter], losses[-quarter:]
+        error = math.hypot(*(statistics.stdev(part) / math.sqrt(len(part)) for part in (first, last)))
+        begin, end = statistics.fmean(first), statistics.fmean(last)
+        return cls(begin=begin, end=end, error=error, is_still=len(set(losses)) == 1)
+
+    @classmethod
+    def mean(cls, trends: Sequence[LossTrend]) -> LossTrend | None:
+        """Of the ranks: the loss of the global batch is the mean of theirs, and less noisy than any."""
+        if not trends:
+            return None
+        return cls(
+            begin=statistics.fmean(trend.begin for trend in trends),
+            end=statistics.fmean(trend.end for trend in trends),
+            error=math.hypot(*(trend.error for trend in trends)) / len(trends),
+            is_still=all(trend.is_still for trend in trends),
+        )
+
+
+def why_not_training(trend: LossTrend) -> str | None:
     """Of a training on real data, from its first step on: the loss must have fallen."""
-    if len(losses) < _MIN_LOSSES:
+    if trend.end < trend.begin:
         return None
-    first, last = _ends(losses)
-    begin, end = statistics.fmean(first), statistics.fmean(last)
-    if end < begin:
-        return None
-    return f"the loss did not fall: {begin:.4g} at first, {end:.4g} at last; check the data and the learning rate"
+    return (
+        f"the loss did not fall: {trend.begin:.4g} at first, {trend.end:.4g} at last; "
+        "check the data and the learning rate"
+    )
 
 
-def why_not_plausible(losses: Sequence[float]) -> str | None:
+def why_not_plausible(trend: LossTrend) -> str | None:
     """Of a measurement of speed, whose learning rate may still be near zero: the loss moved, and did not blow up."""
-    if len(losses) < _MIN_LOSSES:
-        return None
-    if len(set(losses)) == 1:
-        return f"the loss was {losses[0]:.4g} at every step, to the last digit: nothing is being trained"
-    first, last = _ends(losses)
-    begin, end = statistics.fmean(first), statistics.fmean(last)
-    error = math.hypot(*(statistics.stdev(part) / math.sqrt(len(part)) for part in (first, last)))
-    if end - begin > max(_CLEAR_RISE * abs(begin), _CLEAR_ERRORS * error):
-        return f"the loss rose from {begin:.4g} to {end:.4g}; try a lower learning rate"
+    if trend.is_still:
+        return f"the loss was {trend.begin:.4g} at every step, to the last digit: nothing is being trained"
+    if trend.end - trend.begin > max(_CLEAR_RISE * abs(trend.begin), _CLEAR_ERRORS * trend.error):
+        return f"the loss rose from {trend.begin:.4g} to {trend.end:.4g}; try a lower learning rate"
     return None
 
 
@@ -54,8 +84,3 @@ def why_no_metric(metrics: Mapping[str, float]) -> str | None:
         if not 0 <= value <= 1:
             return f"the evaluation gave {name} = {value}, which is no fraction between 0 and 1"
     return None
-
-
-def _ends(losses: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
-    quarter = len(losses) // 4
-    return losses[:quarter], losses[-quarter:]

@@ -70,6 +70,22 @@ def test_a_checkpoint_of_one_rank_keeps_the_others_waiting(tmp_path: Path, clock
     assert source.quiet_s() == (0.0, 40.0)
 
 
+def test_an_evaluation_goes_on_as_long_as_it_gives_signs(tmp_path: Path, clock: list[float]) -> None:
+    source = WorkerSource(tmp_path)
+    phase = {"kind": "phase", "phase": "eval", "step": 6}
+    write(tmp_path, 0, *steps(1, 6), {**phase, "edge": "begin"})
+    source.read_new()
+    for _ in range(3):
+        clock[0] += 800
+        assert source.quiet_s() == (800.0, 900.0)
+        write(tmp_path, 0, {**phase, "edge": "progress"})
+        source.read_new()
+        assert source.quiet_s() == (0.0, 900.0), "still the patience of an evaluation, not that of a step"
+    write(tmp_path, 0, {**phase, "edge": "end", "seconds": 2400.0})
+    source.read_new()
+    assert source.quiet_s() == (0.0, 40.0)
+
+
 def silent(rank: int, *, pid: int | None = None, host: str = "here", step: int | None = 40) -> Silent:
     return Silent(rank=rank, pid=pid, host=host, last_step=step)
 

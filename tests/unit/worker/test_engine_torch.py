@@ -99,6 +99,16 @@ def test_one_dnn_s_words_mean_memory_where_it_is_limited(monkeypatch: pytest.Mon
         assert not is_out_of_memory(RuntimeError("shape mismatch"))
 
 
+def test_a_training_that_goes_on_removes_what_a_killed_one_left_half_written(tmp_path: Path) -> None:
+    engine = build()
+    path = tmp_path / "checkpoint.pt"
+    engine.save(path, {"num_steps": 3})
+    (tmp_path / ".checkpoint.pt.4711").write_bytes(b"half of it")
+    assert engine.restore(path) == {"num_steps": 3}
+    assert list(tmp_path.iterdir()) == [path]
+    engine.close()
+
+
 # -- data --------------------------------------------------------------------------------------------------------------
 
 

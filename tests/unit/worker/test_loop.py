@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from making import make_run
 from trainmark import records
 from trainmark.records import Outcome
+from trainmark.store.folder import read_run
 from trainmark.worker import sanity
 from trainmark.worker.engine_fake import FakeClock, FakeEngine
 from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, Progress
@@ -73,6 +76,49 @@ def test_evaluation_is_not_step_time(tmp_path: Path) -> None:
     evals = [(r["step"], r["epoch"], r["metric"], r["value"]) for r in found if r["kind"] == "eval"]
     assert evals == [(10, 1, "top1", 0.5), (20, 2, "top1", 0.5), (30, 3, "top1", 0.5)]
     assert [r["seconds"] for r in found if r["kind"] == "phase" and r["edge"] == "end"] == [99.0] * 3
+
+
+def test_a_long_evaluation_gives_signs_of_life(tmp_path: Path) -> None:
+    """An hour in batches of 4 s: never more than 12 s without a record and a new alarm, and one pause all the same."""
+
+    class Alarm:
+        pauses: ClassVar[list[float]] = []
+
+        def expect_pause(self) -> None:
+            self.pauses.append(clock.now_s)
+
+        def expect_step(self, _: Any) -> None:
+            pass
+
+    clock = FakeClock()
+    alarm: Any = Alarm()
+    recorder = Recorder(tmp_path / "rank0.jsonl")
+    engine = FakeEngine(
+        [0.1], clock=clock, steps_per_epoch=10, metrics=[{"top1": 0.5}], eval_seconds=3600.0, eval_batches=900
+    )
+    limits = Limits(max_seconds=1, epochs=1)
+    MeasuredLoop(
+        engine=engine, recorder=recorder, limits=limits, should_stop=lambda: None, alarm=alarm, clock=clock
+    ).run()
+    recorder.close()
+    phases = [r for r in records.read_records(tmp_path / "rank0.jsonl") if r["kind"] == "phase"]
+    assert [r["edge"] for r in phases] == ["begin"] + ["progress"] * 300 + ["end"]
+    assert {r["phase"] for r in phases} == {"eval"}
+    assert [r["seconds"] for r in phases if "seconds" in r] == pytest.approx([3600.0])
+    gaps = [b - a for a, b in itertools.pairwise(alarm.pauses)]
+    assert max(gaps) == pytest.approx(12.0)
+
+
+def test_signs_of_life_are_no_pauses_of_their_own(tmp_path: Path) -> None:
+    phase = {"kind": "phase", "phase": "eval", "step": 50}
+    edges = [{"edge": "begin"}, {"edge": "progress"}, {"edge": "progress"}, {"edge": "end", "seconds": 25.0}]
+    folder = make_run(tmp_path, "r", extra=[{**phase, **edge} for edge in edges])
+    assert read_run(folder).pauses == {"eval": 25.0}
+
+
+def test_a_short_evaluation_gives_none(tmp_path: Path) -> None:
+    _, found = train(tmp_path / "r", eval_seconds=9.0, eval_batches=90)
+    assert {r["edge"] for r in found if r["kind"] == "phase"} == {"begin", "end"}
 
 
 def test_epochs_need_data_that_has_them(tmp_path: Path) -> None:
@@ -210,6 +256,23 @@ def test_a_loss_that_does_not_fall_fails_a_training(tmp_path: Path, losses: list
     assert train(tmp_path / "r", losses=losses)[0].outcome is outcome
 
 
+@pytest.mark.parametrize(("others_fall", "outcome"), [(0.2, Outcome.OK), (0.05, Outcome.FAILED)])
+def test_the_losses_of_all_ranks_are_judged_as_one(tmp_path: Path, others_fall: float, outcome: Outcome) -> None:
+    """This rank's loss rises by about 0.1, the other's falls by more or less: both ranks have the same verdict."""
+
+    class Rank(FakeEngine):
+        def gather(self, part: Any) -> list[Any]:
+            return [part, replace(part, begin=2.0, end=2.0 - others_fall)]
+
+    recorder = Recorder(tmp_path / "r")
+    clock = FakeClock()
+    fake = Rank([0.1], clock=clock, steps_per_epoch=40, losses=[1.0 + step / 300 for step in range(40)])
+    limits = Limits(max_seconds=1, epochs=1)
+    end = MeasuredLoop(engine=fake, recorder=recorder, limits=limits, should_stop=lambda: None, clock=clock).run()
+    recorder.close()
+    assert end.outcome is outcome
+
+
 @pytest.mark.parametrize(
     ("losses", "text"),
     [([3.0], "to the last digit"), ([1 + step / 1000 for step in range(10**4)], "the loss rose"), ([], None)],
@@ -256,25 +319,47 @@ def test_checkpoints_are_pauses_and_a_training_goes_on_from_one(tmp_path: Path) 
     assert {r["phase"] for r in before if r["kind"] == "phase"} == {"eval", "checkpoint"}
 
 
-def test_a_warning_of_the_last_evaluation_is_kept(tmp_path: Path) -> None:
-    class Complaining(FakeEngine):
-        def evaluate(self) -> Any:
-            self.complaints = [("bad-sample", f"val/{self.num_evaluations}.jpg: cut short")]
-            return super().evaluate()
-
-        def warnings(self) -> list[tuple[str, str]]:
-            new, self.complaints = getattr(self, "complaints", []), []
-            return new
-
+def test_no_checkpoint_is_written_after_a_loss_that_is_no_number(tmp_path: Path) -> None:
+    """The device lags: the bad loss is found only while the checkpoint that is due waits for it."""
     clock = FakeClock()
     recorder = Recorder(tmp_path / "r")
-    fake = Complaining([0.1], clock=clock, steps_per_epoch=10, metrics=RISING)
-    MeasuredLoop(
-        engine=fake, recorder=recorder, limits=Limits(max_seconds=1, epochs=2), should_stop=lambda: None, clock=clock
-    ).run()
+    fake = FakeEngine([0.1], clock=clock, steps_per_epoch=100, lag=5, losses=[1.0] * 9 + [float("nan")])
+    saved: list[int] = []
+    end = MeasuredLoop(
+        engine=fake, recorder=recorder, limits=Limits(max_seconds=1, epochs=1, checkpoint_s=1.0),
+        should_stop=lambda: None, save=lambda progress: saved.append(progress.num_steps), clock=clock,
+    ).run()  # fmt: skip
     recorder.close()
-    found = [r["message"] for r in records.read_records(tmp_path / "r") if r["kind"] == "warning"]
-    assert found == ["val/0.jpg: cut short", "val/1.jpg: cut short"]
+    assert end.outcome is Outcome.NAN
+    assert saved == []
+
+
+class Complaining(FakeEngine):
+    def evaluate(self, on_batch: Callable[[], None]) -> Any:
+        self.complaints = [("bad-sample", f"val/{self.num_evaluations}.jpg: cut short")]
+        return super().evaluate(on_batch)
+
+    def warnings(self) -> list[tuple[str, str]]:
+        new, self.complaints = getattr(self, "complaints", []), []
+        return new
+
+
+@pytest.mark.parametrize(
+    ("earlier", "expected"),
+    [((), ["val/0.jpg: cut short", "val/1.jpg: cut short"]), (("val/0.jpg: cut short",), ["val/1.jpg: cut short"])],
+)
+def test_a_warning_of_the_last_evaluation_is_kept_and_said_once(
+    tmp_path: Path, earlier: tuple[str, ...], expected: list[str]
+) -> None:
+    clock = FakeClock()
+    recorder = Recorder(tmp_path / "r")
+    MeasuredLoop(
+        engine=Complaining([0.1], clock=clock, steps_per_epoch=10, metrics=RISING), recorder=recorder,
+        limits=Limits(max_seconds=1, epochs=2), should_stop=lambda: None, clock=clock,
+        earlier_warnings=frozenset(("bad-sample", message) for message in earlier),
+    ).run()  # fmt: skip
+    recorder.close()
+    assert [r["message"] for r in records.read_records(tmp_path / "r") if r["kind"] == "warning"] == expected
 
 
 def test_the_advice_on_a_bad_loss_names_a_rate() -> None:
