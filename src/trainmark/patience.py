@@ -12,11 +12,13 @@ NUM_RECENT = 200
 _FEWEST_STEPS = 5
 """The first ones compile and choose kernels: they tell nothing about the others."""
 _DUMP_AT = 0.8
+_TRAINING_LEAST_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
     least_s: float = 20.0
+    """A training of days has more, see `of`: it outlives a file server that is away for a minute."""
     factor: float = 20.0
     """Times the usual step."""
     setup_s: float = 900.0
@@ -28,7 +30,9 @@ class Patience:
         """From run.json, which controller and worker both read; `least_s` and `setup_s` where it does not say."""
         measure = run.get("measure")
         given = measure if isinstance(measure, dict) else {}
-        least = float(given.get("hang_least_s") or least_s or cls.least_s)
+        cell = run.get("cell")
+        usual_s = _TRAINING_LEAST_S if isinstance(cell, dict) and cell.get("epochs") else cls.least_s
+        least = float(given.get("hang_least_s") or least_s or usual_s)
         factor = float(given.get("hang_factor") or cls.factor)
         return cls(least_s=least, factor=factor, setup_s=max(setup_s or cls.setup_s, least))
 

@@ -46,7 +46,7 @@ _FRACTION_FLAGS = {
     "min-seconds": "measure at least this long (default 5)",
     "max-seconds": "measure at most this long (default 120)",
     "timeout-s": "end a run that takes longer in all (default: 30 minutes beside the measuring; trainings: none)",
-    "hang-least-s": "no step for this long (default 20; a command: 600) and ...",
+    "hang-least-s": "no step for this long (default 20; a training: 300, a command: 600) and ...",
     "hang-factor": "... for this many usual steps (default 20) is a hang",
 }
 _WHOLE = ("nodes", "devices", "batch_size")

@@ -25,8 +25,8 @@ class Measure:
     """Stop after this many steps; None: no such limit."""
     timeout_s: float | None = None
     """End a run that takes longer than this in all, set-up included: outcome `timeout`. None: see `limit_s`."""
-    hang_least_s: float = Patience.least_s
-    """No step for this long, and for `hang_factor` times the usual step, is a hang; set-up has 15 minutes."""
+    hang_least_s: float | None = None
+    """No step for this long, and for `hang_factor` times the usual step, is a hang; None: `Patience` knows."""
     hang_factor: float = Patience.factor
 
     def limit_s(self, *, is_training: bool) -> float | None:

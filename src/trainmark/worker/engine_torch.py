@@ -59,6 +59,10 @@ _NO_MEMORY_UNDER_A_LIMIT = (
 """What oneDNN and the interpreter say of an allocation that failed, and of other faults too."""
 
 
+_SEEDS_APART = 65_537
+"""Between ranks, so that seed 1 of one is not seed 0 of the next."""
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """The host's allocators have no error type of their own; a library under torch says it in its own words."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(text in str(error) for text in _NO_MEMORY):
@@ -107,6 +111,8 @@ class TorchEngine:
             require_same_data(_describe_data(self._feed), self._control)
         self.steps_per_epoch = self._feed.steps_per_epoch
         self._train_step = self._build_step()
+        if self.rank > 0:  # the same weights so far, but not the same dropout: ranks see other samples
+            torch.manual_seed(cell["seed"] + _SEEDS_APART * self.rank)
         self._recipe_rate = peak_learning_rate(self._card.schedule, global_batch=self.samples_per_step)
         self._peak_rate: float = cell["lr"] or self._recipe_rate
         self._num_steps = 0

@@ -104,3 +104,10 @@ def test_who_is_to_blame() -> None:
     assert describe(pair, {}, {10: "sleeping"}) == "no rank is behind another"
     assert describe(pair, {}, {12: "stopped"}) == "process 12 of the run is stopped"
     assert describe(pair[:1], {}, {}) == ""
+
+
+def test_a_training_outlives_a_file_server_that_is_away_for_a_minute() -> None:
+    steps = [0.02] * 50
+    assert Patience.of({"cell": {"epochs": None}, "measure": {"hang_least_s": None}}).after(steps) == 20.0
+    assert Patience.of({"cell": {"epochs": 90}, "measure": {"hang_least_s": None}}).after(steps) == 300.0
+    assert Patience.of({"cell": {"epochs": 90}, "measure": {"hang_least_s": 5}}).after(steps) == 5.0
