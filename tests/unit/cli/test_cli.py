@@ -587,7 +587,12 @@ def test_talk_that_nobody_hears_ends_nothing(tmp_path: Path) -> None:
 
 def test_a_terminal_that_goes_away_ends_a_run_in_order(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "trainmark.cli.main", "run", "--store", str(tmp_path), "--", "sleep", "60"]
-    with subprocess.Popen(argv, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as controller:
+
+    def heed_it() -> None:  # the tests themselves may run under nohup
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(argv, stderr=quiet, stdout=quiet, preexec_fn=heed_it) as controller:
         deadline = time.monotonic() + 60
         while not list(tmp_path.glob("*/output.log")) and time.monotonic() < deadline:
             time.sleep(0.05)
