@@ -78,8 +78,9 @@ def make_images(
 
 
 def heed_interrupts() -> None:
-    """For a child's start: a shell runs its background jobs with SIGINT ignored, and children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """For a child's start: a shell's background jobs ignore SIGINT, under nohup SIGHUP, and children inherit that."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def read_pixels(path: Path) -> np.ndarray:

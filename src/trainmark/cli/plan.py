@@ -75,8 +75,8 @@ def _describe(plan: Plan, sweep: SweepRuns | None, store: Path) -> list[dict[str
     return entries
 
 
-def _from_here(data: str) -> str:
-    """As it was probably typed."""
+def _as_typed(data: str) -> str:
+    """Probably: a cell has the whole path."""
     return data.replace(f"{Path.cwd()}/", "", 1)
 
 
@@ -109,7 +109,7 @@ def _print(entries: list[dict[str, Any]]) -> None:
             what,
             devices,
             entry["batch_size_per_device"],
-            _from_here(entry["data"]),
+            _as_typed(entry["data"]),
             entry["repeat"],
             time,
         )

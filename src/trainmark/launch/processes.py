@@ -64,10 +64,15 @@ def returncode(roots: Sequence[Root]) -> int | None:
 
 def find(run_id: str) -> list[psutil.Process]:
     """By tag, so that a worker whose parent died (torchrun gives each its own session) is found as well."""
+    return _find(lambda process: process.pid != os.getpid() and process.environ().get(RUN_TAG) == run_id)
+
+
+def _find(is_wanted: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
+    """Among all that this user may look at."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.pid != os.getpid() and process.environ().get(RUN_TAG) == run_id:
+            if is_wanted(process):
                 found.append(process)
     return found
 
@@ -92,12 +97,7 @@ def end(run_id: str, roots: Sequence[Root], *, grace_s: float = GRACE_S) -> None
 
 def _of_sessions(sessions: Collection[int]) -> list[psutil.Process]:
     """What a root started without our tag, as `env -i` and some containers do: it is still in the root's session."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if os.getsid(process.pid) in sessions:
-                found.append(process)
-    return found
+    return _find(lambda process: os.getsid(process.pid) in sessions)
 
 
 def end_tagged(
@@ -110,11 +110,11 @@ def end_tagged(
     may_ask_last: Callable[[], bool] = lambda: True,
 ) -> bool:
     """Ask with SIGTERM, wait, then SIGKILL what is left, for ten seconds: one stuck in the kernel cannot be ended."""
-    _ask(process for process in _left(run_id, untagged) if process.pid not in last)
+    _ask(process for process in _left([run_id], untagged) if process.pid not in last)
     deadline = time.monotonic() + grace_s
-    while time.monotonic() < deadline and (not is_over() or _left(run_id, untagged)):
+    while time.monotonic() < deadline and (not is_over() or _left([run_id], untagged)):
         if last and may_ask_last():
-            _ask(process for process in _left(run_id, untagged) if process.pid in last)
+            _ask(process for process in _left([run_id], untagged) if process.pid in last)
             last = ()
         time.sleep(0.05)
     return not kill_left([run_id], is_over=is_over, untagged=untagged)
@@ -130,7 +130,7 @@ def kill_left(
     """By SIGKILL, again and again, since what dies may have started more; those that stay are returned, by pid."""
     deadline = time.monotonic() + patience_s
     while True:
-        left = [*(process for run_id in run_ids for process in find(run_id)), *_alive(untagged)]
+        left = _left(run_ids, untagged)
         if (not left and is_over()) or time.monotonic() > deadline:
             return [process.pid for process in left]
         for process in left:
@@ -139,8 +139,9 @@ def kill_left(
         time.sleep(0.05)
 
 
-def _left(run_id: str, untagged: Sequence[psutil.Process]) -> list[psutil.Process]:
-    return list({process.pid: process for process in (*_alive(untagged), *find(run_id))}.values())
+def _left(run_ids: Sequence[str], untagged: Sequence[psutil.Process]) -> list[psutil.Process]:
+    tagged = (process for run_id in run_ids for process in find(run_id))
+    return list({process.pid: process for process in (*_alive(untagged), *tagged)}.values())
 
 
 def _alive(processes: Sequence[psutil.Process]) -> list[psutil.Process]:

@@ -52,9 +52,8 @@ def describe_line(line: Line, lang: str) -> dict[str, str]:
 
 def shown_columns(lines: Sequence[dict[str, str]]) -> tuple[str, ...]:
     """Without what is absent from all lines, or the same where that is not worth a column."""
-    found = {name: {line[name] for line in lines} for name in COLUMNS}
     left_out = {name for name in TELLING if len(_told(lines, name)) <= 1}
-    left_out |= {name for name in _OPTIONAL if found[name] == {ABSENT}}
+    left_out |= {name for name in _OPTIONAL if {line[name] for line in lines} == {ABSENT}}
     return tuple(name for name in COLUMNS if name not in left_out)
 
 

@@ -83,7 +83,10 @@ class Store:
 
     def read(self, folder: Path) -> RunRow | None:
         """From the folder itself, which is the truth, whatever has become of the index."""
-        return self._read_folder(folder)
+        from trainmark.store.folder import read_any_run
+
+        row = read_any_run(folder)
+        return self._analyse(row) if row is not None else None
 
     def forget(self, run_ids: Sequence[str]) -> None:
         """Runs whose folders are gone for good."""
@@ -170,16 +173,10 @@ class Store:
 
     def _read_folders(self, names: Sequence[str], tell: Tell) -> Iterator[RunRow]:
         for done, name in enumerate(names, start=1):
-            row = self._read_folder(self.root / name)
+            row = self.read(self.root / name)
             if row is not None:
                 yield row
             tell(done, len(names))
-
-    def _read_folder(self, folder: Path) -> RunRow | None:
-        from trainmark.store.folder import read_any_run
-
-        row = read_any_run(folder)
-        return self._analyse(row) if row is not None else None
 
     def _analyse(self, row: RunRow) -> RunRow:
         """A run that cannot be analysed is kept all the same, and not tried again before the analyser is another."""

@@ -107,8 +107,7 @@ class TorchEngine:
         self._precision.apply(has_static_shapes=self._card.has_static_shapes)
         torch.manual_seed(cell["seed"])
         self._feed = self._build_feed()
-        if self._control is not None:
-            require_same_data(_describe_data(self._feed), self._control)
+        require_same_data(self.gather((os.uname().nodename, _describe_data(self._feed))))
         self.steps_per_epoch = self._feed.steps_per_epoch
         self._train_step = self._build_step()
         if self.rank > 0:  # the same weights so far, but not the same dropout: ranks see other samples

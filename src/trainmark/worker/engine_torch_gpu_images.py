@@ -259,5 +259,4 @@ def _join(parts: Sequence[Crops]) -> Crops:
         flips=np.concatenate([part.flips for part in parts]),
         sizes=np.concatenate([part.sizes for part in parts]),
         problems=[],
-        seconds=sum(part.seconds for part in parts),
     )

@@ -164,10 +164,7 @@ class _TrainSamples(torch.utils.data.IterableDataset[tuple[Batch, Problems]]):
 
         Not by its neighbour: what is missing is often a whole class, one after another.
         """
-        others = np.random.default_rng([self._seed, epoch, index, 1]).integers(
-            self._pipeline.num_train, size=_MAX_TRIES
-        )
-        for other in (index, *others.tolist()):
+        for other in self._candidates(epoch, index):
             rng = np.random.default_rng([self._seed, epoch, index])
             try:
                 sample = self._pipeline.train_sample(other, rng)
@@ -177,6 +174,12 @@ class _TrainSamples(torch.utils.data.IterableDataset[tuple[Batch, Problems]]):
             problems.extend(sample.problems)
             return sample
         raise RuntimeError(f"no usable sample among {_MAX_TRIES} taken at random; the last: {problems[-1]}")
+
+    def _candidates(self, epoch: int, index: int) -> Iterator[int]:
+        """The others are drawn only where they are wanted, which is next to never."""
+        yield index
+        rng = np.random.default_rng([self._seed, epoch, index, 1])
+        yield from rng.integers(self._pipeline.num_train, size=_MAX_TRIES).tolist()
 
 
 class _EvalSamples(torch.utils.data.IterableDataset[tuple[Batch, Problems]]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -40,21 +39,19 @@ def copy_statistics_of_rank_0(model: nn.Module) -> None:
             distributed.broadcast(buffer, src=0)
 
 
-def require_same_data(facts: Mapping[str, Any], control: distributed.ProcessGroup) -> None:
+def require_same_data(everyone: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
     """Ranks with other data would wait for each other at other steps: they hang, or train something nobody asked for.
 
-    Every rank fails with the same words, since each of them knows only its own copy.
+    `everyone` has host and facts of each rank. All fail with the same words, since each knows only its own copy.
     """
-    everyone: list[Any] = [None] * distributed.get_world_size()
-    distributed.all_gather_object(everyone, (os.uname().nodename, dict(facts)), group=control)
-    different = "; ".join(filter(None, (_describe_difference(name, everyone) for name in facts)))
+    different = "; ".join(filter(None, (_describe_difference(name, everyone) for name in everyone[0][1])))
     if different:
         advice = "make the copies of the data set the same (trainmark data check)"
         raise ValueError(f"the ranks see different data: {different}; {advice}")
 
 
 def _describe_difference(name: str, everyone: Sequence[tuple[str, Mapping[str, Any]]]) -> str | None:
-    """`everyone` has host and facts of each rank. None where all ranks have the same."""
+    """None where all ranks have the same."""
     ranks: dict[Any, list[str]] = {}
     for rank, (host, facts) in enumerate(everyone):
         ranks.setdefault(facts[name], []).append(f"rank {rank} on {host}")

@@ -169,14 +169,10 @@ class MeasuredLoop:
             now = self.clock()
             wanted = _next_block(num_steps, now - block_begin)
             end, block, is_due = self._agree(now - begin, min(wanted, _MAX_LOSSES) if self.limits.epochs else wanted)
-            if end is not None:
+            if end is not None or is_due:
                 self.engine.wait()
                 self._record_done()
-                return self._agree(now - begin, block)[0] or end
-            if is_due:
-                self.engine.wait()
-                self._record_done()
-                end = self._agree(now - begin, block)[0]  # a NaN known only now must not replace the last good one
+                end = self._agree(now - begin, block)[0] or end  # a NaN known only now is the end, and not checkpointed
                 if end is not None:
                     return end
                 self._checkpoint()
@@ -289,13 +285,15 @@ class MeasuredLoop:
         self._saved_s = self.clock()
 
     def _pause(self, phase: str, work: Callable[[], Any]) -> Any:
-        where = {"kind": Kind.PHASE, "phase": phase, "step": self._at.num_steps}
-        self.recorder.write({**where, "edge": "begin"})
+        self._write_phase(phase, edge="begin")
         self._expect_pause()
         begin = self.clock()
         result = work()
-        self.recorder.write({**where, "edge": "end", "seconds": self.clock() - begin})
+        self._write_phase(phase, edge="end", seconds=self.clock() - begin)
         return result
+
+    def _write_phase(self, phase: str, **facts: Any) -> None:
+        self.recorder.write({"kind": Kind.PHASE, "phase": phase, "step": self._at.num_steps, **facts})
 
     def _signs_of_life(self, phase: str) -> Callable[[], None]:
         """To be called now and then in a long pause: it may take hours, as long as it goes on."""
@@ -305,8 +303,7 @@ class MeasuredLoop:
             nonlocal last_s
             if self.clock() - last_s >= _SIGN_EVERY_S:
                 last_s = self.clock()
-                where = {"kind": Kind.PHASE, "phase": phase, "step": self._at.num_steps}
-                self.recorder.write({**where, "edge": "progress"})
+                self._write_phase(phase, edge="progress")
                 self._expect_pause()
 
         return sign

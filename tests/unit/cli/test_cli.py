@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from making import make_images, make_run
+from making import heed_interrupts, make_images, make_run
 from trainmark.cli import doctor
 from trainmark.cli.main import VERBS, build_parser, main
 from trainmark.cli.preflight import print_findings
@@ -587,12 +587,8 @@ def test_talk_that_nobody_hears_ends_nothing(tmp_path: Path) -> None:
 
 def test_a_terminal_that_goes_away_ends_a_run_in_order(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "trainmark.cli.main", "run", "--store", str(tmp_path), "--", "sleep", "60"]
-
-    def heed_it() -> None:  # the tests themselves may run under nohup
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
     quiet = subprocess.DEVNULL
-    with subprocess.Popen(argv, stderr=quiet, stdout=quiet, preexec_fn=heed_it) as controller:
+    with subprocess.Popen(argv, stderr=quiet, stdout=quiet, preexec_fn=heed_interrupts) as controller:
         deadline = time.monotonic() + 60
         while not list(tmp_path.glob("*/output.log")) and time.monotonic() < deadline:
             time.sleep(0.05)
