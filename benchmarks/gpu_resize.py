@@ -13,10 +13,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from trainmark.worker import engine_torch_resample as products
-from trainmark.worker import engine_torch_resample_kernel as kernel
-from trainmark.worker.engine_torch_images import Format
 from trainmark.worker.images import CELL_SIDE, Crops, View
+from trainmark.worker.torch import resample as products
+from trainmark.worker.torch import resample_kernel as kernel
+from trainmark.worker.torch.images import Format
 
 BATCH_SIZE = 128
 NUM_ROUNDS = 20

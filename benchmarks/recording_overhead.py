@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from trainmark.records import Outcome
+from trainmark.runfolder.records import Outcome
 from trainmark.spec.cell import Cell, DataSource
-from trainmark.worker.engine_torch import TorchEngine
 from trainmark.worker.loop import Limits, MeasuredLoop
 from trainmark.worker.recorder import Recorder
 from trainmark.worker.telemetry import Telemetry
+from trainmark.worker.torch.engine import TorchEngine
 
 
 def run_bare(engine: TorchEngine, num_steps: int) -> float:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from trainmark import records
 from trainmark.analyse import traps
 from trainmark.datasets.jpeg import decode_lenient
 from trainmark.logs.warning import SENTENCES
 from trainmark.plan.identity import cell_id
+from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, rank_file, write_json
+from trainmark.runfolder.records import WarningCode
 from trainmark.spec.cell import Cell, DataSource
 from trainmark.store import marks
 from trainmark.worker import isolation
@@ -44,22 +45,22 @@ def make_run(
     folder = root / run_id
     folder.mkdir(parents=True)
     run = {"cell": cell.to_json(), "cell_id": cell_id(cell), "suite": "t", "unit": "images", "model": "ResNet-50 v1.5"}
-    records.write_json(folder / records.RUN_FILE, {**run, "created_unix_s": 1.0})
+    write_json(folder / RUN_FILE, {**run, "created_unix_s": 1.0})
     lines = [
         {"kind": "step", "step": n + 1, "seconds": s, "samples": cell.global_batch_size, "time_s": 0.0}
         for n, s in enumerate(seconds if seconds is not None else [0.1] * 50)
     ]
     text = "".join(json.dumps(line) + "\n" for line in [*lines, *(extra or [])])
-    (folder / records.rank_file(0)).write_text(text)
-    (folder / records.OUTPUT_FILE).write_text("")
+    (folder / rank_file(0)).write_text(text)
+    (folder / OUTPUT_FILE).write_text("")
     if outcome is not None:
-        records.write_json(folder / records.EXIT_FILE, {"outcome": outcome, "reason": reason, "wall_s": 12.0})
+        write_json(folder / EXIT_FILE, {"outcome": outcome, "reason": reason, "wall_s": 12.0})
     return folder
 
 
 def warning_codes() -> set[str]:
     """Of every warning that a run can have."""
-    return {*traps.CODES, *SENTENCES, *marks.CODES, *isolation.CODES, *records.WarningCode}
+    return {*traps.CODES, *SENTENCES, *marks.CODES, *isolation.CODES, *WarningCode}
 
 
 def make_images(

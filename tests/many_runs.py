@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from making import make_cell
-from trainmark import records
 from trainmark.logs.importing import Task, import_file
 from trainmark.logs.record import Facts
 from trainmark.plan.identity import cell_id
+from trainmark.runfolder.files import ENVIRONMENT_FILE, EXIT_FILE, OUTPUT_FILE, RUN_FILE, rank_file
+from trainmark.runfolder.records import encode_record
 from trainmark.spec.cell import Cell
 from trainmark.spec.command import CommandCell
 
@@ -147,14 +148,14 @@ def _write(
     """Without the forcing to disk of a real run, which is most of its time."""
     folder.mkdir(parents=True)
     documents = {
-        records.RUN_FILE: {"schema": 1, **run, "created_unix_s": 1.79e9 + 60.0 * number},
-        records.ENVIRONMENT_FILE: environment,
-        records.EXIT_FILE: {"outcome": outcome[0], "reason": outcome[1], "wall_s": 30.0 + number % 60},
+        RUN_FILE: {"schema": 1, **run, "created_unix_s": 1.79e9 + 60.0 * number},
+        ENVIRONMENT_FILE: environment,
+        EXIT_FILE: {"outcome": outcome[0], "reason": outcome[1], "wall_s": 30.0 + number % 60},
     }
     for name, document in documents.items():
         (folder / name).write_text(json.dumps(document))
-    (folder / records.rank_file(0)).write_bytes(b"".join(records.encode_record(line) for line in lines))
-    (folder / records.OUTPUT_FILE).write_text("")
+    (folder / rank_file(0)).write_bytes(b"".join(encode_record(line) for line in lines))
+    (folder / OUTPUT_FILE).write_text("")
 
 
 def _import_log(path: Path, store: Path, number: int, chance: random.Random) -> None:

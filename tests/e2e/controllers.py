@@ -17,7 +17,7 @@ import psutil
 
 from trainmark.cli.main import main
 from trainmark.launch import supervise
-from trainmark.records import RUN_TAG
+from trainmark.runfolder.records import RUN_TAG
 
 
 def exit_with(argv: list[str], is_up: Event) -> None:

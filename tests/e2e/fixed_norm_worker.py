@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from trainmark.worker.engine_torch import TorchEngine
+from trainmark.worker.torch.engine import TorchEngine
 
 engine = TorchEngine(json.loads(sys.argv[1]))
 engine.model.eval()

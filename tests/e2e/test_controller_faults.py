@@ -19,7 +19,8 @@ from controllers import finished, folders, living, wait_until
 
 from trainmark.cli.main import main
 from trainmark.cli.results import open_store
-from trainmark.records import read_json, read_records
+from trainmark.runfolder.files import read_json
+from trainmark.runfolder.records import read_records
 from trainmark.store import database, index, reading
 
 NUM_REPETITIONS = int(os.environ.get("TRAINMARK_REPETITIONS", "12"))

@@ -10,7 +10,7 @@ import torch
 from making import make_cell
 from trainmark.datasets.cityscapes.make import make_cityscapes
 from trainmark.spec.cell import DataSource
-from trainmark.worker.engine_torch import TorchEngine
+from trainmark.worker.torch.engine import TorchEngine
 
 _NUM_EPOCHS = 5
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from trainmark.datasets.coco.make import make_coco
-from trainmark.worker.engine_torch_step import Precision, TrainStep
+from trainmark.worker.torch.step import Precision, TrainStep
 from trainmark.workloads.card import Size
 from trainmark.workloads.mask_rcnn import metric
 from trainmark.workloads.mask_rcnn import torch as workload

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from trainmark.datasets.kinetics.make import make_kinetics
-from trainmark.worker.engine_torch_feed import FeedRequest
-from trainmark.worker.engine_torch_pipeline import PipelineFeed
-from trainmark.worker.engine_torch_step import Precision, TrainStep
+from trainmark.worker.torch.feed import FeedRequest
+from trainmark.worker.torch.pipeline import PipelineFeed
+from trainmark.worker.torch.step import Precision, TrainStep
 from trainmark.workloads.card import Size
 from trainmark.workloads.schedules import learning_rate
 from trainmark.workloads.tsm import metric

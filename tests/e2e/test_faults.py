@@ -17,7 +17,8 @@ import pytest
 
 from making import make_images
 from trainmark.launch.processes import find
-from trainmark.records import Json, read_json, read_records
+from trainmark.runfolder.files import Json, read_json
+from trainmark.runfolder.records import read_records
 from trainmark.store.folder import read_run
 
 CPU = ["--device", "cpu", "--size", "small", "--max-seconds", "300", "--target-ci", "1e-9"]

@@ -18,8 +18,9 @@ import pytest
 from clusters import Namespaces, need, network_namespaces, slurm
 
 from making import heed_interrupts
-from trainmark import records
 from trainmark.launch.processes import find
+from trainmark.runfolder.files import read_json
+from trainmark.runfolder.records import read_records
 
 WORKLOAD = ["resnet50", "--size", "small", "--batch-size", "2", "--device", "cpu", "--max-steps", "4"]
 MARKED = """
@@ -73,7 +74,7 @@ def run(store: Path, *argv: str, variables: dict[str, str] | None = None, before
 
 
 def losses(store: Path, run_id: str) -> list[float]:
-    found = records.read_records(store / run_id / "rank0.jsonl")
+    found = read_records(store / run_id / "rank0.jsonl")
     return [record["loss"] for record in found if record.get("loss") is not None]
 
 
@@ -135,7 +136,7 @@ def test_srun_inside_an_allocation(
     how = ("--nodes", "2", "--cluster", str(threads))
     before = ("salloc", "--quiet", "--nodes=2", "--ntasks-per-node=1")
     result = run(tmp_path / "s", *WORKLOAD, *how, variables=slurm_variables, before=before)
-    command = records.read_json(tmp_path / "s" / result["id"] / "command.json")
+    command = read_json(tmp_path / "s" / result["id"] / "command.json")
     assert command is not None
     assert (command["launcher"], command["argv"][0]) == ("slurm", "srun")
     check(tmp_path / "s", result, by_torchrun)
@@ -169,7 +170,7 @@ def test_ctrl_c_cancels_a_batch_job(tmp_path: Path, slurm_variables: dict[str, s
     folder = wait_for_steps(tmp_path / "s")
     controller.send_signal(signal.SIGINT)
     assert controller.wait(timeout=60) == 130
-    ending = records.read_json(folder / "exit.json")
+    ending = read_json(folder / "exit.json")
     assert ending is not None
     assert ending["outcome"] == "killed"
     queue = subprocess.run(["squeue", "--noheader"], env=variables, capture_output=True, text=True, check=True)
@@ -225,7 +226,7 @@ def test_a_node_lost_in_the_middle_ends_the_run_in_seconds(
     begin = time.monotonic()
     assert controller.wait(timeout=60) == 1
     assert time.monotonic() - begin < 30
-    ending = records.read_json(folder / "exit.json")
+    ending = read_json(folder / "exit.json")
     assert ending is not None
     assert ending["outcome"] == "killed"
     assert find(folder.name) == []

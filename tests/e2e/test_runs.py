@@ -18,7 +18,7 @@ import torch
 
 from making import heed_interrupts, make_images
 from trainmark.launch.processes import find
-from trainmark.records import read_records
+from trainmark.runfolder.records import read_records
 from trainmark.worker import isolation
 
 SMALL = ["--device", "cpu", "--size", "small", "--batch-size", "2", "--max-seconds", "4", "--min-seconds", "1"]

@@ -12,7 +12,8 @@ import torch
 from test_runs import command, results, trainmark
 
 from making import make_images
-from trainmark.records import CHECKPOINT_FILE, read_records
+from trainmark.runfolder.files import CHECKPOINT_FILE
+from trainmark.runfolder.records import read_records
 
 ARGV = ["run", "resnet50", "--device", "cpu", "--size", "small", "--batch-size", "4", "--epochs", "4", "--json"]
 

@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from making import make_cell, make_images
 from trainmark.spec.cell import DataSource
-from trainmark.worker.engine_torch import TorchEngine
-from trainmark.worker.engine_torch_images import Format
 from trainmark.worker.images import Crops
+from trainmark.worker.torch.engine import TorchEngine
+from trainmark.worker.torch.images import Format
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
@@ -94,8 +94,8 @@ def test_the_max_pool_is_the_frameworks(dtype: torch.dtype) -> None:
 
 def test_the_resize_kernel_is_the_products() -> None:
     """The products round to fp16 in between, to a quarter of a grey level."""
-    from trainmark.worker import engine_torch_resample as products
-    from trainmark.worker import engine_torch_resample_kernel as kernel
+    from trainmark.worker.torch import resample as products
+    from trainmark.worker.torch import resample_kernel as kernel
 
     random = np.random.default_rng(0)
     sizes = random.integers(1, 513, (64, 2))

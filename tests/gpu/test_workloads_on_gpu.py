@@ -18,7 +18,7 @@ from trainmark.datasets.icdar2015.make import make_icdar2015
 from trainmark.datasets.icdar2015.page import Page
 from trainmark.datasets.kinetics.make import make_kinetics
 from trainmark.spec.cell import DataSource
-from trainmark.worker.engine_torch import TorchEngine
+from trainmark.worker.torch.engine import TorchEngine
 from trainmark.workloads.registry import load_cards
 
 pytestmark = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmark import ranks
+from trainmark import rank_environment
 
 
 @pytest.mark.parametrize(
@@ -42,12 +42,12 @@ from trainmark import ranks
     ],
 )
 def test_translate(launcher: dict[str, str], expected: dict[str, str]) -> None:
-    assert ranks.translate(launcher) == expected
+    assert rank_environment.translate(launcher) == expected
 
 
 def test_what_the_controller_gave_stays() -> None:
-    assert ranks.translate({"SLURM_STEP_NODELIST": "a,b", "MASTER_ADDR": "10.0.0.9"}) == {}
-    assert ranks.translate({"SLURM_STEP_NODELIST": "a,b", "MASTER_ADDR": ""}) == {"MASTER_ADDR": "a"}
+    assert rank_environment.translate({"SLURM_STEP_NODELIST": "a,b", "MASTER_ADDR": "10.0.0.9"}) == {}
+    assert rank_environment.translate({"SLURM_STEP_NODELIST": "a,b", "MASTER_ADDR": ""}) == {"MASTER_ADDR": "a"}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_the_controller_gave_stays() -> None:
     ],
 )
 def test_first_host(nodes: str, first: str) -> None:
-    assert ranks.first_host(nodes) == first
+    assert rank_environment.first_host(nodes) == first
 
 
 SHOW = "import os, sys; print(os.environ['RANK'], os.environ.get('TRAINMARK_LEASE'), *sys.argv[1:]); sys.exit(5)"
@@ -72,7 +72,7 @@ SHOW = "import os, sys; print(os.environ['RANK'], os.environ.get('TRAINMARK_LEAS
 def test_the_command_runs_with_its_words_and_its_exit_code(tmp_path: Path, *, has_lease: bool) -> None:
     lease = {"TRAINMARK_LEASE": str(tmp_path / "lease")} if has_lease else {}
     environment = {**os.environ, "SLURM_PROCID": "7", **lease}
-    argv = [sys.executable, "-m", "trainmark.ranks", sys.executable, "-c", SHOW, "a b", "--c"]
+    argv = [sys.executable, "-m", "trainmark.rank_environment", sys.executable, "-c", SHOW, "a b", "--c"]
     process = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True)
     for number in range(600):  # a living controller
         (tmp_path / "lease").write_text(str(number))
@@ -87,8 +87,8 @@ def test_the_command_runs_with_its_words_and_its_exit_code(tmp_path: Path, *, ha
 def test_a_lease_that_stands_still_ends_the_command(tmp_path: Path) -> None:
     lease = tmp_path / "lease"
     lease.write_text("1")
-    shorter = "ranks.LEASE_S = 1.5; ranks._POLL_S = 0.1"
-    code = f"import sys; from trainmark import ranks; {shorter}; sys.exit(ranks.main(sys.argv))"
+    shorter = "rank_environment.LEASE_S = 1.5; rank_environment._POLL_S = 0.1"
+    code = f"import sys; from trainmark import rank_environment; {shorter}; sys.exit(rank_environment.main(sys.argv))"
     argv = [sys.executable, "-c", code, "sleep", "60"]
     process = subprocess.Popen(argv, env={**os.environ, "TRAINMARK_LEASE": str(lease)})
     for number in range(20):  # alive while the file changes, for longer than the lease
@@ -102,8 +102,8 @@ def test_nothing_begins_for_a_controller_that_is_gone(tmp_path: Path) -> None:
     """A job that waited in a queue for hours."""
     lease, began = tmp_path / "lease", tmp_path / "began"
     lease.write_text("1")
-    shorter = "ranks.LEASE_S = 0.5; ranks._POLL_S = 0.1"
-    code = f"import sys; from trainmark import ranks; {shorter}; sys.exit(ranks.main(sys.argv))"
+    shorter = "rank_environment.LEASE_S = 0.5; rank_environment._POLL_S = 0.1"
+    code = f"import sys; from trainmark import rank_environment; {shorter}; sys.exit(rank_environment.main(sys.argv))"
     argv = [sys.executable, "-c", code, "touch", str(began)]
     environment = {**os.environ, "TRAINMARK_LEASE": str(lease)}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -112,7 +112,7 @@ def test_nothing_begins_for_a_controller_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_not_there(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "trainmark.ranks", str(tmp_path / "nothing")]
+    argv = [sys.executable, "-m", "trainmark.rank_environment", str(tmp_path / "nothing")]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 127
     assert "No such file" in done.stderr

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trainmark.analyse.base import find_bases
-from trainmark.analyse.loss import Loss, explain_loss, is_poor
+from trainmark.analyse.baseline import find_bases
+from trainmark.analyse.lost_time import Loss, explain_loss, is_poor
 from trainmark.analyse.speedup import Ratio, base_place, efficiency, speedup
 from trainmark.analyse.table import Line
 from trainmark.store.rows import RunRow

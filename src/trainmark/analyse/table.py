@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainmark.analyse.analysis import estimate_run
-from trainmark.analyse.base import find_bases, seat_of, software_of
+from trainmark.analyse.baseline import find_bases, seat_of, software_of
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.repeats import pool
 from trainmark.analyse.result import own_warnings

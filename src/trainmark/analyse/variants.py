@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from trainmark.analyse.base import software_of
+from trainmark.analyse.baseline import software_of
 from trainmark.store.rows import RunRow
 
 _SHORT = 8

@@ -9,19 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainmark import records
-from trainmark.cli.launching import choose_launcher, make_job, print_commands
 from trainmark.cli.output import next_command, print_json, stdout_console, talk
-from trainmark.cli.preflight import make_shared_folder
 from trainmark.cli.specify import add_machine_arguments, read_cluster_flags
+from trainmark.controller.launching import choose_launcher, make_job, print_commands
+from trainmark.controller.preflight import make_shared_folder
 from trainmark.errors import InputError, RunError
 from trainmark.launch.job import Job, own_python
 from trainmark.launch.registry import CHOICES, LAUNCHERS
 from trainmark.plan.machine import Machine, read_machine
+from trainmark.runfolder.files import NETWORK_FILE, NETWORK_REQUEST_FILE, OUTPUT_FILE, SCHEMA, read_json, write_json
+from trainmark.runfolder.records import Outcome
 from trainmark.spec.cluster import Cluster
 from trainmark.units import plain
 
-MODULE = "trainmark.worker.engine_torch_network"
+MODULE = "trainmark.worker.torch.network"
 _FLAGS = ("nodes", "devices", "device", "launcher", "hosts", "cluster")
 _MAX_BYTES = {"cpu": 64 << 20, "cuda": 1 << 30}
 _MAX_S = 30.0
@@ -115,7 +116,7 @@ def _measure(request: _Request, store: Path) -> dict[str, Any]:
     folder = make_shared_folder(store, ".network-")
     try:
         wanted = {"device": request.device, "max_bytes": _MAX_BYTES[request.device], "max_s": _MAX_S}
-        records.write_json(folder / records.NETWORK_REQUEST_FILE, {"schema": records.SCHEMA, **wanted})
+        write_json(folder / NETWORK_REQUEST_FILE, {"schema": SCHEMA, **wanted})
         talk(f"measuring between {request.nodes * request.devices_per_node} processes, about half a minute at most")
         ending = supervise(
             folder,
@@ -125,9 +126,9 @@ def _measure(request: _Request, store: Path) -> dict[str, Any]:
             timeout_s=_TIMEOUT_S,
             observe=lambda _: None,
         )
-        document = records.read_json(folder / records.NETWORK_FILE)
-        if ending.outcome is not records.Outcome.OK or document is None:
-            output = (folder / records.OUTPUT_FILE).read_text(encoding="utf-8", errors="replace")
+        document = read_json(folder / NETWORK_FILE)
+        if ending.outcome is not Outcome.OK or document is None:
+            output = (folder / OUTPUT_FILE).read_text(encoding="utf-8", errors="replace")
             for line in output.splitlines()[-_TAIL_LINES:]:
                 talk(f"  {line}")
             hint = "can the machines reach each other by name, and are the ports open? NCCL_DEBUG=INFO says more"

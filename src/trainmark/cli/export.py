@@ -8,12 +8,12 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmark import records
 from trainmark.cli.output import add_store_flag, next_command, path_word, talk, write_whole
 from trainmark.cli.results import read_rows
-from trainmark.cli.scaling import read_asked
+from trainmark.controller.scaling import read_asked
 from trainmark.errors import InputError
 from trainmark.report.exporting import format_names, load_format
+from trainmark.runfolder.files import OUTPUT_FILE
 from trainmark.units import format_count
 
 if TYPE_CHECKING:
@@ -74,5 +74,5 @@ def _stream(exported: Exported, name: str) -> str:
 
 
 def _find_logs(exported: Exported, root: Path) -> dict[str, Path]:
-    paths = {name: root / run_id / records.OUTPUT_FILE for name, run_id in exported.logs.items()}
+    paths = {name: root / run_id / OUTPUT_FILE for name, run_id in exported.logs.items()}
     return {name: path for name, path in paths.items() if path.is_file()}

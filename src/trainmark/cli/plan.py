@@ -7,12 +7,12 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from trainmark.cli.execute import content_of
 from trainmark.cli.output import next_command, print_json, stdout_console, talk
 from trainmark.cli.results import open_store, refuse_file
 from trainmark.cli.run import check_data, sweep_settings, workload_tasks
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
-from trainmark.cli.sweep import SweepRuns, find_unfinished
+from trainmark.controller.execute import content_of
+from trainmark.controller.sweep import SweepRuns, find_unfinished
 from trainmark.plan.estimate import estimate
 from trainmark.plan.identity import cell_id
 from trainmark.units import ABSENT, format_count, format_seconds, plain

@@ -15,7 +15,8 @@ from rich.text import Text
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.stopping import decide, next_look
 from trainmark.cli.output import UNHEARD
-from trainmark.records import Json, Kind, Outcome
+from trainmark.runfolder.files import Json
+from trainmark.runfolder.records import Kind, Outcome
 from trainmark.spec.suite import Measure
 from trainmark.units import format_count, format_plus_minus, format_rate, format_seconds, plain
 

@@ -15,7 +15,7 @@ from trainmark.cli.output import (
     write_whole,
 )
 from trainmark.cli.results import print_results, read_rows
-from trainmark.cli.scaling import read_asked
+from trainmark.controller.scaling import read_asked
 from trainmark.errors import InputError
 
 

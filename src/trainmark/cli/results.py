@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainmark import records
 from trainmark.cli.output import next_command, talk
 from trainmark.errors import InputError, StoreError
+from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, read_json
 from trainmark.units import format_count
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ def say_next(rows: Sequence[RunRow], store: Store, *, given: str) -> None:
         return
     for row in rows:
         folder = store.root / row.id
-        stated = (records.read_json(folder / records.EXIT_FILE) or {}).get("look_at")
-        look_at = folder / str(stated or records.OUTPUT_FILE)
+        stated = (read_json(folder / EXIT_FILE) or {}).get("look_at")
+        look_at = folder / str(stated or OUTPUT_FILE)
         if row.outcome is not None and look_at.is_file() and (stated or look_at.stat().st_size):
             next_command(f"look at {shlex.quote(str(look_at))}")
             return

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trainmark
-from trainmark.cli.execute import Task, execute
-from trainmark.cli.find_batch import add_find_batch_argument, find_batches
-from trainmark.cli.launching import choose_launcher, make_job
-from trainmark.cli.memory_limit import memory_limit
 from trainmark.cli.output import talk
-from trainmark.cli.preflight import check_machines
-from trainmark.cli.run_command import add_command_arguments, command_settings, command_tasks
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
+from trainmark.controller.execute import Task, execute
+from trainmark.controller.find_batch import add_find_batch_argument, find_batches
+from trainmark.controller.launching import choose_launcher, make_job
+from trainmark.controller.memory_limit import memory_limit
+from trainmark.controller.preflight import check_machines
+from trainmark.controller.run_command import add_command_arguments, command_settings, command_tasks
 from trainmark.errors import DataError, InputError
 from trainmark.launch.job import Job
 from trainmark.launch.registry import RENDERERS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainmark.cli.output import add_json_flag, add_store_flag, stdout_console
 from trainmark.cli.results import open_store, print_results, read_rows, say_next
-from trainmark.cli.scaling import read_asked
+from trainmark.controller.scaling import read_asked
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainmark.cli.launching import is_allocated
 from trainmark.cli.output import add_json_flag, add_store_flag
+from trainmark.controller.launching import is_allocated
 from trainmark.errors import Fault, InputError, SpecError
 from trainmark.launch.registry import CHOICES
 from trainmark.plan.expand import expand

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from trainmark import records
 from trainmark.launch import hang
 from trainmark.launch.kernel_memory import read_oom_kills
 from trainmark.launch.outcome import judge_command
 from trainmark.launch.stacks import dump_stacks
-from trainmark.patience import NUM_RECENT, Patience
-from trainmark.records import Json, Kind, Outcome, RecordTail, WarningCode
+from trainmark.runfolder.files import LOG_FILE, OUTPUT_FILE, RUN_FILE, STACKS_FILE, Json, read_json
+from trainmark.runfolder.records import Kind, Outcome, RecordTail, WarningCode, encode_record
+from trainmark.silence_limit import NUM_RECENT, Patience
 from trainmark.units import format_seconds
 
 _LEAST_S = 600.0
@@ -60,7 +60,7 @@ class CommandSource:
         self._last_sign = time.monotonic()
         self._last_step: float | None = None
         self._gaps: deque[float] = deque(maxlen=NUM_RECENT)
-        run = records.read_json(folder / records.RUN_FILE) or {}
+        run = read_json(folder / RUN_FILE) or {}
         self._patience = Patience.of(run, least_s=_LEAST_S, setup_s=math.inf)
         self._num_oom_kills = read_oom_kills()
         self._stacks: str | None = None
@@ -89,7 +89,7 @@ class CommandSource:
         run_id = self._folder.name
         states = hang.read_states(run_id)
         stopped = hang.describe_stopped(states)
-        self._stacks, problem = dump_stacks(run_id, self._folder / records.STACKS_FILE)
+        self._stacks, problem = dump_stacks(run_id, self._folder / STACKS_FILE)
         usual = f" (usually {format_seconds(statistics.median(self._gaps))} from one to the next)" if self._gaps else ""
         what = "; ".join(part for part in (stopped, problem) if part)
         return f"neither a step nor a word for {silence_s:.0f} s{usual}" + (f": {what}" if what else "")
@@ -137,7 +137,7 @@ class CommandSource:
     def _read_output(self, most_chunks: int | None = _MOST_CHUNKS) -> list[Json]:
         found: list[Json] = []
         try:
-            with (self._folder / records.OUTPUT_FILE).open("rb") as file:
+            with (self._folder / OUTPUT_FILE).open("rb") as file:
                 file.seek(self._offset)
                 for chunk, written_s in itertools.islice(_chunks(file), most_chunks):
                     self._offset += len(chunk)
@@ -153,8 +153,8 @@ class CommandSource:
     def _keep(self, found: list[Json]) -> None:
         if not found:
             return
-        with (self._folder / records.LOG_FILE).open("ab") as file:
-            file.write(b"".join(records.encode_record(record) for record in found))
+        with (self._folder / LOG_FILE).open("ab") as file:
+            file.write(b"".join(encode_record(record) for record in found))
         for record in found:
             self._note_read(record)
 
@@ -162,17 +162,17 @@ class CommandSource:
         """Whole or not at all: a file that was written as the lines came is better than half of a new one."""
         pairs = zip(self._looks[::2], self._looks[1::2], strict=True)
         looks = ((int(num_bytes), None if math.isnan(came_s) else came_s) for num_bytes, came_s in pairs)
-        anew = self._reader.reread(self._folder / records.OUTPUT_FILE, looks)
+        anew = self._reader.reread(self._folder / OUTPUT_FILE, looks)
         if anew is None:
             return
-        path = self._folder / records.LOG_FILE
+        path = self._folder / LOG_FILE
         beside = path.with_name(f".{path.name}.{os.getpid()}")
         before = self._num_read, self._bad_loss
         self._num_read, self._bad_loss = 0, self._bad_loss if self._num_marked else None
         try:
             with beside.open("wb") as file:
                 for record in anew:
-                    file.write(records.encode_record(record))
+                    file.write(encode_record(record))
                     self._note_read(record)
             beside.replace(path)
         except BaseException:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trainmark.launch.outcome import describe_exit, speaks_of_memory
-from trainmark.records import OUTPUT_FILE, Json, Kind, Outcome
+from trainmark.runfolder.files import OUTPUT_FILE, Json
+from trainmark.runfolder.records import Kind, Outcome
 
 _TORCHRUN = re.compile(
     r"Root Cause \(first observed failure\):\s*\[\d+\]:"

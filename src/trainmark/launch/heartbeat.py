@@ -9,13 +9,22 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
-from trainmark import records
 from trainmark.launch import hang
 from trainmark.launch.dead_ranks import infer_ends
 from trainmark.launch.hang import Silent
 from trainmark.launch.kernel_memory import read_oom_kills
-from trainmark.patience import NUM_RECENT, Patience
-from trainmark.records import Json, Kind, Outcome, RecordTail
+from trainmark.runfolder.files import (
+    COMMAND_FILE,
+    OUTPUT_FILE,
+    RUN_FILE,
+    Json,
+    rank_file,
+    read_end,
+    read_json,
+    stacks_file,
+)
+from trainmark.runfolder.records import Kind, Outcome, RecordTail
+from trainmark.silence_limit import NUM_RECENT, Patience
 from trainmark.units import format_seconds
 
 _OTHERS_EVERY_S = 1.0
@@ -30,8 +39,8 @@ class WorkerSource:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._patience = Patience.of(records.read_json(folder / records.RUN_FILE) or {})
-        self._ranks = {0: _Rank(folder / records.rank_file(0))}
+        self._patience = Patience.of(read_json(folder / RUN_FILE) or {})
+        self._ranks = {0: _Rank(folder / rank_file(0))}
         self._others_at = self._last_sign = time.monotonic()
         self._num_oom_kills = read_oom_kills()
         self._stuck: list[int] = []
@@ -66,7 +75,7 @@ class WorkerSource:
         states = hang.read_states(self._folder.name)
         culprits = hang.find_culprits(ranks, states, host=os.uname().nodename)
         self._stuck = [*culprits, *(number for number in self._ranks if number not in culprits)]
-        stopped = [self._folder / records.stacks_file(number) for number in culprits]
+        stopped = [self._folder / stacks_file(number) for number in culprits]
         hang.wake(states, until=lambda: all(hang.is_written(path) for path in stopped))
         seconds = self._ranks[0].seconds
         usual = f" (usual step {format_seconds(statistics.median(seconds))})" if seconds else ""
@@ -82,8 +91,8 @@ class WorkerSource:
         inferred = infer_ends(
             ends,
             started={number: rank.describe(number).name for number, rank in self._ranks.items() if rank.has_started},
-            has_launcher=(records.read_json(self._folder / records.COMMAND_FILE) or {}).get("launcher") != "local",
-            output=records.read_end(self._folder / records.OUTPUT_FILE, _LAST_BYTES),
+            has_launcher=(read_json(self._folder / COMMAND_FILE) or {}).get("launcher") != "local",
+            output=read_end(self._folder / OUTPUT_FILE, _LAST_BYTES),
             returncode=returncode,
             was_oom_killed=(read_oom_kills() or 0) > (self._num_oom_kills or 0),
         )
@@ -94,14 +103,14 @@ class WorkerSource:
 
     def _stuck_ends(self) -> dict[int, Json]:
         """One record that names the file to look at: the culprit's stacks, or those of whoever left some."""
-        files = [records.stacks_file(number) for number in self._stuck]
+        files = [stacks_file(number) for number in self._stuck]
         written = (name for name in files if hang.is_written(self._folder / name))
         return {self._stuck[0]: {"kind": Kind.RUN_END, "outcome": Outcome.HANG, "look_at": next(written, None)}}
 
     def _read_others(self) -> None:
         for number in _rank_numbers(self._folder.glob("rank*.jsonl")):
             if number not in self._ranks:
-                self._ranks[number] = _Rank(self._folder / records.rank_file(number))
+                self._ranks[number] = _Rank(self._folder / rank_file(number))
         for number, rank in self._ranks.items():
             if number != 0:
                 rank.read_new()

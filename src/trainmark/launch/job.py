@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
-from trainmark import mark, ranks
-from trainmark.records import RUN_TAG
+from trainmark import mark, rank_environment
+from trainmark.runfolder.records import RUN_TAG
 from trainmark.spec.cluster import Cluster, Host
 
 WORKER_MODULE = "trainmark.worker.main"
@@ -90,8 +90,8 @@ def worker_argv(job: Job) -> tuple[str, ...]:
 
 
 def ranked_argv(job: Job) -> tuple[str, ...]:
-    """For launchers whose processes do not get the variables of torchrun: `trainmark.ranks` sets them."""
-    return (*own_python(job.python), ranks.__name__, *worker_argv(job))
+    """For launchers whose processes do not get the variables of torchrun: `trainmark.rank_environment` sets them."""
+    return (*own_python(job.python), rank_environment.__name__, *worker_argv(job))
 
 
 def worker_environment(job: Job) -> dict[str, str]:

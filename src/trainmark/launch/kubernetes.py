@@ -1,8 +1,8 @@
 """Kubernetes: a run as the manifest of a PyTorchJob (Kubeflow) or a JobSet. Pure; nothing here talks to a cluster.
 
-Each pod is one node and starts `trainmark.cli.pod`, which starts torchrun on it; the pod of node 0 is the controller as
-well. All that a pod must know stands in the manifest, so that nobody prepares a folder or edits a file first. The store
-is a volume that all pods share: run folders appear there as anywhere else.
+Each pod is one node and starts `trainmark.controller.pod`, which starts torchrun on it; the pod of node 0 is also the
+controller. The manifest holds all that a pod must know, so that nobody prepares a folder or edits a file first.
+The store is a volume that all pods share: run folders appear there as anywhere else.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any
 
 from trainmark.errors import Fault, SpecError
 from trainmark.launch.job import own_python
-from trainmark.records import RUN_TAG, Json
+from trainmark.runfolder.files import Json
+from trainmark.runfolder.records import RUN_TAG
 from trainmark.spec.cluster import JOB_KINDS
 
-POD_MODULE = "trainmark.cli.pod"
+POD_MODULE = "trainmark.controller.pod"
 POD_VARIABLE = "TRAINMARK_POD"
 """Holds run.json and how to start, as JSON."""
 STORE_PATH = "/trainmark/runs"

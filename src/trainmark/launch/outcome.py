@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainmark.records import OUTPUT_FILE, Json, Outcome, rank_file
+from trainmark.runfolder.files import OUTPUT_FILE, Json, rank_file
+from trainmark.runfolder.records import Outcome
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 from trainmark.launch.job import Command, Job, on_host, own_python, worker_environment
 from trainmark.launch.registry import LAUNCHERS
-from trainmark.ranks import LEASE
-from trainmark.records import PREFLIGHT_SIGN
+from trainmark.rank_environment import LEASE
+from trainmark.runfolder.records import PREFLIGHT_SIGN
 from trainmark.units import format_count
 
 MODULE = "trainmark.worker.preflight"

@@ -14,8 +14,8 @@ from typing import IO
 import psutil
 
 from trainmark.launch.job import Command
-from trainmark.parent import dying_with
-from trainmark.records import RUN_TAG
+from trainmark.parent_death import dying_with
+from trainmark.runfolder.records import RUN_TAG
 
 GRACE_S = 10.0
 PREEMPTION_S = 25.0

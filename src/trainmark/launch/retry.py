@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from trainmark.launch.outcome import Ending
-from trainmark.records import Outcome
+from trainmark.runfolder.records import Outcome
 
 LAST_BYTES = 16384
 """How much of the end of output.log is worth reading."""

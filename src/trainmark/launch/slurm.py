@@ -6,8 +6,8 @@ import shlex
 from dataclasses import replace
 
 from trainmark.launch.job import Command, Job, ranked_argv, ranked_environment
-from trainmark.ranks import LEASE
-from trainmark.records import LEASE_FILE, OUTPUT_FILE
+from trainmark.rank_environment import LEASE
+from trainmark.runfolder.files import LEASE_FILE, OUTPUT_FILE
 
 _STARTED_FILE = "slurm_started"
 _EXIT_FILE = "slurm_exit"

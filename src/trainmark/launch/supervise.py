@@ -20,14 +20,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Protocol
 
-from trainmark import records
 from trainmark.launch import processes
 from trainmark.launch.heartbeat import WorkerSource
 from trainmark.launch.job import Command
 from trainmark.launch.outcome import Ending, decide
 from trainmark.launch.processes import Root
-from trainmark.ranks import LEASE
-from trainmark.records import Json, Outcome
+from trainmark.rank_environment import LEASE
+from trainmark.runfolder.files import (
+    COMMAND_FILE,
+    EXIT_FILE,
+    LEASE_FILE,
+    OUTPUT_FILE,
+    SCHEMA,
+    STOP_FILE,
+    Json,
+    write_json,
+)
+from trainmark.runfolder.records import Outcome
 
 Observer = Callable[[list[Json]], str | None]
 """Gets the new records; a reason asks the run to stop."""
@@ -67,12 +76,12 @@ def supervise(
 ) -> Ending:
     """Runs `commands` side by side to their end; writes command.json and exit.json. Ctrl-C ends them, then goes up."""
     source = source or WorkerSource(folder)
-    records.write_json(folder / records.COMMAND_FILE, _describe(commands, launcher))
+    write_json(folder / COMMAND_FILE, _describe(commands, launcher))
     for name, text in (item for command in commands for item in command.files.items()):
         (folder / name).write_text(text, encoding="utf-8")
     started = time.time()
     # To be appended to: Slurm and the nodes of torchrun write into the same file.
-    with (folder / records.OUTPUT_FILE).open("ab") as output, (folder / records.OUTPUT_FILE).open("ab") as lock:
+    with (folder / OUTPUT_FILE).open("ab") as output, (folder / OUTPUT_FILE).open("ab") as lock:
         _hold(lock)
         roots: list[Root] = []
         ended_by: Outcome | None = Outcome.KILLED  # by the controller's own trouble, which is no answer of the run
@@ -136,7 +145,7 @@ def _undisturbed() -> Iterator[None]:
 class _Watch:
     def __init__(self, folder: Path, source: Source, observe: Observer, roots: Sequence[Root]) -> None:
         self._folder = folder
-        self._stop = folder / records.STOP_FILE
+        self._stop = folder / STOP_FILE
         self._source = source
         self._observe = observe
         self._roots = roots
@@ -170,7 +179,7 @@ class _Watch:
         time.sleep(_POLL_S)
         if time.monotonic() >= self._next_lease_s and any(LEASE in root.command.environment for root in self._roots):
             self._next_lease_s = time.monotonic() + _LEASE_EVERY_S
-            (self._folder / records.LEASE_FILE).write_text(str(time.monotonic_ns()), encoding="ascii")
+            (self._folder / LEASE_FILE).write_text(str(time.monotonic_ns()), encoding="ascii")
 
     def _look(self) -> None:
         new = self._source.read_new()
@@ -186,7 +195,7 @@ class _Watch:
 def _describe(commands: Sequence[Command], launcher: str) -> Json:
     first = commands[0]
     return {
-        "schema": records.SCHEMA,
+        "schema": SCHEMA,
         "launcher": launcher,
         "argv": list(first.argv),
         "environment": dict(first.environment),
@@ -198,6 +207,6 @@ def _describe(commands: Sequence[Command], launcher: str) -> Json:
 
 def _write_exit(folder: Path, ending: Ending, returncode: int | None, started: float) -> None:
     ended = time.time()
-    document = {"schema": records.SCHEMA, **asdict(ending), "returncode": returncode}
+    document = {"schema": SCHEMA, **asdict(ending), "returncode": returncode}
     times = {"started_unix_s": started, "ended_unix_s": ended, "wall_s": ended - started}
-    records.write_json(folder / records.EXIT_FILE, {**document, **times})
+    write_json(folder / EXIT_FILE, {**document, **times})

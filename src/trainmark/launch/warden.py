@@ -1,8 +1,8 @@
 """No orphans: a process that waits for the end of the controller, then ends what is left of its run.
 
-The kernel ends the first process of a run with its controller (`trainmark.parent`), but not what that one started: the
-workers of a user's own launcher would live on. The warden holds the other end of a pipe; the pipe closes however the
-controller dies.
+The kernel ends the first process of a run with its controller (`trainmark.parent_death`), but not what that one
+started: the workers of a user's own launcher would live on. The warden holds the other end of a pipe; the pipe
+closes however the controller dies.
 """
 
 from __future__ import annotations

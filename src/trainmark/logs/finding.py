@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark import records
 from trainmark.errors import InputError
+from trainmark.runfolder.files import RUN_FILE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ def _walk(root: Path, skipped: list[Skipped]) -> list[Path]:
     files = []
     for folder, names, leaves in os.walk(root, followlinks=False):
         here = Path(folder)
-        if records.RUN_FILE in leaves and here != root:
+        if RUN_FILE in leaves and here != root:
             names.clear()  # a run folder of ours holds no foreign log
             continue
         names[:] = sorted(name for name in names if name != ".git")

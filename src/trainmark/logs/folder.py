@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainmark import records
 from trainmark.logs.reading import ReadLog
 from trainmark.logs.record import LogRecord
 from trainmark.logs.spool import absent
-from trainmark.records import Json, Kind, Outcome
+from trainmark.runfolder.files import ENVIRONMENT_FILE, EXIT_FILE, RUN_FILE, SCHEMA, Json, rank_file, write_json
+from trainmark.runfolder.records import Kind, Outcome, encode_record
 
 _LINES = 4096
 
@@ -33,11 +33,11 @@ def write_run(log: ReadLog, store: Path, *, target: Json | None = None, extra: J
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     try:
-        _write_records(log, beside / records.rank_file(0))
-        records.write_json(beside / records.RUN_FILE, {**_describe(log, target), **(extra or {})})
-        records.write_json(beside / records.ENVIRONMENT_FILE, _environment(log))
+        _write_records(log, beside / rank_file(0))
+        write_json(beside / RUN_FILE, {**_describe(log, target), **(extra or {})})
+        write_json(beside / ENVIRONMENT_FILE, _environment(log))
         ending = {"outcome": str(Outcome.OK), "reason": f"imported from {log.path}", "wall_s": wall_s(log)}
-        records.write_json(beside / records.EXIT_FILE, ending)
+        write_json(beside / EXIT_FILE, ending)
         shutil.rmtree(folder, ignore_errors=True)
         beside.rename(folder)
     except BaseException:
@@ -60,7 +60,7 @@ def _describe(log: ReadLog, target: Json | None) -> Json:
     }
     began = log.gathered.first_time_s
     return {
-        "schema": records.SCHEMA,
+        "schema": SCHEMA,
         "source": str(log.path),
         "dialect": log.dialect.name,
         "sha256": log.sha256,
@@ -132,8 +132,8 @@ def wall_s(log: ReadLog) -> float | None:
 
 def _write_records(log: ReadLog, path: Path) -> None:
     with path.open("wb") as file:
-        lines: list[bytes] = [records.encode_record({"kind": Kind.RUN_START, "source": str(log.path)})]
-        lines += [records.encode_record(record) for record in (*_warnings(log), *_evals(log))]
+        lines: list[bytes] = [encode_record({"kind": Kind.RUN_START, "source": str(log.path)})]
+        lines += [encode_record(record) for record in (*_warnings(log), *_evals(log))]
         for line in _steps(log):
             lines.append(line)
             if len(lines) >= _LINES:
@@ -141,8 +141,8 @@ def _write_records(log: ReadLog, path: Path) -> None:
                 lines.clear()
         if log.gathered.peak_memory_bytes:
             peak = {"kind": Kind.PHASE, "phase": "train", "peak_memory_bytes": log.gathered.peak_memory_bytes}
-            lines.append(records.encode_record(peak))
-        lines.append(records.encode_record({"kind": Kind.RUN_END}))
+            lines.append(encode_record(peak))
+        lines.append(encode_record({"kind": Kind.RUN_END}))
         file.write(b"".join(lines))
         file.flush()
         os.fsync(file.fileno())
@@ -152,7 +152,7 @@ _STEP_LINE = (
     '{"kind":"%s","step":%s,"epoch":%s,"time_s":%s,"seconds":%s,"samples":%s,"num_steps":%s,"loss":%s,'
     '"printed_seconds":%s,"printed_rate":%s}\n'
 )
-"""As `records.encode_record` writes it, in a quarter of the time: a log may have millions."""
+"""As `encode_record` writes it, in a quarter of the time: a log may have millions."""
 
 
 def _steps(log: ReadLog) -> Iterator[bytes]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from trainmark import records
 from trainmark.errors import TrainmarkError
 from trainmark.logs.folder import write_run
 from trainmark.logs.opening import LogFile, digest_of
@@ -17,6 +16,7 @@ from trainmark.logs.pattern import load_pattern
 from trainmark.logs.reading import read_log
 from trainmark.logs.record import Facts
 from trainmark.logs.registry import load_dialects
+from trainmark.runfolder.files import RUN_FILE, read_json
 
 READER = 3
 """Raised when the same file would now be read otherwise, so that a second import reads it again."""
@@ -89,7 +89,7 @@ class KnownLogs:
         self._by_digest: dict[str, dict[str, dict[str, Any]]] = {}
         self._sizes: set[int] = set()
         for folder in sorted(store.glob("log-*")) if store.is_dir() else ():
-            run = records.read_json(folder / records.RUN_FILE)
+            run = read_json(folder / RUN_FILE)
             if run is not None and isinstance(run.get("sha256"), str) and isinstance(run.get("num_bytes"), int):
                 self._by_digest.setdefault(run["sha256"], {})[folder.name] = run
                 self._sizes.add(run["num_bytes"])

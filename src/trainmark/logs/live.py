@@ -23,7 +23,8 @@ from trainmark.logs.record import Facts, LogRecord
 from trainmark.logs.scale import Scale, find_scale
 from trainmark.logs.stream import LogStream
 from trainmark.logs.warning import Warn
-from trainmark.records import Json, Kind
+from trainmark.runfolder.files import Json
+from trainmark.runfolder.records import Kind
 
 
 @dataclass(frozen=True, kw_only=True)

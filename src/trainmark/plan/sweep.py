@@ -9,7 +9,7 @@ from typing import Any
 
 from trainmark.plan.identity import cell_id
 from trainmark.plan.machine import Machine
-from trainmark.records import Outcome
+from trainmark.runfolder.records import Outcome
 from trainmark.spec.cell import Cell
 from trainmark.spec.command import CommandCell
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trainmark.patience import Patience
+from trainmark.silence_limit import Patience
 from trainmark.spec.cell import DataSource
 from trainmark.spec.cluster import Cluster
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainmark.records import Json
+from trainmark.runfolder.files import Json
 
 _MAX_PAIRS = 64
 _MAX_REASON = 300

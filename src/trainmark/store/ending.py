@@ -8,8 +8,8 @@ import os
 import time
 from pathlib import Path
 
-from trainmark import records
-from trainmark.records import Json, Outcome
+from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, read_json
+from trainmark.runfolder.records import Outcome
 
 _KILLED = "the controller ended before the run did; the steps so far are kept"
 _STARTING_S = 60.0
@@ -33,7 +33,7 @@ def _stat(found: os.stat_result) -> tuple[int, int]:
 def read_ending(folder: Path, state: str) -> Json:
     """`state` is kept where no exit.json told the outcome: it holds as long as the folder stays so."""
     was_live = is_live(folder)  # asked first: whoever lets go of the lock has written exit.json before
-    ending = records.read_json(folder / records.EXIT_FILE)
+    ending = read_json(folder / EXIT_FILE)
     if ending is not None:
         outcome, reason = ending.get("outcome"), ending.get("reason")
         known = outcome if isinstance(outcome, str) and outcome in set(Outcome) else Outcome.FAILED
@@ -48,7 +48,7 @@ def read_ending(folder: Path, state: str) -> Json:
 def is_live(folder: Path) -> bool:
     """The controller holds a lock on output.log as long as it lives; the kernel lets go of it however it dies."""
     try:
-        with (folder / records.OUTPUT_FILE).open("rb") as file:
+        with (folder / OUTPUT_FILE).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
@@ -60,7 +60,7 @@ def is_live(folder: Path) -> bool:
 def _is_starting(folder: Path) -> bool:
     """There is no lock to ask for yet."""
     try:
-        age_s = time.time() - (folder / records.RUN_FILE).stat().st_mtime
+        age_s = time.time() - (folder / RUN_FILE).stat().st_mtime
     except OSError:
         return False
-    return abs(age_s) < _STARTING_S and not (folder / records.OUTPUT_FILE).exists()
+    return abs(age_s) < _STARTING_S and not (folder / OUTPUT_FILE).exists()

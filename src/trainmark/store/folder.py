@@ -11,8 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from trainmark import records
-from trainmark.records import Json, Kind, Outcome
+from trainmark.runfolder.files import (
+    COMMAND_FILE,
+    ENVIRONMENT_FILE,
+    EXIT_FILE,
+    LOG_FILE,
+    RUN_FILE,
+    Json,
+    rank_file,
+    read_json,
+)
+from trainmark.runfolder.records import Kind, Outcome, decode_record, read_records
 from trainmark.store.communication import read_communication
 from trainmark.store.ending import read_ending, read_state
 from trainmark.store.marks import add_up
@@ -34,9 +43,9 @@ def read_any_run(folder: Path) -> RunRow | None:
     try:
         row = read_run(folder)
         if row is None and _was_ours(folder):
-            raise ValueError(f"{records.RUN_FILE} is damaged")
+            raise ValueError(f"{RUN_FILE} is damaged")
     except Exception as error:
-        if not (folder / records.RUN_FILE).exists():
+        if not (folder / RUN_FILE).exists():
             return None
         return _describe_unreadable(folder, state, error)
     return row
@@ -44,18 +53,18 @@ def read_any_run(folder: Path) -> RunRow | None:
 
 def _was_ours(folder: Path) -> bool:
     """A run.json that tells of no run, beside what only a run of ours leaves: others have files of that name too."""
-    left = (records.rank_file(0), records.COMMAND_FILE, records.ENVIRONMENT_FILE, records.EXIT_FILE)
-    return (folder / records.RUN_FILE).exists() and any((folder / name).exists() for name in left)
+    left = (rank_file(0), COMMAND_FILE, ENVIRONMENT_FILE, EXIT_FILE)
+    return (folder / RUN_FILE).exists() and any((folder / name).exists() for name in left)
 
 
 def read_run(folder: Path) -> RunRow | None:
     """None where the folder holds no run.json: not ours."""
-    run = records.read_json(folder / records.RUN_FILE)
+    run = read_json(folder / RUN_FILE)
     if run is None or not isinstance(run.get("cell"), dict):
         return None
     cell: Json = run["cell"]
     ending = read_ending(folder, read_state(folder))
-    environment = _keep(records.read_json(folder / records.ENVIRONMENT_FILE))
+    environment = _keep(read_json(folder / ENVIRONMENT_FILE))
     nodes, per_node = _whole(cell.get("nodes")), _whole(cell.get("devices_per_node"))
     is_command = run.get("source") == "command"
     found = _read_command(folder) if is_command else _read_ranks(folder)
@@ -118,7 +127,7 @@ def _read_facts(folder: Path, run: Json) -> dict[str, Any]:
 
 def _describe_unreadable(folder: Path, state: str, error: Exception) -> RunRow:
     """What run.json says of the cell is kept where that can be read."""
-    run = records.read_json(folder / records.RUN_FILE) or {}
+    run = read_json(folder / RUN_FILE) or {}
     known = run["cell"] if isinstance(run.get("cell"), dict) else {}
     where = Path(str(error.filename)).name if isinstance(error, OSError) and error.filename else ""
     why = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
@@ -177,7 +186,7 @@ def _read_log_facts(run: Json) -> Json:
 
 def _read_ranks(folder: Path) -> dict[str, Any]:
     """Rank 0 tells it all but what disturbed the others: a hot GPU slows all down, whichever rank has it."""
-    first = folder / records.rank_file(0)
+    first = folder / rank_file(0)
     found = _read_records(first)
     others = [warning for path in sorted({*folder.glob("rank*.jsonl")} - {first}) for warning in _read_warnings(path)]
     once = {tuple(warning.items()): warning for warning in (*found["warnings"], *others)} if others else None
@@ -189,7 +198,7 @@ def _read_warnings(path: Path) -> list[dict[str, str]]:
     if not path.is_file():
         return []
     with path.open("rb") as file:
-        decoded = [records.decode_record(line) for line in file if b'"warning"' in line]
+        decoded = [decode_record(line) for line in file if b'"warning"' in line]
     return [_read_warning(record) for record in decoded if record is not None and record["kind"] == Kind.WARNING]
 
 
@@ -205,7 +214,7 @@ def _read_records(path: Path, *, is_marked: bool = False) -> dict[str, Any]:
     resumed_steps: list[int] = []
     peak: int | None = None
     communication: Json | None = None
-    for record in records.read_records(path):
+    for record in read_records(path):
         kind = record["kind"]
         if kind == Kind.STEP:
             steps.add(record)
@@ -264,7 +273,7 @@ class _Steps:
 
 def _read_command(folder: Path) -> dict[str, Any]:
     """A command's marks where it made some, each process its own; otherwise what was read from its output."""
-    printed = _read_records(folder / records.LOG_FILE)
+    printed = _read_records(folder / LOG_FILE)
     marked = [_read_records(path, is_marked=True) for path in sorted(folder.glob("rank*.jsonl"))]
     marked = [found for found in marked if (found["samples"] > 0).any()]
     if not marked:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark.errors import StoreError
-from trainmark.records import RUN_FILE, write_json
+from trainmark.runfolder.files import RUN_FILE, write_json
 from trainmark.store import columns
 from trainmark.store.columns import RUNS, STEPS, TABLES
 from trainmark.store.ending import read_state

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from trainmark import records
 from trainmark.errors import StoreError
-from trainmark.records import Json
+from trainmark.runfolder.files import SCHEMA, Json, read_json, write_json
 
 _PREFIX = ".sweep-"
 _ID = re.compile(r"[0-9A-Za-z-]{1,128}")
@@ -75,7 +74,7 @@ class Sweeps:
         path = self._path(sweep_id)
         started, host = time.time(), os.uname().nodename
         document = {
-            "schema": records.SCHEMA,
+            "schema": SCHEMA,
             "content": content,
             "started_unix_s": started,
             "host": host,
@@ -87,7 +86,7 @@ class Sweeps:
         try:
             lock = _take_lock(path.with_suffix(".lock"))
             assert lock is not None
-            records.write_json(path, document)
+            write_json(path, document)
         except OSError as error:
             raise _cannot_write(path, error) from error
         record = SweepRecord(id=sweep_id, content=content, started_unix_s=started, host=host)
@@ -154,7 +153,7 @@ def _age(record: SweepRecord) -> tuple[float, str]:
 
 def _read(path: Path, content: str) -> SweepRecord | None:
     """None for one that is closed, is another's, or cannot be read."""
-    document = records.read_json(path) or {}
+    document = read_json(path) or {}
     started: Any = document.get("started_unix_s")
     is_number = isinstance(started, (int, float)) and not isinstance(started, bool) and 0 <= started < 1e11
     if document.get("state") != "open" or document.get("content") != content or not is_number:
@@ -170,7 +169,7 @@ def _read(path: Path, content: str) -> SweepRecord | None:
 def _read_stranger(path: Path) -> Json:
     with contextlib.suppress(OSError):  # it may go away at any moment
         if path.is_file() and path.stat().st_size <= _MAX_BYTES:
-            return records.read_json(path) or {}
+            return read_json(path) or {}
     return {}
 
 
@@ -187,11 +186,11 @@ def _take_lock(path: Path) -> IO[bytes] | None:
 
 
 def _close(path: Path, state: str) -> None:
-    document = records.read_json(path)
+    document = read_json(path)
     if document is None:
         return  # the folder was cleared meanwhile: there is nothing to continue
     try:
-        records.write_json(path, {**document, "state": state, "ended_unix_s": time.time()})
+        write_json(path, {**document, "state": state, "ended_unix_s": time.time()})
         path.with_suffix(".lock").unlink(missing_ok=True)
     except OSError as error:
         raise _cannot_write(path, error) from error

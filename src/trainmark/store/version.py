@@ -6,7 +6,7 @@ import functools
 import hashlib
 from pathlib import Path
 
-from trainmark import records
+from trainmark.runfolder import files, records
 
 _READING = ("columns.py", "communication.py", "ending.py", "folder.py", "marks.py")
 
@@ -16,6 +16,6 @@ def reading_version() -> str:
     """Follows from the code itself, so that no change of it can be forgotten; a mended reader reads again."""
     own = Path(__file__).parent
     digest = hashlib.sha256()
-    for path in (*(own / name for name in _READING), Path(records.__file__)):
+    for path in (*(own / name for name in _READING), *(Path(str(module.__file__)) for module in (files, records))):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

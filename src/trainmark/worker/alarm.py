@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainmark.patience import Patience, dump_after_s
+from trainmark.silence_limit import Patience, dump_after_s
 
 
 class Alarm:

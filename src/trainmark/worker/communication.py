@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from trainmark.records import Kind
+from trainmark.runfolder.records import Kind
 from trainmark.worker.engine import Engine
 
 _PAIRS = 12

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trainmark.patience import NUM_RECENT
-from trainmark.records import Kind, Outcome, WarningCode
+from trainmark.runfolder.records import Kind, Outcome, WarningCode
+from trainmark.silence_limit import NUM_RECENT
 from trainmark.units import format_count
 from trainmark.worker.alarm import Alarm
 from trainmark.worker.engine import Engine, Mark

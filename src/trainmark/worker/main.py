@@ -13,10 +13,20 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from trainmark import records
-from trainmark.parent import die_with
-from trainmark.patience import Patience
-from trainmark.records import Kind, Outcome
+from trainmark.parent_death import die_with
+from trainmark.runfolder.files import (
+    CHECKPOINT_FILE,
+    ENVIRONMENT_FILE,
+    RUN_FILE,
+    SCHEMA,
+    STOP_FILE,
+    rank_file,
+    read_json,
+    stacks_file,
+    write_json,
+)
+from trainmark.runfolder.records import Kind, Outcome, read_records
+from trainmark.silence_limit import Patience
 from trainmark.units import format_bytes
 from trainmark.worker.alarm import Alarm
 from trainmark.worker.communication import measure_communication
@@ -32,9 +42,9 @@ def main(argv: list[str]) -> int:
     folder = Path(argv[1])
     faulthandler.enable()
     die_with(os.getppid())
-    run = records.read_json(folder / records.RUN_FILE)
+    run = read_json(folder / RUN_FILE)
     if run is None:
-        print(f"no readable {records.RUN_FILE} in {folder}", file=sys.stderr)
+        print(f"no readable {RUN_FILE} in {folder}", file=sys.stderr)
         return 1
     worker = Worker(folder, run)
     try:
@@ -54,13 +64,13 @@ class Worker:
         self._gpu_index = int(os.environ.get("LOCAL_RANK", "0")) if is_cuda else None
         self._signals = _Signals()
         here, all_ranks = (os.environ.get(name, "1") for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
-        self._recorder = Recorder(folder / records.rank_file(self._rank), is_read_from_afar=here != all_ranks)
-        self._alarm = Alarm(folder / records.stacks_file(self._rank), Patience.of(run))
+        self._recorder = Recorder(folder / rank_file(self._rank), is_read_from_afar=here != all_ranks)
+        self._alarm = Alarm(folder / stacks_file(self._rank), Patience.of(run))
         self._engine: Engine | None = None
         self._has_ended = False
 
     def train(self) -> LoopEnd:
-        start = {"kind": Kind.RUN_START, "schema": records.SCHEMA, "rank": self._rank}
+        start = {"kind": Kind.RUN_START, "schema": SCHEMA, "rank": self._rank}
         self._recorder.write({**start, "pid": os.getpid(), "host": os.uname().nodename})
         self._alarm.expect_pause()
         self._write_environment({})  # already now: where a run failed is worth knowing too
@@ -109,7 +119,7 @@ class Worker:
             eval_every=self._run.get("eval_every", 1),
             targets=self._cell["until_target"],
         )
-        checkpoint = self._folder / records.CHECKPOINT_FILE
+        checkpoint = self._folder / CHECKPOINT_FILE
         start, losses, warnings = self._resume(engine)
         return MeasuredLoop(
             engine=engine,
@@ -128,7 +138,7 @@ class Worker:
         if self._run.get("resumed_from") is None:
             return Progress(), (), frozenset()
         earlier = self._folder.parent / self._run["resumed_from"]
-        restored = engine.restore(earlier / records.CHECKPOINT_FILE)
+        restored = engine.restore(earlier / CHECKPOINT_FILE)
         start = Progress(
             num_steps=int(restored["num_steps"]),
             device_s=restored["device_s"],
@@ -137,7 +147,7 @@ class Worker:
         )
         losses: list[float] = []
         warnings: set[Warned] = set()
-        for record in records_before(records.read_records(earlier / records.rank_file(self._rank)), start):
+        for record in records_before(read_records(earlier / rank_file(self._rank)), start):
             self._recorder.write(record)
             losses += [record["loss"]] if record.get("loss") is not None else []
             warnings |= {(record.get("code"), record.get("message"))} if record["kind"] == Kind.WARNING else set()
@@ -177,7 +187,7 @@ class Worker:
     def _reason_to_stop(self) -> tuple[Outcome, str] | None:
         if self._signals.reason is not None:
             return Outcome.KILLED, self._signals.reason
-        stop_file = self._folder / records.STOP_FILE
+        stop_file = self._folder / STOP_FILE
         if not stop_file.exists():
             return None
         return Outcome.OK, stop_file.read_text(encoding="utf-8") or "the controller asked to stop"
@@ -185,10 +195,10 @@ class Worker:
     def _write_environment(self, facts: dict[str, Any]) -> None:
         if self._rank == 0:
             document = describe_environment(facts, gpu_index=self._gpu_index)
-            records.write_json(self._folder / records.ENVIRONMENT_FILE, document)
+            write_json(self._folder / ENVIRONMENT_FILE, document)
 
     def _engine_module(self) -> ModuleType:
-        return importlib.import_module(f"trainmark.worker.engine_{self._cell['framework']}")
+        return importlib.import_module(f"trainmark.worker.{self._cell['framework']}.engine")
 
 
 class _Signals:

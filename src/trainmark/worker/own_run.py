@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from trainmark.records import RUN_TAG
+from trainmark.runfolder.records import RUN_TAG
 
 
 def is_of_run(pid: int, tag: str | None, *, proc: Path = Path("/proc")) -> bool:

@@ -25,8 +25,8 @@ from typing import Any
 
 import trainmark
 from trainmark import host
-from trainmark.parent import die_with
-from trainmark.records import PREFLIGHT_SIGN
+from trainmark.parent_death import die_with
+from trainmark.runfolder.records import PREFLIGHT_SIGN
 
 _NO_WAY_S = 3.0
 _SHM = Path("/dev/shm")  # noqa: S108 - looked at, not written to

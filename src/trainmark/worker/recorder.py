@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from trainmark.records import Kind, encode_record
+from trainmark.runfolder.records import Kind, encode_record
 
 _FLUSH_EVERY_S = 2.0
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trainmark.records import Json, Kind, WarningCode
+from trainmark.runfolder.files import Json
+from trainmark.runfolder.records import Kind, WarningCode
 from trainmark.worker.loop import Progress
 
 

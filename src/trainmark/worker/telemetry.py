@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from trainmark.records import RUN_TAG, Kind
+from trainmark.runfolder.records import RUN_TAG, Kind
 from trainmark.units import plain
 from trainmark.worker.gpu_processes import pick_foreign
 from trainmark.worker.isolation import Isolation

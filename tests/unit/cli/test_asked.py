@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from making import make_cell, make_run
-from trainmark import records
 from trainmark.cli.main import main
-from trainmark.cli.scaling import read_asked
-from trainmark.cli.sweep import SweepRequest, open_sweep
+from trainmark.controller.scaling import read_asked
+from trainmark.controller.sweep import SweepRequest, open_sweep
+from trainmark.runfolder.files import ENVIRONMENT_FILE, RUN_FILE, write_json
 from trainmark.spec.cell import Cell
 from trainmark.store.folder import read_run
 from trainmark.store.index import Store
@@ -30,8 +30,8 @@ def make_sweep(root: Path, *, planned: list[Cell], skipped: dict[Cell, str]) -> 
 
 def add_run(root: Path, name: str, cell: Cell, sweep: str, **facts: Any) -> None:
     folder = make_run(root, name, cell=cell, **facts)
-    run = json.loads((folder / records.RUN_FILE).read_text())
-    records.write_json(folder / records.RUN_FILE, {**run, "sweep": sweep})
+    run = json.loads((folder / RUN_FILE).read_text())
+    write_json(folder / RUN_FILE, {**run, "sweep": sweep})
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_it_belongs_to_the_machine_of_its_sweep(root: Path) -> None:
     row = read_run(root / "run1")
     assert row is not None
     assert {cell.machine for cell in read_asked(root, [row], is_selection=False)} == {None}
-    (root / "run1" / records.ENVIRONMENT_FILE).write_text(json.dumps({"cpu": "EPYC"}))
+    (root / "run1" / ENVIRONMENT_FILE).write_text(json.dumps({"cpu": "EPYC"}))
     row = read_run(root / "run1")
     assert row is not None
     asked = read_asked(root, [row], is_selection=False)

@@ -20,7 +20,7 @@ from rich.console import Console
 from making import heed_interrupts, make_images, make_run
 from trainmark.cli import doctor
 from trainmark.cli.main import VERBS, build_parser, main
-from trainmark.cli.preflight import print_findings
+from trainmark.controller.preflight import print_findings
 from trainmark.launch.preflight import Finding
 from trainmark.plan.machine import read_machine
 

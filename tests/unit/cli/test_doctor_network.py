@@ -33,7 +33,7 @@ def test_a_dry_one_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["doctor", "--network", "--device", "cpu", "--launcher", "dry", "--json"]) == 0
     out, err = capsys.readouterr()
     (command,) = json.loads(out)["commands"]
-    assert command["argv"][-2:] == ["trainmark.worker.engine_torch_network", "FOLDER"]
+    assert command["argv"][-2:] == ["trainmark.worker.torch.network", "FOLDER"]
     assert "nothing was started" in err
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from making import make_cell
-from trainmark.cli.execute import Task, execute
-from trainmark.cli.find_batch import find_batches
+from trainmark.controller.execute import Task, execute
+from trainmark.controller.find_batch import find_batches
 from trainmark.errors import InputError, RunError
 from trainmark.launch.job import Job
 from trainmark.spec.cell import Cell

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmark.cli.memory_limit import memory_limit
+from trainmark.controller.memory_limit import memory_limit
 from trainmark.errors import InputError
 
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from making import make_cell, make_run
-from trainmark import records
 from trainmark.analyse.table import build_lines
-from trainmark.cli.execute import content_of
 from trainmark.cli.main import build_parser, main
 from trainmark.cli.run import sweep_settings, workload_tasks
 from trainmark.cli.specify import make_plan
-from trainmark.cli.sweep import SweepRuns
+from trainmark.controller.execute import content_of
+from trainmark.controller.sweep import SweepRuns
 from trainmark.errors import StoreError
+from trainmark.runfolder.files import CHECKPOINT_FILE, EXIT_FILE, RUN_FILE, write_json
 from trainmark.store.index import Store
 from trainmark.store.sweeps import SweepRecord, Sweeps
 
@@ -28,10 +28,10 @@ def make_attempt(root: Path, run_id: str, *, sweep: str = "s1", checkpoint: bool
     cell = facts.pop("cell", make_cell())
     numbers = {"attempt": facts.pop("attempt", 1), "retry_of": facts.pop("retry_of", None), "sweep": sweep}
     folder: Path = make_run(root, run_id, cell=cell, **facts)
-    run = json.loads((folder / records.RUN_FILE).read_text())
-    records.write_json(folder / records.RUN_FILE, {**run, **numbers})
+    run = json.loads((folder / RUN_FILE).read_text())
+    write_json(folder / RUN_FILE, {**run, **numbers})
     if checkpoint:
-        (folder / records.CHECKPOINT_FILE).touch()
+        (folder / CHECKPOINT_FILE).touch()
     return folder
 
 
@@ -59,7 +59,7 @@ def test_the_last_attempt_counts(tmp_path: Path) -> None:
 def test_an_index_that_was_read_too_early_is_put_right(tmp_path: Path) -> None:
     folder = make_attempt(tmp_path, "run", outcome=None)
     Store(tmp_path).sync()  # as `show` does it: the run is taken for killed
-    records.write_json(folder / records.EXIT_FILE, {"outcome": "ok", "reason": "", "wall_s": 1.0})
+    write_json(folder / EXIT_FILE, {"outcome": "ok", "reason": "", "wall_s": 1.0})
     answer = read(tmp_path).answer(make_cell())
     assert answer is not None
     assert answer.outcome == "ok"

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from trainmark import records
 from trainmark.errors import InputError
 from trainmark.launch import command_source
 from trainmark.launch.command_source import CommandSource
 from trainmark.launch.processes import find
-from trainmark.records import Json
+from trainmark.runfolder.files import EXIT_FILE, LOG_FILE, OUTPUT_FILE, RUN_FILE, Json, write_json
 from trainmark.store.folder import read_run
 from trainmark.store.rows import RunRow
 
@@ -45,18 +44,18 @@ def step(number: int, samples: float = 4.0) -> Json:
 def finish(folder: Path, source: CommandSource, returncode: int = 0) -> str:
     (end,) = source.close(returncode).values()
     cell = {"nodes": 1, "devices_per_node": 2}
-    records.write_json(folder / records.RUN_FILE, {"cell": cell, "source": "command"})
-    records.write_json(folder / records.EXIT_FILE, {"outcome": end["outcome"], "reason": end["reason"]})
+    write_json(folder / RUN_FILE, {"cell": cell, "source": "command"})
+    write_json(folder / EXIT_FILE, {"outcome": end["outcome"], "reason": end["reason"]})
     return str(end["outcome"])
 
 
 def test_printed_records_are_kept_as_they_come(tmp_path: Path) -> None:
     source = CommandSource(tmp_path, Words())
     assert source.read_new() == []
-    write(tmp_path, records.OUTPUT_FILE, "hello\nstep 5\n")
+    write(tmp_path, OUTPUT_FILE, "hello\nstep 5\n")
     assert [record["step"] for record in source.read_new()] == [5]
     assert source.read_new() == []
-    write(tmp_path, records.OUTPUT_FILE, "step 6\n")
+    write(tmp_path, OUTPUT_FILE, "step 6\n")
     assert finish(tmp_path, source) == "ok"
     row = read_run(tmp_path)
     assert row is not None
@@ -65,7 +64,7 @@ def test_printed_records_are_kept_as_they_come(tmp_path: Path) -> None:
 
 def test_marks_win_and_processes_add_up(tmp_path: Path) -> None:
     source = CommandSource(tmp_path, Words())
-    write(tmp_path, records.OUTPUT_FILE, "step 5\n")
+    write(tmp_path, OUTPUT_FILE, "step 5\n")
     write(tmp_path, "rank0.jsonl", step(1), step(2), step(3))
     write(tmp_path, "rank1.jsonl", step(1, 6.0), step(2, 6.0))
     shown = source.read_new()
@@ -114,7 +113,7 @@ def test_a_step_without_samples_of_one_process_keeps_its_place(tmp_path: Path) -
 
 def test_no_records_is_a_warning_with_the_next_action(tmp_path: Path) -> None:
     source = CommandSource(tmp_path, Words())
-    write(tmp_path, records.OUTPUT_FILE, "all well\n")
+    write(tmp_path, OUTPUT_FILE, "all well\n")
     assert finish(tmp_path, source) == "ok"
     row = read_run(tmp_path)
     assert row is not None
@@ -124,14 +123,14 @@ def test_no_records_is_a_warning_with_the_next_action(tmp_path: Path) -> None:
 
 def test_a_failure_needs_no_such_warning(tmp_path: Path) -> None:
     source = CommandSource(tmp_path, Words())
-    write(tmp_path, records.OUTPUT_FILE, "KeyError: 1\n")
+    write(tmp_path, OUTPUT_FILE, "KeyError: 1\n")
     assert finish(tmp_path, source, returncode=1) == "failed"
-    assert not (tmp_path / records.LOG_FILE).exists()
+    assert not (tmp_path / LOG_FILE).exists()
 
 
 def test_marked_loss_that_is_no_number(tmp_path: Path) -> None:
     source = CommandSource(tmp_path, Words())
-    write(tmp_path, records.OUTPUT_FILE, "")
+    write(tmp_path, OUTPUT_FILE, "")
     write(tmp_path, "rank0.jsonl", {**step(1), "loss": 0.5}, {**step(2), "loss": None})
     assert finish(tmp_path, source) == "nan"
 
@@ -148,7 +147,7 @@ def test_a_reader_that_fails_does_not_take_the_end_with_it(tmp_path: Path) -> No
             raise InputError("the pattern takes too long on a line")
 
     source = CommandSource(tmp_path, Failing())
-    write(tmp_path, records.OUTPUT_FILE, "step 5\n")
+    write(tmp_path, OUTPUT_FILE, "step 5\n")
     with pytest.raises(InputError):
         source.read_new()
     assert finish(tmp_path, source) == "ok"
@@ -162,17 +161,17 @@ def test_only_what_has_a_usual_gap_can_hang(tmp_path: Path, monkeypatch: pytest.
     assert source.quiet_s() == (5000.0, math.inf)
     for number in range(6):
         clock[0] += 20
-        write(tmp_path, records.OUTPUT_FILE, f"step {number}\n")
+        write(tmp_path, OUTPUT_FILE, f"step {number}\n")
         source.read_new()
     clock[0] += 30
     assert source.quiet_s() == (30.0, 600.0), "20 gaps of 20 s, but ten minutes at least"
-    write(tmp_path, records.OUTPUT_FILE, "evaluating\n")
+    write(tmp_path, OUTPUT_FILE, "evaluating\n")
     source.read_new()
     assert source.quiet_s()[0] == 0.0, "any word is a sign of life"
 
 
 def test_the_silence_of_a_command_says_how_to_get_stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    records.write_json(tmp_path / records.RUN_FILE, {"measure": {"hang_least_s": 2.0}})
+    write_json(tmp_path / RUN_FILE, {"measure": {"hang_least_s": 2.0}})
     monkeypatch.setenv("PATH", str(tmp_path))
     source = CommandSource(tmp_path, Words())
     assert "pip install py-spy" in source.explain_silence(7.0)
@@ -203,9 +202,9 @@ class Doubling(Words):
 def test_what_is_known_at_the_end_replaces_all_records(tmp_path: Path) -> None:
     source = CommandSource(tmp_path, Doubling())
     for number in (5, 6):
-        write(tmp_path, records.OUTPUT_FILE, f"step {number}\n")
+        write(tmp_path, OUTPUT_FILE, f"step {number}\n")
         assert [record["samples"] for record in source.read_new()] == [number]
-    write(tmp_path, records.OUTPUT_FILE, "step 7\n")
+    write(tmp_path, OUTPUT_FILE, "step 7\n")
     assert finish(tmp_path, source) == "ok"
     row = read_run(tmp_path)
     assert row is not None
@@ -220,7 +219,7 @@ def test_a_second_reading_that_fails_leaves_the_first(tmp_path: Path) -> None:
             raise InputError("the pattern takes too long on a line")
 
     source = CommandSource(tmp_path, Failing())
-    write(tmp_path, records.OUTPUT_FILE, "step 5\nstep 6\n")
+    write(tmp_path, OUTPUT_FILE, "step 5\nstep 6\n")
     assert finish(tmp_path, source) == "ok"
     row = read_run(tmp_path)
     assert row is not None

@@ -13,12 +13,12 @@ from trainmark.launch import local, mpi, paddle, slurm, torchrun
 from trainmark.launch.job import Job, own_python
 from trainmark.launch.outcome import decide, describe_exit, judge_command
 from trainmark.launch.registry import choose
-from trainmark.records import Outcome
+from trainmark.runfolder.records import Outcome
 from trainmark.spec.cluster import Cluster, Host
 
 JOB = Job(run_id="r1", folder=Path("/runs/r1"), python="/py", processes_per_node=4, num_cores=8)
 WORKER = ("/py", "-P", "-m", "trainmark.worker.main", "/runs/r1")
-RANKED = ("/py", "-P", "-m", "trainmark.ranks", *WORKER)
+RANKED = ("/py", "-P", "-m", "trainmark.rank_environment", *WORKER)
 CLUSTER = Cluster(
     hosts=(Host(name="a", address="10.0.0.1"), Host(name="b", address="10.0.0.2")),
     remote_shell=("ssh", "{host}"),
@@ -255,5 +255,7 @@ def test_the_reason_ends_with_a_line_that_can_be_read(output: bytes, last: str) 
 
 def test_a_module_in_the_current_folder_is_not_meant(tmp_path: Path) -> None:
     (tmp_path / "re.py").write_text("raise SystemExit('not this one')")
-    done = subprocess.run([*own_python(sys.executable), "trainmark.ranks", "true"], cwd=tmp_path, check=False)
+    done = subprocess.run(
+        [*own_python(sys.executable), "trainmark.rank_environment", "true"], cwd=tmp_path, check=False
+    )
     assert done.returncode == 0

@@ -9,7 +9,8 @@ import pytest
 from trainmark.launch.dead_ranks import Death, find_deaths, infer_ends
 from trainmark.launch.kernel_memory import read_oom_kills
 from trainmark.launch.outcome import Ending, decide
-from trainmark.records import Json, Outcome
+from trainmark.runfolder.files import Json
+from trainmark.runfolder.records import Outcome
 
 TORCHRUN = """E1115 08:22:18 api.py:1002] failed (exitcode: -9) local_rank: 1 (pid: 20991) of binary: python
 =======================================================

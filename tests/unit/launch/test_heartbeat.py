@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from trainmark import records
 from trainmark.launch.hang import Silent, describe, find_culprits
 from trainmark.launch.heartbeat import WorkerSource
-from trainmark.patience import Patience, dump_after_s, patience_s
-from trainmark.records import Json
+from trainmark.runfolder.files import Json, rank_file
+from trainmark.silence_limit import Patience, dump_after_s, patience_s
 
 
 def write(folder: Path, rank: int, *lines: Json) -> None:
-    with (folder / records.rank_file(rank)).open("a") as file:
+    with (folder / rank_file(rank)).open("a") as file:
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from making import make_cell
-from trainmark import records
 from trainmark.errors import SpecError
 from trainmark.launch.kubernetes import JOB_KINDS, POD_MODULE, POD_VARIABLE, PodJob, pod_argv, render, to_text
 from trainmark.plan.identity import cell_id
+from trainmark.runfolder.files import read_json
 from trainmark.spec.suite import Measure
 
 CELL = make_cell(device="cuda", nodes=2, devices_per_node=8)
@@ -248,9 +248,9 @@ def test_the_first_pod_is_the_controller(tmp_path: Path) -> None:
     done = run_pod(tmp_path, 0)
     folder = tmp_path / "runs" / "r1"
     assert done.returncode == 1, done.stderr
-    assert records.read_json(folder / "exit.json") is not None
-    assert "exit code 3" in records.read_json(folder / "exit.json")["reason"]  # type: ignore[index]
-    run = records.read_json(folder / "run.json")
+    assert read_json(folder / "exit.json") is not None
+    assert "exit code 3" in read_json(folder / "exit.json")["reason"]  # type: ignore[index]
+    run = read_json(folder / "run.json")
     assert run is not None
     assert {key: run[key] for key in RUN} == RUN
     assert "'--node-rank=0', '--master-addr=m'" in (folder / "output.log").read_text()

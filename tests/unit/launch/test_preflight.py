@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from trainmark import records
 from trainmark.launch.job import Job
 from trainmark.launch.preflight import build_commands, judge, num_expected, read_answers
+from trainmark.runfolder.records import PREFLIGHT_SIGN
 from trainmark.spec.cluster import Cluster, Host
 
 CLUSTER = Cluster(hosts=(Host(name="a", address="10.0.0.1"), Host(name="b", address="10.0.0.2")))
@@ -82,7 +82,7 @@ def test_a_silent_machine_is_named_with_what_its_shell_said() -> None:
 
 def test_answers_are_found_behind_any_tag() -> None:
     line = json.dumps({"rank": 1})
-    sign = records.PREFLIGHT_SIGN
+    sign = PREFLIGHT_SIGN
     output = f"noise\n[1,1]<stdout>:{sign}{line}\n1: {sign}{line}\n{sign}not json\n{sign}[1]\n{sign}" + '{"rank":"x"}'
     assert read_answers(output) == [{"rank": 1}, {"rank": 1}]
 

@@ -15,7 +15,7 @@ from trainmark.launch.outcome import Ending
 from trainmark.launch.processes import kill_left
 from trainmark.launch.retry import why_retry
 from trainmark.launch.warden import Warden
-from trainmark.records import RUN_TAG, Outcome
+from trainmark.runfolder.records import RUN_TAG, Outcome
 
 TORCHRUN = """
 E1115 failed (exitcode: 1) local_rank: 1 (pid: 77) of binary: python

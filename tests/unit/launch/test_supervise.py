@@ -14,12 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trainmark import records
 from trainmark.launch import heartbeat
 from trainmark.launch import supervise as module
 from trainmark.launch.job import Command
 from trainmark.launch.processes import find
-from trainmark.records import RUN_TAG, Outcome
+from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, read_json, write_json
+from trainmark.runfolder.records import RUN_TAG, Outcome
 
 STEP = '{"kind":"step","step":%d,"seconds":0.01,"samples":4}\n'
 
@@ -33,7 +33,7 @@ def write_worker(folder: Path, body: str) -> Command:
 def run(folder: Path, body: str, *, timeout_s: float = 20.0, observe: module.Observer = lambda _: None) -> Outcome:
     command = write_worker(folder, body)
     ending = module.supervise(folder, folder.name, [command], launcher="local", timeout_s=timeout_s, observe=observe)
-    document = records.read_json(folder / records.EXIT_FILE)
+    document = read_json(folder / EXIT_FILE)
     assert document is not None
     assert document["outcome"] == ending.outcome
     assert find(folder.name) == []
@@ -47,7 +47,7 @@ def test_a_worker_that_says_ok_is_ok(tmp_path: Path) -> None:
 
 def test_a_worker_that_dies_is_failed_and_its_output_kept(tmp_path: Path) -> None:
     assert run(tmp_path, "print('hello'); sys.exit(3)") is Outcome.FAILED
-    assert (tmp_path / records.OUTPUT_FILE).read_text() == "hello\n"
+    assert (tmp_path / OUTPUT_FILE).read_text() == "hello\n"
 
 
 def test_a_killed_worker_is_killed(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ time.sleep(60)"""
 
 def test_silence_is_a_hang(tmp_path: Path) -> None:
     """A process that stopped itself is named, woken for its stacks and ended."""
-    records.write_json(tmp_path / records.RUN_FILE, {"measure": {"hang_least_s": 0.5, "hang_factor": 20.0}})
+    write_json(tmp_path / RUN_FILE, {"measure": {"hang_least_s": 0.5, "hang_factor": 20.0}})
     steps = "".join(STEP % n for n in range(10))
     body = (
         "import faulthandler, json\n"
@@ -108,7 +108,7 @@ def test_silence_is_a_hang(tmp_path: Path) -> None:
         "os.kill(os.getpid(), signal.SIGSTOP); time.sleep(60)"
     )
     assert run(tmp_path, body) is Outcome.HANG
-    document = records.read_json(tmp_path / records.EXIT_FILE)
+    document = read_json(tmp_path / EXIT_FILE)
     assert document is not None
     assert document["reason"].startswith("no step for 1 s (usual step 10 ms): rank 0 (pid ")
     assert document["reason"].endswith("is stopped")
@@ -121,12 +121,12 @@ def test_what_hangs_after_the_end_does_not_spoil_a_finished_run(
 ) -> None:
     monkeypatch.setattr(heartbeat, "_TEARDOWN_S", 0.5)
     measure = {"hang_least_s": 0.2, "hang_factor": 2}
-    records.write_json(tmp_path / "run.json", {"measure": measure})
+    write_json(tmp_path / "run.json", {"measure": measure})
     lines = "".join(STEP % n for n in range(10))
     lines += '{"kind":"run_end","outcome":"ok","reason":"10 steps done","unix_s":1.0}\n'
     body = f"open(folder + '/rank0.jsonl', 'w').write({lines!r}); time.sleep(60)"
     assert run(tmp_path, body) is Outcome.OK
-    ending = records.read_json(tmp_path / "exit.json")
+    ending = read_json(tmp_path / "exit.json")
     assert ending is not None
     assert ending["reason"] == "10 steps done; its processes did not end by themselves"
 
@@ -142,7 +142,7 @@ def test_the_observer_stops_a_run(tmp_path: Path) -> None:
     )
     seen: list[int] = []
 
-    def observe(new: list[records.Json]) -> str | None:
+    def observe(new: list[Json]) -> str | None:
         seen.extend(record["step"] for record in new if record["kind"] == "step")
         return "enough is known" if len(seen) >= 50 else None
 
@@ -152,12 +152,12 @@ def test_the_observer_stops_a_run(tmp_path: Path) -> None:
 
 
 def test_an_observer_that_fails_leaves_an_end_and_no_process(tmp_path: Path) -> None:
-    def observe(_: list[records.Json]) -> str | None:
+    def observe(_: list[Json]) -> str | None:
         raise RuntimeError("the screen broke")
 
     with pytest.raises(RuntimeError, match="screen broke"):
         run(tmp_path, f"open(folder + '/rank0.jsonl', 'w').write({STEP % 1!r}); time.sleep(60)", observe=observe)
-    document = records.read_json(tmp_path / records.EXIT_FILE)
+    document = read_json(tmp_path / EXIT_FILE)
     assert document is not None
     assert document["outcome"] == Outcome.KILLED, "the controller's trouble is no answer of the run"
     assert document["reason"] == "the controller failed: RuntimeError: the screen broke"

@@ -119,7 +119,7 @@ def test_an_import_that_fails_leaves_the_older_run(
     def fail(*_: object) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("trainmark.records.write_json", fail)
+    monkeypatch.setattr("trainmark.logs.folder.write_json", fail)
     run("import", str(root / "logs"), "--devices", "2", "--store", str(root / "store"), capsys=capsys)
     monkeypatch.undo()
     assert (root / "store" / old / "exit.json").is_file()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from making import make_cell
 from trainmark.plan.machine import Gpu, Machine
 from trainmark.plan.sweep import SETTLED, content_id, key_of, machine_facts
-from trainmark.records import Outcome
+from trainmark.runfolder.records import Outcome
 
 MACHINE = Machine(
     hostname="a", system="Linux", cpu="EPYC", num_cores=2, memory_bytes=1 << 30, gpus=(), driver=None,

@@ -14,8 +14,7 @@ import psutil
 import pytest
 
 from making import make_cell, make_run
-from trainmark import records
-from trainmark.cli import execute
+from trainmark.controller import execute
 from trainmark.launch import command_source, hang, stacks, supervise
 from trainmark.launch.command_source import CommandSource
 from trainmark.launch.dead_ranks import infer_ends
@@ -24,7 +23,8 @@ from trainmark.launch.job import Command
 from trainmark.launch.outcome import decide, judge_command
 from trainmark.plan.feasible import Reach, why_not
 from trainmark.plan.machine import Gpu, Machine
-from trainmark.records import Json, Outcome
+from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, rank_file, read_json
+from trainmark.runfolder.records import RUN_TAG, Outcome, read_records
 from trainmark.store.ending import read_ending
 from trainmark.store.folder import read_any_run
 from trainmark.worker.engine_fake import FakeClock, FakeEngine
@@ -150,7 +150,7 @@ def ranks_that_died() -> Iterator[str]:
 
 def write_ranks(folder: Path, *ranks: Sequence[Json]) -> None:
     for number, lines in enumerate(ranks):
-        (folder / records.rank_file(number)).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (folder / rank_file(number)).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def steps(num: int) -> list[Json]:
@@ -228,7 +228,7 @@ def supervised(root: Path) -> Iterator[str]:
         run_id = f"reasons-{os.getpid()}-{number}"
         folder = root / run_id
         folder.mkdir()
-        command = Command(argv=("sleep", "30"), environment={records.RUN_TAG: run_id})
+        command = Command(argv=("sleep", "30"), environment={RUN_TAG: run_id})
         try:
             supervise.supervise(
                 folder, run_id, [command], launcher="local", timeout_s=0, observe=lambda _: None, source=Quiet(error),
@@ -236,22 +236,22 @@ def supervised(root: Path) -> Iterator[str]:
         except BaseException as raised:
             if raised is not error:
                 raise
-        yield (records.read_json(folder / records.EXIT_FILE) or {})["reason"]
+        yield (read_json(folder / EXIT_FILE) or {})["reason"]
 
 
 def folders(root: Path) -> Iterator[str]:
     dead = make_run(root, "dead", outcome=None)
     yield read_ending(dead, "")["reason"]
-    with (dead / records.OUTPUT_FILE).open("ab") as lock:
+    with (dead / OUTPUT_FILE).open("ab") as lock:
         supervise._hold(lock)
         yield read_ending(dead, "")["reason"]
-    (dead / records.OUTPUT_FILE).unlink()
+    (dead / OUTPUT_FILE).unlink()
     yield read_ending(dead, "")["reason"]
-    (dead / records.EXIT_FILE).unlink(missing_ok=True)
+    (dead / EXIT_FILE).unlink(missing_ok=True)
     store, sweep = SimpleNamespace(root=root, index=lambda _: None), SimpleNamespace()
     execute._mark_interrupted(store, sweep, "dead", KeyboardInterrupt())  # type: ignore[arg-type]
-    yield (records.read_json(dead / records.EXIT_FILE) or {})["reason"]
-    (dead / records.RUN_FILE).write_text("{")
+    yield (read_json(dead / EXIT_FILE) or {})["reason"]
+    (dead / RUN_FILE).write_text("{")
     row = read_any_run(dead)
     assert row is not None
     yield row.reason
@@ -274,7 +274,7 @@ def cells_that_cannot_run() -> Iterator[str]:
 
 
 def exchanges(root: Path) -> Iterator[str]:
-    torch_step = pytest.importorskip("trainmark.worker.engine_torch_step")
+    torch_step = pytest.importorskip("trainmark.worker.torch.step")
     step = object.__new__(torch_step.TrainStep)
     step._graph = step._model = None
     yield step.why_no_twin()
@@ -291,4 +291,4 @@ def exchanges(root: Path) -> Iterator[str]:
     worker._recorder = Recorder(root / "rank0.jsonl")
     worker._look_at_communication(Broken([0.1], clock=FakeClock(), world_size=2), SimpleNamespace(outcome=Outcome.OK))
     worker._recorder.close()
-    yield from (record["reason"] for record in records.read_records(root / "rank0.jsonl") if "reason" in record)
+    yield from (record["reason"] for record in read_records(root / "rank0.jsonl") if "reason" in record)

@@ -18,7 +18,7 @@ from trainmark.launch.command_source import NO_RECORDS
 from trainmark.logs.facts import resolve
 from trainmark.logs.record import Claim, Facts
 from trainmark.logs.warning import SENTENCES, warn
-from trainmark.records import WarningCode
+from trainmark.runfolder.records import WarningCode
 from trainmark.store.folder import read_run
 from trainmark.store.marks import add_up
 from trainmark.store.rows import RunRow
@@ -126,7 +126,7 @@ def of_the_run() -> Iterator[Warned]:
         limits = Limits(max_seconds=1, epochs=epochs, targets={"top1": 0.759})
         MeasuredLoop(engine=engine, recorder=recorder, limits=limits, should_stop=lambda: None, clock=clock).run()
     yield from (record for record in written if record["kind"] == "warning")
-    torch_step = pytest.importorskip("trainmark.worker.engine_torch_step")
+    torch_step = pytest.importorskip("trainmark.worker.torch.step")
     yield {"code": WarningCode.NOT_COMPILED, "message": torch_step.NO_COMPILER}
-    gpu_images = pytest.importorskip("trainmark.worker.engine_torch_gpu_images")
+    gpu_images = pytest.importorskip("trainmark.worker.torch.gpu_images")
     yield {"code": WarningCode.NOT_COMPILED, "message": gpu_images.NO_KERNEL.format(why="RuntimeError: no compiler")}

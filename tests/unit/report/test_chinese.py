@@ -10,12 +10,12 @@ from real_reasons import all_reasons
 from real_warnings import all_warnings
 
 from making import warning_codes
-from trainmark.records import Outcome
 from trainmark.report.chinese_reasons import REASONS
 from trainmark.report.chinese_warnings import SENTENCES, TITLES
 from trainmark.report.recorded import RUNNING, say_reason, say_warning
 from trainmark.report.translation import Template, find_translation, translate
 from trainmark.report.words import OUTCOMES
+from trainmark.runfolder.records import Outcome
 
 ENGLISH = re.compile(r"[a-z]{2,}(?: [a-z]{2,}){2,}", re.IGNORECASE)
 QUOTED = re.compile(

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from making import make_cell, make_run
-from trainmark import records
 from trainmark.errors import StoreError
+from trainmark.runfolder.files import EXIT_FILE, RUN_FILE, SCHEMA, read_json, write_json
 from trainmark.store.columns import to_record
 from trainmark.store.database import Database
 from trainmark.store.folder import read_run
@@ -44,8 +44,8 @@ def test_steps_come_back_exactly(tmp_path: Path) -> None:
 
 def test_a_signal_while_a_folder_is_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
-    folder = store.new_folder("whole", {"schema": records.SCHEMA})
-    assert records.read_json(folder / records.RUN_FILE) == {"schema": records.SCHEMA}
+    folder = store.new_folder("whole", {"schema": SCHEMA})
+    assert read_json(folder / RUN_FILE) == {"schema": SCHEMA}
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -97,7 +97,7 @@ def test_who_read_a_run_too_early_does_not_overwrite_its_end(tmp_path: Path) -> 
     early = read_run(folder)
     assert early is not None
     assert early.outcome == "killed"
-    records.write_json(folder / records.EXIT_FILE, {"outcome": "ok", "reason": "done", "wall_s": 1.0})
+    write_json(folder / EXIT_FILE, {"outcome": "ok", "reason": "done", "wall_s": 1.0})
     store = Store(tmp_path)
     store.index(folder)
     Database(tmp_path, url=None, index=tmp_path / INDEX_FILE).write([early], only_unsettled=True)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from making import make_run
-from trainmark import records
 from trainmark.cli.main import main
+from trainmark.runfolder.files import RUN_FILE, rank_file
 from trainmark.store import folder as reading
 from trainmark.store.index import Store
 
@@ -23,17 +23,17 @@ _LOW, _HUGE = "\\ud800", "1" + "0" * 400
 
 
 def change_run(folder: Path, **changes: Any) -> None:
-    path = folder / records.RUN_FILE
+    path = folder / RUN_FILE
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 def add_record(folder: Path, **changes: Any) -> None:
-    with (folder / records.rank_file(0)).open("a") as file:
+    with (folder / rank_file(0)).open("a") as file:
         file.write(json.dumps({**_EXCHANGE, **changes}) + "\n")
 
 
 def change_cell(folder: Path, **changes: Any) -> None:
-    change_run(folder, cell={**json.loads((folder / records.RUN_FILE).read_text())["cell"], **changes})
+    change_run(folder, cell={**json.loads((folder / RUN_FILE).read_text())["cell"], **changes})
 
 
 DAMAGED = {
@@ -104,9 +104,9 @@ def test_a_fault_of_one_folder_is_its_outcome(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED.keys())
 def test_a_damaged_run_is_shown_as_one(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_run(tmp_path, "good")
-    (make_run(tmp_path, "bad") / records.RUN_FILE).write_text(text)
+    (make_run(tmp_path, "bad") / RUN_FILE).write_text(text)
     (tmp_path / "of-others").mkdir()
-    (tmp_path / "of-others" / records.RUN_FILE).write_text(text)
+    (tmp_path / "of-others" / RUN_FILE).write_text(text)
     assert main(["show", "--reindex", "--store", str(tmp_path)]) == 0
     assert "bad: failed: the folder cannot be read: run.json is damaged" in capsys.readouterr().out
     assert sorted(row.id for row in Store(tmp_path).rows()) == ["bad", "good"]
@@ -115,7 +115,7 @@ def test_a_damaged_run_is_shown_as_one(text: str, tmp_path: Path, capsys: pytest
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 @pytest.mark.parametrize("rank", [0, 1])
 def test_an_unreadable_file(tmp_path: Path, rank: int) -> None:
-    path = make_run(tmp_path, "bad") / records.rank_file(rank)
+    path = make_run(tmp_path, "bad") / rank_file(rank)
     path.touch()
     path.chmod(0)
     Store(tmp_path).sync()
@@ -127,7 +127,7 @@ def test_a_folder_that_goes_while_it_is_read(tmp_path: Path, monkeypatch: pytest
     folder = make_run(tmp_path, "going")
 
     def remove(_: Path) -> dict[str, Any]:
-        (folder / records.RUN_FILE).unlink()
+        (folder / RUN_FILE).unlink()
         raise FileNotFoundError(2, "No such file or directory", "rank1.jsonl")
 
     monkeypatch.setattr(reading, "_read_ranks", remove)

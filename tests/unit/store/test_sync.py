@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from making import make_cell, make_run
-from trainmark import records
 from trainmark.plan.identity import cell_id
+from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, rank_file, write_json
 from trainmark.store import folder as reading
 from trainmark.store import version
 from trainmark.store.index import Store
@@ -60,19 +60,19 @@ def make_young_run(root: Path) -> Path:
     folder.mkdir()
     cell = make_cell()
     run = {"cell": cell.to_json(), "cell_id": cell_id(cell), "unit": "images"}
-    records.write_json(folder / records.RUN_FILE, run)
+    write_json(folder / RUN_FILE, run)
     return folder
 
 
 def add_steps(folder: Path) -> None:
     lines = (json.dumps({"kind": "step", "step": n, "seconds": 0.1, "samples": 4}) for n in range(3))
-    (folder / records.rank_file(0)).write_text("\n".join(lines) + "\n")
+    (folder / rank_file(0)).write_text("\n".join(lines) + "\n")
 
 
 def test_a_new_analyser_is_asked_once_also_beside_probes(tmp_path: Path) -> None:
     for name in ("a", "b", "probe"):
         make_run(tmp_path, name)
-    path = tmp_path / "probe" / records.RUN_FILE
+    path = tmp_path / "probe" / RUN_FILE
     path.write_text(json.dumps({**json.loads(path.read_text()), "purpose": "find-batch"}))
     assert len(sync(tmp_path, Counting(), is_version="1")) == 2
     second = Counting()
@@ -100,7 +100,7 @@ def test_a_run_that_is_just_starting_is_not_killed(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.sync()
     assert [(row.outcome, row.reason) for row in store.rows()] == [(None, "starting")]
-    os.utime(folder / records.RUN_FILE, (1.0, 1.0))
+    os.utime(folder / RUN_FILE, (1.0, 1.0))
     store.sync()
     assert [row.outcome for row in store.rows()] == ["killed"]
 
@@ -109,12 +109,12 @@ def test_a_run_that_is_just_starting_is_not_killed(tmp_path: Path) -> None:
 def test_an_outcome_judged_too_early_is_judged_anew(tmp_path: Path, end: dict[str, Any] | None) -> None:
     """Seen between output.log and its lock; then it went on, and its controller could not write the index."""
     folder = make_young_run(tmp_path)
-    (folder / records.OUTPUT_FILE).touch()
+    (folder / OUTPUT_FILE).touch()
     Store(tmp_path).sync()
     assert [row.outcome for row in Store(tmp_path).rows()] == ["killed"]
     add_steps(folder)
     if end is not None:
-        records.write_json(folder / records.EXIT_FILE, end)
+        write_json(folder / EXIT_FILE, end)
     Store(tmp_path).sync()
     assert [(row.outcome, len(row.seconds)) for row in Store(tmp_path).rows()] == [("ok" if end else "killed", 3)]
 
@@ -131,7 +131,7 @@ def test_a_run_that_ends_while_all_is_read_again(tmp_path: Path) -> None:
     folder = make_run(tmp_path, "run", outcome=None)
 
     def end(*_: int) -> None:
-        records.write_json(folder / records.EXIT_FILE, _END)
+        write_json(folder / EXIT_FILE, _END)
         Store(tmp_path).index(folder)
 
     store = Store(tmp_path)
@@ -149,7 +149,7 @@ def test_another_reader_reads_again_once(tmp_path: Path, read: list[str], monkey
     assert read == ["run", "run"]
 
 
-@pytest.mark.parametrize("name", ["folder.py", "communication.py", "marks.py", "ending.py", "records.py"])
+@pytest.mark.parametrize("name", ["folder.py", "communication.py", "marks.py", "ending.py", "records.py", "files.py"])
 def test_the_version_of_reading_follows_from_its_code(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before, real = version.reading_version(), Path.read_bytes
 

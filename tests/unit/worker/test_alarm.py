@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from trainmark.patience import Patience
+from trainmark.silence_limit import Patience
 from trainmark.worker.alarm import Alarm
 
 QUICK = Patience(least_s=0.1, factor=2.0)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trainmark.worker.engine_torch_gpu_images import Balance
+from trainmark.worker.torch.gpu_images import Balance
 
 
 def test_both_sides_end_together() -> None:

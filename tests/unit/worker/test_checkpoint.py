@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainmark.worker.engine_torch_checkpoint import read_checkpoint, remove_unfinished, write_checkpoint
+from trainmark.worker.torch.checkpoint import read_checkpoint, remove_unfinished, write_checkpoint
 
 CPU = torch.device("cpu")
 

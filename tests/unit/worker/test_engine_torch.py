@@ -12,7 +12,7 @@ import torch
 
 from making import make_cell, make_images
 from trainmark.spec.cell import DataSource
-from trainmark.worker.engine_torch import TorchEngine, is_out_of_memory
+from trainmark.worker.torch.engine import TorchEngine, is_out_of_memory
 from trainmark.workloads.registry import load_card, load_module
 
 
@@ -113,7 +113,7 @@ def test_a_training_that_goes_on_removes_what_a_killed_one_left_half_written(tmp
 
 
 def feed_of(root: Path, *, rank: int = 0, world_size: int = 1, batch_size: int = 2) -> Any:
-    from trainmark.worker.engine_torch_feed import FeedRequest, build_feed
+    from trainmark.worker.torch.feed import FeedRequest, build_feed
 
     card = load_card("resnet50")
     cell = make_cell(data=DataSource.parse(str(root)), batch_size_per_device=batch_size).to_json()
@@ -180,7 +180,7 @@ def test_a_bad_image_is_named_and_the_batch_stays_whole(tmp_path: Path) -> None:
 
 
 def test_cached_batches_come_again(tmp_path: Path) -> None:
-    from trainmark.worker.engine_torch_feed import CachedFeed
+    from trainmark.worker.torch.feed import CachedFeed
 
     cached = CachedFeed(feed_of(make_images(tmp_path, per_class=2)))
     first = [cached.next_batch()[0] for _ in range(2)]

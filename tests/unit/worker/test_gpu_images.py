@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from making import make_images
-from trainmark.worker.engine_torch_gpu_images import Balance, GpuImages
-from trainmark.worker.engine_torch_images import CpuImages, Format, Problems
 from trainmark.worker.images import ImageList, View
+from trainmark.worker.torch.gpu_images import Balance, GpuImages
+from trainmark.worker.torch.images import CpuImages, Format, Problems
 
 FORMAT = Format(
     image_size=32, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), dtype=torch.float32, channels_last=True
@@ -33,7 +33,7 @@ def _without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GpuImages, "_stream", lambda _: None)
     monkeypatch.setattr(GpuImages, "_wait", lambda _: None)
     monkeypatch.setattr(Balance, "share", lambda _: 0.0)
-    monkeypatch.setattr("trainmark.worker.engine_torch_gpu_images.num_decoders", lambda: 2)
+    monkeypatch.setattr("trainmark.worker.torch.gpu_images.num_decoders", lambda: 2)
 
 
 @contextlib.contextmanager

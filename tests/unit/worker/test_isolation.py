@@ -17,7 +17,7 @@ import pytest
 
 from making import make_run
 from trainmark.launch import job
-from trainmark.records import RUN_TAG, read_records
+from trainmark.runfolder.records import RUN_TAG, read_records
 from trainmark.store.folder import read_run
 from trainmark.worker import own_run
 from trainmark.worker.gpu_processes import GpuProcess, pick_foreign

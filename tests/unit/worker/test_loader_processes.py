@@ -21,9 +21,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainmark.parent import serve
-from trainmark.worker.engine_torch_feed import FeedRequest
-from trainmark.worker.engine_torch_pipeline import PipelineFeed
+from trainmark.parent_death import serve
+from trainmark.worker.torch.feed import FeedRequest
+from trainmark.worker.torch.pipeline import PipelineFeed
 from trainmark.workloads.pipeline import Sample, UnusableSampleError, shuffled
 from trainmark.workloads.registry import load_card, load_module
 
@@ -52,7 +52,7 @@ class Clips:
 
 
 def build(monkeypatch: pytest.MonkeyPatch, *, has_processes: bool) -> PipelineFeed:
-    monkeypatch.setattr("trainmark.worker.engine_torch_pipeline.num_decoders", lambda: 2)
+    monkeypatch.setattr("trainmark.worker.torch.pipeline.num_decoders", lambda: 2)
     card = load_card("tsm")
     request = FeedRequest(
         workload=load_module("tsm", "torch"), card=card, size=card.sizes["small"], batch_size=4, seed=0,

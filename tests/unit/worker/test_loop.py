@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pytest
 
 from making import make_run
-from trainmark import records
-from trainmark.records import Outcome
+from trainmark.runfolder.files import Json
+from trainmark.runfolder.records import Outcome, read_records
 from trainmark.store.folder import read_run
 from trainmark.worker import sanity
 from trainmark.worker.engine_fake import FakeClock, FakeEngine
@@ -20,9 +20,7 @@ from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, Progress
 from trainmark.worker.recorder import Recorder
 
 
-def run_loop(
-    path: Path, limits: Limits, *, stop_at: float | None = None, **engine: Any
-) -> tuple[LoopEnd, list[records.Json]]:
+def run_loop(path: Path, limits: Limits, *, stop_at: float | None = None, **engine: Any) -> tuple[LoopEnd, list[Json]]:
     clock = FakeClock()
     fake = FakeEngine(clock=clock, **engine)
     recorder = Recorder(path)
@@ -30,10 +28,10 @@ def run_loop(
     reason = lambda: asked if stop_at is not None and clock.now_s >= stop_at else None  # noqa: E731
     end = MeasuredLoop(engine=fake, recorder=recorder, limits=limits, should_stop=reason, clock=clock).run()
     recorder.close()
-    return end, list(records.read_records(path))
+    return end, list(read_records(path))
 
 
-def steps(found: list[records.Json]) -> list[records.Json]:
+def steps(found: list[Json]) -> list[Json]:
     return [record for record in found if record["kind"] == "step"]
 
 
@@ -101,7 +99,7 @@ def test_a_long_evaluation_gives_signs_of_life(tmp_path: Path) -> None:
         engine=engine, recorder=recorder, limits=limits, should_stop=lambda: None, alarm=alarm, clock=clock
     ).run()
     recorder.close()
-    phases = [r for r in records.read_records(tmp_path / "rank0.jsonl") if r["kind"] == "phase"]
+    phases = [r for r in read_records(tmp_path / "rank0.jsonl") if r["kind"] == "phase"]
     assert [r["edge"] for r in phases] == ["begin"] + ["progress"] * 300 + ["end"]
     assert {r["phase"] for r in phases} == {"eval"}
     assert [r["seconds"] for r in phases if "seconds" in r] == pytest.approx([3600.0])
@@ -168,7 +166,7 @@ def test_the_recorder_keeps_order_and_everything(tmp_path: Path) -> None:
     for number in range(5000):
         recorder.write({"kind": "step", "step": number})
     recorder.close()
-    assert [r["step"] for r in records.read_records(tmp_path / "r")] == list(range(5000))
+    assert [r["step"] for r in read_records(tmp_path / "r")] == list(range(5000))
 
 
 def test_the_gravest_rank_decides_for_all(tmp_path: Path) -> None:
@@ -194,7 +192,7 @@ def test_a_name_that_is_no_text_does_not_end_the_recorder(tmp_path: Path) -> Non
     recorder.write({"kind": "step", "step": 1, "odd": object()})
     recorder.write({"kind": "step", "step": 2})
     recorder.close()
-    assert [record["kind"] for record in records.read_records(tmp_path / "r")][:1] == ["warning"]
+    assert [record["kind"] for record in read_records(tmp_path / "r")][:1] == ["warning"]
     assert recorder.failure is not None
 
 
@@ -203,7 +201,7 @@ def test_a_name_that_is_no_text_does_not_end_the_recorder(tmp_path: Path) -> Non
 RISING = [{"top1": value} for value in (0.2, 0.5, 0.8, 0.9)]
 
 
-def train(path: Path, **changes: Any) -> tuple[LoopEnd, list[records.Json]]:
+def train(path: Path, **changes: Any) -> tuple[LoopEnd, list[Json]]:
     limits = {"max_seconds": 1, "epochs": 4, **{key: changes.pop(key) for key in list(changes) if key in LIMITS}}
     engine = {"seconds": [0.1], "steps_per_epoch": 10, "metrics": RISING, "eval_seconds": 2.0, **changes}
     return run_loop(path, Limits(**limits), **engine)
@@ -312,7 +310,7 @@ def test_checkpoints_are_pauses_and_a_training_goes_on_from_one(tmp_path: Path) 
     second = Recorder(tmp_path / "second")
     assert loop(at, second, None).num_steps == 40
     second.close()
-    before, after = (list(records.read_records(tmp_path / name)) for name in ("first", "second"))
+    before, after = (list(read_records(tmp_path / name)) for name in ("first", "second"))
     assert [r["step"] for r in steps(before) + steps(after)] == list(range(1, 41))
     assert [r["epoch"] for r in before + after if r["kind"] == "eval"] == [1, 2, 3, 4]
     assert steps(after)[-1]["time_s"] == pytest.approx(4.0)
@@ -359,7 +357,7 @@ def test_a_warning_of_the_last_evaluation_is_kept_and_said_once(
         earlier_warnings=frozenset(("bad-sample", message) for message in earlier),
     ).run()  # fmt: skip
     recorder.close()
-    assert [r["message"] for r in records.read_records(tmp_path / "r") if r["kind"] == "warning"] == expected
+    assert [r["message"] for r in read_records(tmp_path / "r") if r["kind"] == "warning"] == expected
 
 
 def test_the_advice_on_a_bad_loss_names_a_rate() -> None:

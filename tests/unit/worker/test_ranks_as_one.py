@@ -13,11 +13,11 @@ from two_ranks import on_two_ranks
 
 from making import make_cell, make_images
 from trainmark.spec.cell import DataSource
-from trainmark.worker import engine_torch
-from trainmark.worker.engine_torch import TorchEngine
-from trainmark.worker.engine_torch_ranks import write_on_rank_0
-from trainmark.worker.engine_torch_step import Precision
 from trainmark.worker.sanity import LossTrend
+from trainmark.worker.torch import engine
+from trainmark.worker.torch.engine import TorchEngine
+from trainmark.worker.torch.ranks import write_on_rank_0
+from trainmark.worker.torch.step import Precision
 
 
 def write_slowly(rank: int, control: Any, path: Path) -> bool:
@@ -82,7 +82,7 @@ def test_every_rank_has_what_each_rank_has(tmp_path: Path) -> None:
 
 def build_on_own_data(rank: int, control: Any, roots: list[Path]) -> str:
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
-    engine_torch.join_processes = lambda _: control
+    engine.join_processes = lambda _: control
     cell = make_cell(devices_per_node=2, batch_size_per_device=1, data=DataSource.parse(str(roots[rank])))
     try:
         TorchEngine(cell.to_json())

@@ -10,10 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
-from trainmark.worker import engine_torch_resample as products
-from trainmark.worker.engine_torch_gpu_images import CropResize
-from trainmark.worker.engine_torch_images import Format
 from trainmark.worker.images import Crops, crop_resize_one
+from trainmark.worker.torch import resample as products
+from trainmark.worker.torch.gpu_images import CropResize
+from trainmark.worker.torch.images import Format
 
 PLAIN = Format(image_size=32, mean=(0.0,) * 3, std=(1 / 255,) * 3, dtype=torch.float32, channels_last=False)
 
@@ -28,7 +28,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> CropResize:
     if find_spec("triton") is None:
         pytest.skip("Triton comes with PyTorch for NVIDIA GPUs only")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    path = Path(products.__file__).with_name("engine_torch_resample_kernel.py")
+    path = Path(products.__file__).with_name("resample_kernel.py")
     spec = spec_from_file_location("interpreted_kernel", path)
     assert spec
     assert spec.loader

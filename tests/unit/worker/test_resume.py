@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmark.records import Json
+from trainmark.runfolder.files import Json
 from trainmark.worker.loop import Progress
 from trainmark.worker.resume import records_before
 

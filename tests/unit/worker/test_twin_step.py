@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainmark.worker import engine_torch_network
-from trainmark.worker.engine_torch_collective import _sample, time_all_reduce
-from trainmark.worker.engine_torch_step import Precision, TrainStep
+from trainmark.worker.torch import network
+from trainmark.worker.torch.collective import _sample, time_all_reduce
+from trainmark.worker.torch.step import Precision, TrainStep
 from trainmark.workloads.card import Optimizer
 
 
@@ -102,9 +102,9 @@ def test_the_network_is_not_measured_for_longer_than_allowed(group: None, monkey
         asked.append(num_bytes)
         return [1e-5] * 7, 0.14
 
-    monkeypatch.setattr(engine_torch_network, "join_processes", lambda _: None)
-    monkeypatch.setattr(engine_torch_network, "time_all_reduce", take)
-    measured = engine_torch_network.measure_network(device="cpu", max_bytes=1 << 10, max_s=0.3)
+    monkeypatch.setattr(network, "join_processes", lambda _: None)
+    monkeypatch.setattr(network, "time_all_reduce", take)
+    measured = network.measure_network(device="cpu", max_bytes=1 << 10, max_s=0.3)
     assert asked == [4, 16, 64]
     assert measured["left_out_bytes"] == [256, 1024]
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from trainmark.datasets.cityscapes.labels import IGNORED
 from trainmark.datasets.cityscapes.make import make_cityscapes
 from trainmark.datasets.png import encode_png
-from trainmark.worker.engine_torch_collective import sync_batch_norms
+from trainmark.worker.torch.collective import sync_batch_norms
 from trainmark.workloads.card import Size
 from trainmark.workloads.hrnet_w18 import augment, data, metric
 from trainmark.workloads.hrnet_w18 import torch as workload

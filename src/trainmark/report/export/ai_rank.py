@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainmark.analyse.analysis import estimate_run
-from trainmark.analyse.base import software_of
+from trainmark.analyse.baseline import software_of
 from trainmark.analyse.table import Line, build_lines
 from trainmark.analyse.training import time_to_train
 from trainmark.report.export.paddle_benchmark import file_word

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainmark.analyse.analysis import estimate_run
-from trainmark.analyse.base import software_of
+from trainmark.analyse.baseline import software_of
 from trainmark.report.exporting import Exported, devices_per_node, num_nodes, shorten
 from trainmark.store.rows import RunRow
 from trainmark.units import plain, to_json

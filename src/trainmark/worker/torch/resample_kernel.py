@@ -1,4 +1,4 @@
-"""What `engine_torch_resample` does with matrix products, as one kernel: each output pixel sums its own few taps.
+"""What `resample` does with matrix products, as one kernel: each output pixel sums its own few taps.
 
 Beside training every pass over a batch takes time from the training step. The products and the making of their filters
 take 1.65 ms of an H200 for 128 images, a tenth of a ResNet-50 step; the kernel, which reads each crop once, through the
@@ -12,13 +12,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trainmark.worker.engine_torch_images import Format
+from trainmark.worker.torch.images import Format
 
 _BLOCK = 256
 
 
 def crop_resize(padded: Tensor, geometry: Tensor, wanted: Format) -> Tensor:
-    """As `engine_torch_resample.crop_resize`."""
+    """As `resample.crop_resize`."""
     num, size, channels = len(padded), wanted.image_size, len(wanted.mean)
     if padded.stride()[2:] != (channels, 1) or channels != 3:
         raise ValueError("pixels are three bytes, side by side")

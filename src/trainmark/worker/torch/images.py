@@ -1,4 +1,4 @@
-"""JPEG files to a normalised batch: on the CPU here, for a GPU in `engine_torch_gpu_images`."""
+"""JPEG files to a normalised batch: on the CPU here, for a GPU in `gpu_images`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from trainmark.datasets.faults import printable
 from trainmark.host import num_cores
-from trainmark.records import WarningCode
+from trainmark.runfolder.records import WarningCode
 from trainmark.worker.images import ImageList, crop_resize_one, cut_or_grey, read_frames, sizes_of
 from trainmark.worker.images import Problems as ProblemList
 

@@ -1,4 +1,4 @@
-"""PyTorch behind the measured loop: device, precision, processes and time. What a step does is `engine_torch_step`."""
+"""PyTorch behind the measured loop: device, precision, processes and time. What a step does is `step`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainmark import host
 from trainmark.units import format_count
-from trainmark.worker.engine_torch_checkpoint import (
+from trainmark.worker.sanity import advise_on_bad_loss
+from trainmark.worker.torch.checkpoint import (
     read_checkpoint,
     read_randomness,
     remove_unfinished,
     set_randomness,
     write_checkpoint,
 )
-from trainmark.worker.engine_torch_collective import join_processes, slowest, sync_batch_norms, time_all_reduce
-from trainmark.worker.engine_torch_feed import Feed, FeedRequest, build_feed
-from trainmark.worker.engine_torch_ranks import copy_statistics_of_rank_0, require_same_data, write_on_rank_0
-from trainmark.worker.engine_torch_step import Precision, TrainStep
-from trainmark.worker.engine_torch_workload import Metric, Scores, TorchWorkload
-from trainmark.worker.sanity import advise_on_bad_loss
+from trainmark.worker.torch.collective import join_processes, slowest, sync_batch_norms, time_all_reduce
+from trainmark.worker.torch.feed import Feed, FeedRequest, build_feed
+from trainmark.worker.torch.ranks import copy_statistics_of_rank_0, require_same_data, write_on_rank_0
+from trainmark.worker.torch.step import Precision, TrainStep
+from trainmark.worker.torch.workload import Metric, Scores, TorchWorkload
 from trainmark.workloads.registry import load_card, load_module
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
 

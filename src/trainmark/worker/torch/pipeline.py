@@ -19,12 +19,12 @@ from torch.utils import _pytree
 from torch.utils.data import DataLoader, Dataset
 
 from trainmark.datasets.faults import printable
-from trainmark.parent import serving
-from trainmark.records import WarningCode
+from trainmark.parent_death import serving
+from trainmark.runfolder.records import WarningCode
 from trainmark.units import format_count
-from trainmark.worker.engine_torch_feed import FeedRequest
-from trainmark.worker.engine_torch_images import num_decoders
-from trainmark.worker.engine_torch_workload import Batch
+from trainmark.worker.torch.feed import FeedRequest
+from trainmark.worker.torch.images import num_decoders
+from trainmark.worker.torch.workload import Batch
 from trainmark.workloads.pipeline import Pipeline, Sample, UnusableSampleError
 
 _MAX_WORKERS = 12

@@ -1,4 +1,4 @@
-"""`python -m trainmark.cli.pod`: what a pod of a rendered manifest runs. Nobody types it.
+"""`python -m trainmark.controller.pod`: what a pod of a rendered manifest runs. Nobody types it.
 
 torchrun on node 0 begins only when the run folder is there, and those of the other nodes wait for it, so all of them
 find the folder. Node 0 is the controller: it stops the run when enough is known, and writes how it ended.
@@ -14,16 +14,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trainmark import records
 from trainmark.cli.output import end_like_ctrl_c, exit_code_of
 from trainmark.errors import InputError, StoreError, TrainmarkError
 from trainmark.launch.job import WORKER_MODULE, Command, own_python
 from trainmark.launch.kubernetes import POD_VARIABLE, pod_argv
-from trainmark.records import RUN_TAG, Outcome
+from trainmark.runfolder.files import RUN_FILE, Json, write_json
+from trainmark.runfolder.records import RUN_TAG, Outcome
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="trainmark.cli.pod", description="a pod of `--launcher kubernetes`")
+    parser = argparse.ArgumentParser(prog="trainmark.controller.pod", description="a pod of `--launcher kubernetes`")
     parser.add_argument("--node-rank", type=int, required=True)
     parser.add_argument("--master", required=True)
     args = parser.parse_args(argv)
@@ -53,10 +53,10 @@ def run_pod(*, node_rank: int, master: str) -> int:
         return exit_code_of(interrupt)
 
 
-def _make_folder(folder: Path, run: records.Json) -> None:
+def _make_folder(folder: Path, run: Json) -> None:
     try:
         folder.mkdir(parents=True)
-        records.write_json(folder / records.RUN_FILE, {**run, "created_unix_s": time.time()})
+        write_json(folder / RUN_FILE, {**run, "created_unix_s": time.time()})
     except FileExistsError:
         hint = "a manifest is good for one run: render another with the same command"
         raise StoreError(f"{folder} is there already", why="this manifest has been run", hint=hint) from None

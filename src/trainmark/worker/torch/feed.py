@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-from trainmark.worker.engine_torch_workload import Batch, TorchWorkload
+from trainmark.worker.torch.workload import Batch, TorchWorkload
 from trainmark.workloads.card import Card, Size
 from trainmark.workloads.registry import load_module
 
@@ -78,10 +78,10 @@ def build_feed(cell: Mapping[str, Any], request: FeedRequest) -> Feed:
 def _open_folder(root: Path, workload: str, request: FeedRequest) -> Feed:
     data = load_module(workload, "data")
     if hasattr(data, "open_pipeline"):
-        from trainmark.worker.engine_torch_pipeline import PipelineFeed
+        from trainmark.worker.torch.pipeline import PipelineFeed
 
         return PipelineFeed(data.open_pipeline(root, size=request.size), request)
-    from trainmark.worker.engine_torch_folder import FolderFeed
+    from trainmark.worker.torch.folder import FolderFeed
 
     return FolderFeed(root, view=data, request=request)
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from trainmark.datasets.imagenet.read import Split, read_folder
 from trainmark.units import format_count
-from trainmark.worker.engine_torch_feed import FeedRequest
-from trainmark.worker.engine_torch_images import Batch, CpuImages, Format, Images, Problems
 from trainmark.worker.images import ImageList, View
+from trainmark.worker.torch.feed import FeedRequest
+from trainmark.worker.torch.images import Batch, CpuImages, Format, Images, Problems
 
 _AHEAD = {"cuda": 10, "cpu": 4}
 """Batches in the making or ready. Each step takes one, so a hiccup of the disk of a few steps is not seen."""
@@ -159,7 +159,7 @@ def _build_images(view: ModuleType, problems: Problems, request: FeedRequest) ->
     )
     if request.device.type == "cpu":
         return CpuImages(wanted, problems)
-    from trainmark.worker.engine_torch_gpu_images import GpuImages
+    from trainmark.worker.torch.gpu_images import GpuImages
 
     num_loaders = _LOADERS["cuda"]
     return GpuImages(wanted, problems, request.device, batch_size=request.batch_size, num_loaders=num_loaders)

@@ -1,4 +1,4 @@
-"""Measures the network between the real processes: `python -m trainmark.worker.engine_torch_network FOLDER`.
+"""Measures the network between the real processes: `python -m trainmark.worker.torch.network FOLDER`.
 
 Started by a launcher, once per device, as the worker is. Reads network-request.json in the folder; rank 0 writes
 network.json: all-reduce over sizes, the raw samples of each. Every rank ends with a run_end record, so that the
@@ -19,11 +19,11 @@ from typing import Any
 import torch
 from torch import distributed
 
-from trainmark import records
-from trainmark.parent import die_with
-from trainmark.records import Kind, Outcome
-from trainmark.worker.engine_torch_collective import join_processes, time_all_reduce
+from trainmark.parent_death import die_with
+from trainmark.runfolder.files import NETWORK_FILE, NETWORK_REQUEST_FILE, SCHEMA, rank_file, read_json, write_json
+from trainmark.runfolder.records import Kind, Outcome
 from trainmark.worker.recorder import Recorder
+from trainmark.worker.torch.collective import join_processes, time_all_reduce
 
 _SMALLEST_BYTES = 4
 _GROWTH = 4
@@ -36,16 +36,16 @@ def main(argv: list[str]) -> int:
     faulthandler.enable()
     die_with(os.getppid())
     rank = int(os.environ.get("RANK", "0"))
-    recorder = Recorder(folder / records.rank_file(rank))
-    recorder.write({"kind": Kind.RUN_START, "schema": records.SCHEMA, "rank": rank, "pid": os.getpid()})
+    recorder = Recorder(folder / rank_file(rank))
+    recorder.write({"kind": Kind.RUN_START, "schema": SCHEMA, "rank": rank, "pid": os.getpid()})
     outcome, reason = Outcome.OK, "all sizes done"
     try:
-        request = records.read_json(folder / records.NETWORK_REQUEST_FILE)
+        request = read_json(folder / NETWORK_REQUEST_FILE)
         if request is None:
-            raise ValueError(f"no readable {records.NETWORK_REQUEST_FILE} in {folder}")
+            raise ValueError(f"no readable {NETWORK_REQUEST_FILE} in {folder}")
         measured = measure_network(device=request["device"], max_bytes=request["max_bytes"], max_s=request["max_s"])
         if rank == 0:
-            records.write_json(folder / records.NETWORK_FILE, {"schema": records.SCHEMA, **measured})
+            write_json(folder / NETWORK_FILE, {"schema": SCHEMA, **measured})
     except Exception as error:
         traceback.print_exc()
         outcome, reason = Outcome.FAILED, f"{type(error).__name__}: {error}"[:1000]

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark import host
-from trainmark.cli.execute import Task, run_probe
 from trainmark.cli.output import talk
+from trainmark.controller.execute import Task, run_probe
 from trainmark.errors import InputError, RunError
 from trainmark.launch.registry import RENDERERS
 from trainmark.plan.batch_search import Found, search_batch
-from trainmark.records import Outcome
+from trainmark.runfolder.records import Outcome
 from trainmark.spec.cell import Cell
 from trainmark.units import format_bytes
 

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainmark import records
-from trainmark.cli.command_environment import write_environment
-from trainmark.cli.execute import Task
-from trainmark.cli.launching import choose_launcher, make_job
 from trainmark.cli.specify import read_flags
+from trainmark.controller.command_environment import write_environment
+from trainmark.controller.execute import Task
+from trainmark.controller.launching import choose_launcher, make_job
 from trainmark.errors import InputError
 from trainmark.launch.job import Job
-from trainmark.records import Kind
+from trainmark.runfolder.files import RUN_FILE, read_json, write_json
+from trainmark.runfolder.records import Kind, read_records
 from trainmark.spec.command import CommandCell, CommandSuite, parse_command
 from trainmark.spec.suite import Measure
 from trainmark.units import format_count
@@ -171,11 +171,11 @@ def _batch_in(argv: Sequence[str]) -> int | None:
 
 def _add_facts(folder: Path, log: LiveLog) -> None:
     """What the output told of the run goes into run.json, where nobody had said it."""
-    run = records.read_json(folder / records.RUN_FILE)
+    run = read_json(folder / RUN_FILE)
     if run is None:
         return
     files = sorted(folder.glob("rank*.jsonl"))
-    marks = (record for path in files for record in records.read_records(path))
+    marks = (record for path in files for record in read_records(path))
     is_marked = any(record["kind"] == Kind.STEP and record.get("samples") for record in marks)
     known = log.facts.known()
     for name in ("framework", "precision", "batch_size_per_device"):
@@ -183,4 +183,4 @@ def _add_facts(folder: Path, log: LiveLog) -> None:
             run["cell"][name] = known.get(name)
     run |= {"dialect": "mark" if is_marked else log.dialect, "unit": "samples" if is_marked else log.unit}
     run["log"] = {"stated": log.stated}
-    records.write_json(folder / records.RUN_FILE, run)
+    write_json(folder / RUN_FILE, run)

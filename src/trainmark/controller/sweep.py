@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trainmark import records
 from trainmark.cli.output import talk
 from trainmark.errors import RunError
 from trainmark.plan.identity import cell_id
 from trainmark.plan.sweep import SETTLED, RunKey, key_of
-from trainmark.records import Json
+from trainmark.runfolder.files import CHECKPOINT_FILE, Json
+from trainmark.runfolder.records import Outcome
 from trainmark.spec.cell import Cell
 from trainmark.spec.command import CommandCell
 from trainmark.store.sweeps import Sweeps
@@ -81,7 +81,7 @@ class SweepRuns:
 
     def _is_settled(self, row: RunRow) -> bool:
         """Who says --resume wants a training that failed or took too long to go on as well, where it can."""
-        can_go_on = self._resumes and row.outcome != records.Outcome.OK and self._has_checkpoint(row.id)
+        can_go_on = self._resumes and row.outcome != Outcome.OK and self._has_checkpoint(row.id)
         return row.outcome in SETTLED and not can_go_on
 
     def _find_checkpoint(self, cell: Cell, earlier: Sequence[RunRow]) -> str | None:
@@ -98,10 +98,10 @@ class SweepRuns:
     def _cut_short(self, cell: Cell) -> list[str]:
         self._store.sync()
         same = self._store.rows(cell_id=cell_id(cell), repeat=cell.repeat)
-        return [row.id for row in same if row.outcome not in (None, records.Outcome.OK)]
+        return [row.id for row in same if row.outcome not in (None, Outcome.OK)]
 
     def _has_checkpoint(self, run_id: str) -> bool:
-        return (self._store.root / run_id / records.CHECKPOINT_FILE).is_file()
+        return (self._store.root / run_id / CHECKPOINT_FILE).is_file()
 
 
 @contextlib.contextmanager
@@ -159,7 +159,7 @@ def _say_what_is_done(sweep: SweepRuns, asked: SweepRequest) -> None:
     answers = [row for cell in asked.cells if (row := sweep.answer(cell)) is not None]
     if not answers:
         return  # nothing is spared, so there is nothing to say
-    bad = sum(row.outcome != records.Outcome.OK for row in answers)
+    bad = sum(row.outcome != Outcome.OK for row in answers)
     where = "" if sweep.record.host == os.uname().nodename else f" on {sweep.record.host}"
     told = f", {bad} of them not ok" if bad else ""
     be = "is" if len(asked.cells) == 1 else "are"

@@ -9,18 +9,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainmark import records
-from trainmark.cli.launching import print_commands
 from trainmark.cli.output import exit_code_of, print_json, stdout_console, talk
 from trainmark.cli.results import open_store, print_results, refuse_file, say_next
-from trainmark.cli.scaling import asked_cells
-from trainmark.cli.sweep import SweepRequest, SweepRuns, end_all, open_sweep
+from trainmark.controller.launching import print_commands
+from trainmark.controller.scaling import asked_cells
+from trainmark.controller.sweep import SweepRequest, SweepRuns, end_all, open_sweep
 from trainmark.errors import InputError, RunError, StoreError
 from trainmark.launch.job import Command, Job
 from trainmark.launch.registry import LAUNCHERS
 from trainmark.plan.identity import cell_id, new_run_id
 from trainmark.plan.sweep import content_id
-from trainmark.records import Outcome
+from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, SCHEMA, read_end, write_json
+from trainmark.runfolder.records import Outcome
 from trainmark.spec.cell import Cell
 from trainmark.spec.command import CommandCell
 from trainmark.units import format_count
@@ -153,8 +153,8 @@ def _run_task(task: Task, place: _Place, sweep: SweepRuns, number: int, *, retri
         row, ending = _run_one(task, place, number, sweep.facts(task.cell))
         sweep.add(row)
         end_all([row.id])
-        output = place.store.root / row.id / records.OUTPUT_FILE
-        cause = why_retry(ending, records.read_end(output, LAST_BYTES)) if num_left else None
+        output = place.store.root / row.id / OUTPUT_FILE
+        cause = why_retry(ending, read_end(output, LAST_BYTES)) if num_left else None
         if cause is None:
             return
         talk(f"{task.cell.title}: tried again, since {cause}")
@@ -193,10 +193,10 @@ def _mark_interrupted(store: Store, sweep: SweepRuns, run_id: str, interrupt: Ke
     if not run_id or not folder.is_dir():
         return
     end_all([run_id])
-    if not (folder / records.EXIT_FILE).exists():
+    if not (folder / EXIT_FILE).exists():
         reason = f"interrupted by {str(interrupt) or 'Ctrl-C'} before it began"
-        ending = {"outcome": Outcome.KILLED, "reason": reason, "look_at": records.OUTPUT_FILE}
-        records.write_json(folder / records.EXIT_FILE, {"schema": records.SCHEMA, **ending})
+        ending = {"outcome": Outcome.KILLED, "reason": reason, "look_at": OUTPUT_FILE}
+        write_json(folder / EXIT_FILE, {"schema": SCHEMA, **ending})
     row = _index(store, folder)
     if row is not None:
         sweep.add(row)
@@ -218,7 +218,7 @@ def _supervise(task: Task, run_id: str, folder: Path, commands: Sequence[Command
 
 def _make_folder(task: Task, store: Store, run_id: str, facts: Mapping[str, Any]) -> Path:
     document = {
-        "schema": records.SCHEMA,
+        "schema": SCHEMA,
         "cell": task.cell.to_json(),
         "cell_id": cell_id(task.cell),
         **task.facts,
@@ -259,7 +259,7 @@ def _pod_job(task: Task) -> PodJob:
     if isinstance(cell, CommandCell):
         raise InputError("a command has no manifest", hint="--launcher kubernetes goes with a workload or a suite")
     cluster = task.job("RUN", Path()).cluster
-    document = {"schema": records.SCHEMA, "cell": cell.to_json(), "cell_id": cell_id(cell), **task.facts}
+    document = {"schema": SCHEMA, "cell": cell.to_json(), "cell_id": cell_id(cell), **task.facts}
     return PodJob(
         run_id=new_run_id(cell),
         run=document,

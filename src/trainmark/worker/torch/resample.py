@@ -4,7 +4,7 @@ A separable resize is linear: out = Wy @ image @ Wx^T, with rows of W holding th
 box is where the rows are non-zero, the flip is their order. So images of different sizes, padded to one, are cropped
 and resized by two `bmm`s on the tensor cores: one launch for a batch, where a call for each image costs a core.
 
-On a GPU with a compiler at hand `engine_torch_resample_kernel` does the same in a fraction of the time.
+On a GPU with a compiler at hand `resample_kernel` does the same in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainmark.worker.engine_torch_images import Format
 from trainmark.worker.images import Crops
+from trainmark.worker.torch.images import Format
 
 
 def to_geometry(crops: Crops) -> Tensor:

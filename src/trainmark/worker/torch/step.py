@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree
 
-from trainmark.records import WarningCode
-from trainmark.worker.engine_torch_workload import Batch, TorchWorkload
+from trainmark.runfolder.records import WarningCode
+from trainmark.worker.torch.workload import Batch, TorchWorkload
 from trainmark.workloads.card import Optimizer
 
 NO_COMPILER = "no C++ compiler (g++) was found, so `fast` runs without torch.compile; install g++"

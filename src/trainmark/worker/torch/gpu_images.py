@@ -29,12 +29,12 @@ from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
 from trainmark.datasets.jpeg import END_OF_IMAGE
-from trainmark.parent import serve
-from trainmark.records import WarningCode
-from trainmark.worker.engine_torch_images import Batch, Format, Problems, num_decoders
-from trainmark.worker.engine_torch_resample import crop_resize, to_geometry
+from trainmark.parent_death import serve
+from trainmark.runfolder.records import WarningCode
 from trainmark.worker.images import CELL_SIDE, Crops, ImageList, read_frames, sizes_of, store_crops
 from trainmark.worker.shared_bytes import SharedBytes
+from trainmark.worker.torch.images import Batch, Format, Problems, num_decoders
+from trainmark.worker.torch.resample import crop_resize, to_geometry
 
 NO_KERNEL = (
     "images are resized by matrix products, which slows training on a GPU, since no kernel was built ({why}); "
@@ -212,7 +212,7 @@ class GpuImages:
 def _choose_crop_resize(wanted: Format, problems: Problems, device: torch.device) -> CropResize:
     """The kernel where it can be built, which is tried here, on cells of the real size: loaders find it ready."""
     try:
-        from trainmark.worker.engine_torch_resample_kernel import crop_resize as by_kernel
+        from trainmark.worker.torch.resample_kernel import crop_resize as by_kernel
 
         cell = torch.zeros((1, CELL_SIDE, CELL_SIDE, 3), dtype=torch.uint8, device=device)
         side = float(CELL_SIDE)

@@ -17,7 +17,7 @@ from trainmark.plan.machine import FRAMEWORKS
 from trainmark.units import format_count, plain
 
 if TYPE_CHECKING:
-    from trainmark.cli.execute import Task
+    from trainmark.controller.execute import Task
     from trainmark.launch.job import Command, Job
     from trainmark.launch.preflight import Finding
     from trainmark.launch.processes import Root

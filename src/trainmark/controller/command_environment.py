@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainmark import records
+from trainmark.runfolder.files import ENVIRONMENT_FILE, write_json
 
 if TYPE_CHECKING:
     from trainmark.plan.machine import Machine
@@ -35,7 +35,7 @@ def write_environment(folder: Path, program: str, machine: Machine) -> None:
     git = describe_git(Path.cwd())
     facts = {"device_name": device_name, "driver": machine.driver, "git": git, **_software(program)}
     document = describe_environment(facts, gpu_index=0 if machine.gpus else None)
-    records.write_json(folder / records.ENVIRONMENT_FILE, document)
+    write_json(folder / ENVIRONMENT_FILE, document)
 
 
 def _software(program: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`python -m trainmark.ranks CMD ...`: gives CMD the variables of torchrun under any launcher, then becomes CMD.
+"""`python -m trainmark.rank_environment CMD ...` runs CMD with the variables of torchrun, under any launcher.
 
 mpirun, srun and Paddle number their processes each in its own variables; a training script reads RANK, WORLD_SIZE,
 LOCAL_RANK, MASTER_ADDR and MASTER_PORT. Standard library only, so that it runs inside any container.
@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainmark.parent import die_with, dying_with
+from trainmark.parent_death import die_with, dying_with
 
 LEASE = "TRAINMARK_LEASE"
 """Names the file of the lease."""
