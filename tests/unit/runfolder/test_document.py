@@ -90,7 +90,8 @@ def test_all_fields_survive(tmp_path: Path) -> None:
     document = RunDocument(
         cell=CellRecord.from_json(TRAINING.to_json()), cell_id="a", suite="s", source="x.log",
         dialect="d", unit="images", model="m", measure=MeasureRecord(max_seconds=1.0), eval_every=2,
-        memory_limit_bytes=3, purpose="find-batch", find_batch={"largest": 4}, asked="a b", sweep="w",attempt=2, retry_of="r", resumed_from="p",
+        memory_limit_bytes=3, purpose="find-batch", find_batch={"largest": 4}, asked="a b", sweep="w",
+        attempt=2, retry_of="r", resumed_from="p",
         created_unix_s=1.5, provenance=Provenance(sha256="0", num_bytes=1, reader=3, given={"devices": 1}, pattern="1"),
     )  # fmt: skip
     document.write(tmp_path)
