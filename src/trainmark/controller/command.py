@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,12 @@ from trainmark.controller.listener import Listener
 from trainmark.controller.workload import sweep_settings
 from trainmark.errors import InputError
 from trainmark.launch.job import Job
+from trainmark.plan.identity import cell_id
 from trainmark.plan.machine import Machine, read_machine
-from trainmark.runfolder.files import ENVIRONMENT_FILE, RUN_FILE, read_json, write_json
+from trainmark.runfolder.document import LogFacts, MeasureRecord, RunDocument
+from trainmark.runfolder.files import ENVIRONMENT_FILE, write_json
 from trainmark.runfolder.records import Kind, read_records
+from trainmark.spec.cluster import CLUSTER_KEYS
 from trainmark.spec.command import CommandCell, CommandSuite, parse_command
 from trainmark.spec.suite import Measure
 from trainmark.units import format_count
@@ -49,7 +52,7 @@ class CommandOptions:
 
 def command_request(options: CommandOptions) -> RunRequest:
     machine = read_machine()
-    is_here = not options.overrides.get("hosts") and options.launcher not in ("slurm", "kubernetes")
+    is_here = not options.overrides.keys() & set(CLUSTER_KEYS) and options.launcher not in ("slurm", "kubernetes")
     device = "cpu" if is_here and not machine.gpus else None
     suite = parse_command(options.words, options.overrides, device=device)
     _check_program(suite.cells)
@@ -134,14 +137,13 @@ def _make_task(
 
     return Task(
         cell=cell,
-        facts={
-            "suite": None,
-            "source": "command",
-            "dialect": None,
-            "unit": "samples",
-            "model": cell.text,
-            "measure": dict(suite.hang),
-        },
+        document=RunDocument(
+            cell=cell.record,
+            cell_id=cell_id(cell),
+            source="command",
+            model=cell.text,
+            measure=MeasureRecord(**suite.hang),
+        ),
         launcher=launcher,
         timeout_s=suite.timeout_s,
         job=job,
@@ -174,19 +176,28 @@ def _find_batch_size(argv: Sequence[str]) -> int | None:
 
 def _add_facts(folder: Path, log: LiveLog) -> None:
     """Adds what the output says about the run to run.json, where no option said it."""
-    run = read_json(folder / RUN_FILE)
-    if run is None:
+    document = RunDocument.read(folder)
+    if document is None:
         return
     files = sorted(folder.glob("rank*.jsonl"))
     marks = (record for path in files for record in read_records(path))
     is_marked = any(record["kind"] == Kind.STEP and record.get("samples") for record in marks)
-    known = log.facts.known()
-    for name in ("framework", "precision", "batch_size_per_device"):
-        if run["cell"].get(name) is None:
-            run["cell"][name] = known.get(name)
-    run |= {"dialect": "mark" if is_marked else log.dialect, "unit": "samples" if is_marked else log.unit}
-    run["log"] = {"stated": log.stated}
-    write_json(folder / RUN_FILE, run)
+    cell, found = document.cell, log.facts
+    cell = replace(
+        cell,
+        framework=found.framework if cell.framework is None else cell.framework,
+        precision=found.precision if cell.precision is None else cell.precision,
+        batch_size_per_device=(
+            found.batch_size_per_device if cell.batch_size_per_device is None else cell.batch_size_per_device
+        ),
+    )
+    replace(
+        document,
+        cell=cell,
+        dialect="mark" if is_marked else log.dialect,
+        unit="samples" if is_marked else log.unit,
+        log=LogFacts(stated=log.stated),
+    ).write(folder)
 
 
 # -- env.json ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,10 @@ from trainmark.controller.sweep import SweepRequest, SweepRuns, end_all, open_sw
 from trainmark.errors import RunError, StoreError
 from trainmark.launch.job import Job
 from trainmark.launch.registry import LAUNCHERS
-from trainmark.plan.identity import cell_id, new_run_id
+from trainmark.plan.identity import new_run_id
 from trainmark.plan.sweep import content_id
-from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, SCHEMA, read_end, write_json
+from trainmark.runfolder.document import RunDocument
+from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, SCHEMA, Json, read_end, write_json
 from trainmark.runfolder.records import Outcome
 from trainmark.spec.cell import Cell
 from trainmark.spec.command import CommandCell
@@ -35,8 +36,8 @@ class Task:
     """One run to be made."""
 
     cell: Cell | CommandCell
-    facts: dict[str, Any]
-    """What run.json holds beside the cell."""
+    document: RunDocument
+    """run.json, but for what belongs to one attempt."""
     launcher: str
     timeout_s: float | None
     job: Callable[[str, Path], Job]
@@ -62,7 +63,7 @@ class RunRequest:
         asked = [
             {
                 "cell": task.cell.to_json(),
-                "facts": {name: value for name, value in task.facts.items() if name not in _search_facts(task)},
+                "facts": _identifying_facts(task.document),
                 "launcher": task.launcher,
                 "cluster": asdict(task.job("RUN", Path()).cluster),
                 "timeout_s": task.timeout_s,
@@ -72,9 +73,11 @@ class RunRequest:
         return content_id(asked, self.settings)
 
 
-def _search_facts(task: Task) -> tuple[str, ...]:
-    """The trace of a batch search: its tries, and the memory that was free then. Both differ from day to day."""
-    return ("find_batch", "memory_limit_bytes") if "find_batch" in task.facts else ()
+def _identifying_facts(document: RunDocument) -> Json:
+    """Without the trace of a batch search: its tries, and the memory that was free then, differ from day to day."""
+    if document.find_batch is not None:
+        document = replace(document, find_batch=None, memory_limit_bytes=None)
+    return {name: value for name, value in document.to_json().items() if name not in ("schema", "cell", "cell_id")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +129,7 @@ def run_probe(task: Task, store: Store, listener: Listener) -> RunRow:
 
     with Warden() as warden:
         runner = _Runner(store, warden, listener, total=1)
-        row, _ = runner.run(task, 1, {})
+        row, _ = runner.run(task, 1)
     end_all([row.id])
     return row
 
@@ -154,7 +157,8 @@ def _run_with_retries(task: Task, runner: _Runner, sweep: SweepRuns, number: int
     from trainmark.launch.retry import LAST_BYTES, why_retry
 
     for num_left in range(retries, -1, -1):
-        row, ending = runner.run(task, number, sweep.facts(task.cell, runner.listener))
+        attempt = sweep.next_attempt(task.cell, task.document, runner.listener)
+        row, ending = runner.run(replace(task, document=attempt), number)
         sweep.add(row)
         end_all([row.id])
         output = runner.store.root / row.id / OUTPUT_FILE
@@ -173,9 +177,10 @@ class _Runner:
         self.store, self.listener, self.run_id = store, listener, ""
         self._warden, self._total, self._command_line = warden, total, command_line
 
-    def run(self, task: Task, number: int, facts: Mapping[str, Any]) -> tuple[RunRow, Ending]:
+    def run(self, task: Task, number: int) -> tuple[RunRow, Ending]:
         self.run_id = run_id = new_run_id(task.cell)
-        folder = _make_folder(task, self.store, run_id, {"asked": self._command_line, **facts})
+        document = replace(task.document, asked=self._command_line, created_unix_s=time.time())
+        folder = _make_folder(self.store, run_id, document)
         self.listener.begin_run(task.cell.title, number=number, total=self._total)
         try:
             ending = self._supervise(task, run_id, folder)
@@ -230,16 +235,10 @@ def _mark_interrupted(
         sweep.add(row)
 
 
-def _make_folder(task: Task, store: Store, run_id: str, facts: Mapping[str, Any]) -> Path:
-    document = {**run_document(task), **facts, "created_unix_s": time.time()}
+def _make_folder(store: Store, run_id: str, document: RunDocument) -> Path:
     try:
-        return store.new_folder(run_id, document)
+        return store.new_folder(run_id, document.to_json())
     except OSError as error:
         why = error.strerror or str(error)
         hint = "free some space or use another --store DIR; finished runs are kept"
         raise StoreError(f"cannot write the run folder in {store.root}", why=why, hint=hint) from error
-
-
-def run_document(task: Task) -> dict[str, Any]:
-    """What run.json says of a run before it gets its folder, for controllers here and in a pod."""
-    return {"schema": SCHEMA, "cell": task.cell.to_json(), "cell_id": cell_id(task.cell), **task.facts}

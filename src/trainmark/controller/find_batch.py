@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trainmark import host
 from trainmark.controller.execute import Task, run_probe
 from trainmark.controller.listener import Listener
 from trainmark.errors import RunError
 from trainmark.plan.batch_search import Found, search_batch
+from trainmark.runfolder.document import MeasureRecord, RunDocument
 from trainmark.runfolder.records import Outcome
 from trainmark.spec.cell import Cell
 from trainmark.units import format_bytes
@@ -50,7 +51,7 @@ def find_batches(
         search = searches[kind]
         wanted = replace(cell, batch_size_per_device=search.found.largest or 1)
         task = make_task(wanted)
-        tasks[wanted] = replace(task, facts={**task.facts, **search.limit, "find_batch": search.describe()})
+        tasks[wanted] = replace(task, document=search.complete(task.document))
     return list(tasks.values())
 
 
@@ -59,28 +60,32 @@ class _Search:
         self._cell = replace(cell, epochs=None, until_target=(), repeat=1)
         self._make_task, self._store, self._listener = make_task, store, listener
         self._tries: list[RunRow] = []
-        self.limit = _limit_memory(make_task(self._cell), cell)
+        self._limit_bytes = _limit_memory(make_task(self._cell), cell)
         self.found = Found(largest=None, too_large=None, num_tries=0, is_exact=False)
 
     def run(self, max_batch: int) -> None:
-        if self.limit:
-            share = format_bytes(self.limit["memory_limit_bytes"])
+        if self._limit_bytes is not None:
+            share = format_bytes(self._limit_bytes)
             self._listener.say(f"limiting each process to {share}, so that the kernel kills no other process")
         self.found = search_batch(self._cell.batch_size_per_device, self._fits, most=max_batch, max_tries=_MAX_TRIES)
         title = f"{self._cell.workload} {self._cell.recipe} {self._cell.precision}"
         self._listener.say(f"{title}: {describe_found(self.found, max_batch)}")
 
-    def describe(self) -> dict[str, Any]:
+    def complete(self, document: RunDocument) -> RunDocument:
+        """With the course of the search, for people to read."""
         tries = [
             {"batch_size": row.batch_size_per_device, "outcome": row.outcome, "run": row.id} for row in self._tries
         ]
-        return {**asdict(self.found), "tries": tries}
+        return replace(self._limited(document), find_batch={**asdict(self.found), "tries": tries})
+
+    def _limited(self, document: RunDocument) -> RunDocument:
+        return document if self._limit_bytes is None else replace(document, memory_limit_bytes=self._limit_bytes)
 
     def _fits(self, size: int) -> bool:
         task = self._make_task(replace(self._cell, batch_size_per_device=size))
-        measure = {**task.facts["measure"], "max_steps": _NUM_STEPS}
-        facts = {**task.facts, **self.limit, "measure": measure, "purpose": _PURPOSE}
-        row = run_probe(replace(task, facts=facts), self._store, self._listener)
+        measure = replace(task.document.measure or MeasureRecord(), max_steps=_NUM_STEPS)
+        document = replace(self._limited(task.document), measure=measure, purpose=_PURPOSE)
+        row = run_probe(replace(task, document=document), self._store, self._listener)
         self._tries.append(row)
         if row.outcome in _FITS:
             return True
@@ -101,8 +106,8 @@ def describe_found(found: Found, max_batch: int) -> str:
     return text if found.is_exact else f"{text}; stopped after {found.num_tries} tries, a larger one may fit"
 
 
-def _limit_memory(task: Task, cell: Cell) -> dict[str, int]:
+def _limit_memory(task: Task, cell: Cell) -> int | None:
     """On a CPU the host's memory is shared: each process gets its part of what is free, and fails on its own."""
-    if cell.device != "cpu" or "memory_limit_bytes" in task.facts:
-        return {}
-    return {"memory_limit_bytes": int(_HOST_SHARE * host.free_bytes() / cell.devices_per_node)}
+    if cell.device != "cpu" or task.document.memory_limit_bytes is not None:
+        return None
+    return int(_HOST_SHARE * host.free_bytes() / cell.devices_per_node)

@@ -117,7 +117,6 @@ def pod_manifests(tasks: Sequence[Task]) -> list[dict[str, Any]]:
 
 
 def _pod_job(task: Task) -> PodJob:
-    from trainmark.controller.execute import run_document
     from trainmark.launch.kubernetes import PodJob
 
     cell = task.cell
@@ -127,7 +126,7 @@ def _pod_job(task: Task) -> PodJob:
     cluster = task.job("RUN", Path()).cluster
     return PodJob(
         run_id=new_run_id(cell),
-        run=run_document(task),
+        run=task.document.to_json(),
         framework=cell.framework,
         device=cell.device,
         num_nodes=cell.nodes,

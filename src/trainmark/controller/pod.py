@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from trainmark.controller.listener import Listener
 from trainmark.errors import InputError, StoreError
 from trainmark.launch.job import WORKER_MODULE, Command, own_python
 from trainmark.launch.kubernetes import POD_VARIABLE, pod_argv
-from trainmark.runfolder.files import RUN_FILE, Json, write_json
+from trainmark.runfolder.document import RunDocument
 from trainmark.runfolder.records import RUN_TAG, Outcome
 
 
@@ -33,14 +34,17 @@ def run_pod(*, node_rank: int, master: str, listener: Listener) -> Outcome:
     torchrun = pod_argv(start, node_rank=node_rank, master=master, python=sys.executable, worker=worker)
     if node_rank > 0:
         os.execv(torchrun[0], torchrun)  # noqa: S606 - no shell: this process becomes torchrun
-    _make_folder(folder, start["run"])
-    return _control(folder, run_id, start, Command(argv=tuple(torchrun)), listener)
+    document = RunDocument.from_json(start["run"])
+    if document is None:
+        raise InputError(f"{POD_VARIABLE} describes no run", hint="render the manifest again")
+    _make_folder(folder, document)
+    return _control(folder, run_id, document, Command(argv=tuple(torchrun)), start["timeout_s"], listener)
 
 
-def _make_folder(folder: Path, run: Json) -> None:
+def _make_folder(folder: Path, document: RunDocument) -> None:
     try:
         folder.mkdir(parents=True)
-        write_json(folder / RUN_FILE, {**run, "created_unix_s": time.time()})
+        replace(document, created_unix_s=time.time()).write(folder)
     except FileExistsError:
         hint = "a manifest can be run once: render another with the same command"
         raise StoreError(f"{folder} already exists", why="this manifest has been run", hint=hint) from None
@@ -49,18 +53,18 @@ def _make_folder(folder: Path, run: Json) -> None:
         raise StoreError(f"cannot create {folder}", why=error.strerror or str(error), hint=hint) from error
 
 
-def _control(folder: Path, run_id: str, start: dict[str, Any], command: Command, listener: Listener) -> Outcome:
+def _control(
+    folder: Path, run_id: str, document: RunDocument, command: Command, timeout_s: float | None, listener: Listener
+) -> Outcome:
     from trainmark.controller.stopping_watch import StoppingWatch
     from trainmark.launch.supervise import supervise
     from trainmark.spec.suite import Measure
 
-    run = start["run"]
     listener.begin_run(run_id, number=1, total=1)
+    measure = document.measure.to_json() if document.measure is not None else {}
     watch = StoppingWatch(
-        Measure(**run["measure"]), listener, unit=lambda: str(run["unit"]), may_stop=run["cell"]["epochs"] is None
+        Measure(**measure), listener, unit=lambda: document.unit, may_stop=document.cell.epochs is None
     )
-    ending = supervise(
-        folder, run_id, (command,), launcher="kubernetes", timeout_s=start["timeout_s"], observe=watch
-    )
+    ending = supervise(folder, run_id, (command,), launcher="kubernetes", timeout_s=timeout_s, observe=watch)
     listener.end_run(ending.outcome, ending.reason)
     return ending.outcome

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from trainmark.controller.listener import Listener
 from trainmark.errors import RunError
 from trainmark.plan.identity import cell_id
 from trainmark.plan.sweep import SETTLED, RunKey, key_of
+from trainmark.runfolder.document import RunDocument
 from trainmark.runfolder.files import CHECKPOINT_FILE, Json
 from trainmark.runfolder.records import Outcome
 from trainmark.spec.cell import Cell
@@ -58,15 +59,17 @@ class SweepRuns:
         """The last attempt of each run that was started."""
         return [attempts[-1] for cell in cells if (attempts := self._attempts.get(key_of(cell)))]
 
-    def facts(self, cell: Cell | CommandCell, listener: Listener) -> Json:
-        """For run.json of the next attempt: its sweep and number, and the run whose checkpoint a training resumes."""
+    def next_attempt(self, cell: Cell | CommandCell, document: RunDocument, listener: Listener) -> RunDocument:
+        """With its place in the sweep, and the run whose checkpoint a training resumes."""
         earlier = self._attempts.get(key_of(cell), [])
-        found: Json = {"sweep": self.record.id, "attempt": len(earlier) + 1}
-        if earlier:
-            found["retry_of"] = earlier[-1].id
-        if isinstance(cell, Cell) and cell.epochs:
-            found |= self._find_checkpoint(cell, earlier, listener)
-        return found
+        is_training = isinstance(cell, Cell) and cell.is_training
+        return replace(
+            document,
+            sweep=self.record.id,
+            attempt=len(earlier) + 1,
+            retry_of=earlier[-1].id if earlier else None,
+            resumed_from=self._find_checkpoint(cell, earlier, listener) if is_training else None,
+        )
 
     def read_done(self) -> None:
         """Reads what earlier controllers left. Unfinished runs are read again: the index may be older than their end."""
@@ -85,18 +88,20 @@ class SweepRuns:
         can_resume = self._resumes and row.outcome != Outcome.OK and self._has_checkpoint(row.id)
         return row.outcome in SETTLED and not can_resume
 
-    def _find_checkpoint(self, cell: Cell, earlier: Sequence[RunRow], listener: Listener) -> Json:
+    def _find_checkpoint(
+        self, cell: Cell | CommandCell, earlier: Sequence[RunRow], listener: Listener
+    ) -> str | None:
         own = [row.id for row in earlier if self._has_checkpoint(row.id)]
         if not own and not self._resumes:
-            return {}
+            return None
         found = own or [run_id for run_id in self._cut_short(cell) if self._has_checkpoint(run_id)]
         if not found:
             listener.say(f"{cell.title}: no checkpoint found in {self._store.root}; starting from the beginning")
-            return {}
+            return None
         listener.say(f"{cell.title}: resuming from {max(found)}")
-        return {"resumed_from": max(found)}
+        return max(found)
 
-    def _cut_short(self, cell: Cell) -> list[str]:
+    def _cut_short(self, cell: Cell | CommandCell) -> list[str]:
         self._store.sync()
         same = self._store.rows(cell_id=cell_id(cell), repeat=cell.repeat)
         return [row.id for row in same if row.outcome not in (None, Outcome.OK)]

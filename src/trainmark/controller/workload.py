@@ -20,8 +20,10 @@ from trainmark.launch.job import Job
 from trainmark.plan.estimate import Duration, estimate
 from trainmark.plan.expand import expand
 from trainmark.plan.feasible import why_not
+from trainmark.plan.identity import cell_id
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.plan.sweep import machine_facts
+from trainmark.runfolder.document import MeasureRecord, RunDocument
 from trainmark.spec.catalog import Catalog, Offer
 from trainmark.spec.cell import Cell
 from trainmark.spec.files import read_toml, shipped_suites
@@ -33,6 +35,7 @@ from trainmark.workloads.schedules import evaluation_interval
 
 if TYPE_CHECKING:
     from trainmark.launch.supervise import Observer
+    from trainmark.store.index import Store
 
 MEMORY_LIMIT_VARIABLE = "TRAINMARK_MEMORY_LIMIT"
 """Bytes for each process, to try out a device with less memory than this one."""
@@ -109,6 +112,20 @@ def workload_request(plan: Plan) -> RunRequest:
     )
 
 
+def with_largest_batches(request: RunRequest, plan: Plan, store: Store, listener: Listener) -> RunRequest:
+    """The same runs with the largest batch that fits, which is searched first."""
+    from trainmark.controller.find_batch import find_batches
+
+    tasks = find_batches(
+        plan.runnable,
+        lambda cell: make_tasks(plan, [cell])[0],
+        max_batch=_max_batch_size,
+        store=store,
+        listener=listener,
+    )
+    return replace(request, tasks=tasks)
+
+
 def sweep_settings(machine: Machine) -> dict[str, Any]:
     """A sweep is continued only with the hardware and software it began with."""
     return {"machine": machine_facts(machine), "trainmark": trainmark.__version__}
@@ -130,29 +147,30 @@ def _make_task(cell: Cell, plan: Plan, launcher: str) -> Task:
 
         return StoppingWatch(measure, listener, unit=lambda: card.unit, may_stop=not cell.is_training)
 
-    facts: dict[str, Any] = {
-        "suite": plan.suite.name,
-        "measure": asdict(measure),
-        "unit": card.unit,
-        "model": card.title,
-        **memory_limit(),
-    }
-    if cell.epochs is not None:
-        facts["eval_every"] = evaluation_interval(card.schedule, epochs=cell.epochs)
+    document = RunDocument(
+        cell=cell.record,
+        cell_id=cell_id(cell),
+        suite=plan.suite.name,
+        unit=card.unit,
+        model=card.title,
+        measure=MeasureRecord(**asdict(measure)),
+        eval_every=None if cell.epochs is None else evaluation_interval(card.schedule, epochs=cell.epochs),
+        memory_limit_bytes=memory_limit_bytes(),
+    )
     limit_s = measure.limit_s(is_training=cell.is_training)
-    return Task(cell=cell, facts=facts, launcher=launcher, timeout_s=limit_s, job=job, watch=watch)
+    return Task(cell=cell, document=document, launcher=launcher, timeout_s=limit_s, job=job, watch=watch)
 
 
-def memory_limit() -> dict[str, int]:
+def memory_limit_bytes() -> int | None:
     """For run.json, which takes it to the workers of every node and keeps it with the result."""
     text = os.environ.get(MEMORY_LIMIT_VARIABLE, "")
     if not text:
-        return {}
+        return None
     num_bytes = parse_bytes(text)
     if not num_bytes:
         hint = "bytes for each process, such as 8000000000, 8GB or 8GiB; or unset it"
         raise InputError(f"{MEMORY_LIMIT_VARIABLE}: must be a number of bytes > 0, got {text!r}", hint=hint)
-    return {"memory_limit_bytes": num_bytes}
+    return num_bytes
 
 
 def refuse_idle(plan: Plan, listener: Listener) -> None:
@@ -179,7 +197,7 @@ def check_data(plan: Plan) -> None:
             raise DataError(f"{cell.data.path} has fewer {unit} than one batch", why=why, hint=hint)
 
 
-def max_batch_size(cell: Cell) -> int | None:
+def _max_batch_size(cell: Cell) -> int | None:
     """The largest batch per device that the data set has samples for; None if samples are generated."""
     num_samples = _num_train_samples(cell)
     return None if num_samples is None else num_samples // cell.num_devices

@@ -13,7 +13,7 @@ from typing import Any
 
 from trainmark.errors import Fault, SpecError
 from trainmark.runfolder.document import CellRecord
-from trainmark.spec.cell import DEVICES, PRECISIONS, Cell
+from trainmark.spec.cell import DEVICES, PRECISIONS
 from trainmark.spec.cluster import CLUSTER_KEYS, Cluster, parse_cluster
 from trainmark.spec.parse import Checker
 from trainmark.units import format_count
@@ -87,16 +87,22 @@ class CommandCell:
             repeat=record.repeat,
         )
 
+    @property
+    def record(self) -> CellRecord:
+        """As run.json holds it: the fields of a workload's cell, null where unknown, and the command."""
+        return CellRecord(
+            device=self.device,
+            nodes=self.nodes,
+            devices_per_node=self.devices_per_node,
+            batch_size_per_device=self.batch_size_per_device,
+            precision=self.precision,
+            seed=self.seed,
+            repeat=self.repeat,
+            command=self.template,
+        )
+
     def to_json(self) -> dict[str, Any]:
-        """The keys of a built-in cell, null where nobody said; and the command."""
-        known: dict[str, Any] = {
-            "nodes": self.nodes,
-            "devices_per_node": self.devices_per_node,
-            "precision": self.precision,
-        }
-        known |= {"batch_size_per_device": self.batch_size_per_device, "seed": self.seed, "repeat": self.repeat}
-        known |= {"device": self.device, "command": list(self.template)}
-        return {**dict.fromkeys(Cell.__dataclass_fields__), **known}
+        return self.record.to_json()
 
 
 @dataclass(frozen=True, kw_only=True)
