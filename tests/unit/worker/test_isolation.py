@@ -246,7 +246,7 @@ def test_a_real_neighbour_is_told() -> None:
 def test_real_processes_of_our_own_are_no_neighbours() -> None:
     neighbours = Neighbours("r1")
     with spinning("r1") as own:
-        assert neighbours_module.RUN_TAG == job.RUN_TAG
+        assert RUN_TAG == job.RUN_TAG
         assert is_of_run(own, "r1")
         assert not is_of_run(own, "r")
         neighbours.look()
