@@ -8,9 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmark.cli.output import add_store_flag, next_command, path_word, talk, write_whole
-from trainmark.cli.results import read_rows
-from trainmark.controller.scaling import read_asked
+from trainmark.cli.output import IndexingNote, next_command, talk, write_whole
+from trainmark.cli.parser import add_store_option, path_word
 from trainmark.errors import InputError
 from trainmark.report.exporting import format_names, load_format
 from trainmark.runfolder.files import OUTPUT_FILE
@@ -21,20 +20,22 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids, or the beginnings of some (default: all)")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids or their beginnings (default: all)")
     parser.add_argument("--format", choices=format_names(), required=True, help="see `trainmark list exports`")
     parser.add_argument(
         "--output",
         "-o",
         type=path_word,
         metavar="PATH",
-        help="a file, or a folder (one that is there, or a name that ends in /)",
+        help="a file, or a folder (an existing one, or a name that ends in /)",
     )
-    add_store_flag(parser)
+    add_store_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    rows = read_rows(Path(args.store), args.runs)
+    from trainmark.controller.results import read_asked, read_rows
+
+    rows = read_rows(Path(args.store), args.runs, tell=IndexingNote())
     wanted = load_format(args.format)
     needs_asked = getattr(wanted, "NEEDS_ASKED", False)
     more = (read_asked(Path(args.store), rows, is_selection=bool(args.runs)),) if needs_asked else ()
@@ -69,7 +70,7 @@ def _say_left_out(exported: Exported) -> None:
 
 def _stream(exported: Exported, name: str) -> str:
     if exported.stream is None:
-        raise InputError(f"{name} is several files", hint="give a folder: --output DIR")
+        raise InputError(f"{name} writes several files", hint="pass a folder: --output DIR")
     return exported.stream
 
 

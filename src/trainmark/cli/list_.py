@@ -6,7 +6,8 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console
+from trainmark.cli.output import next_command, print_json, stdout_console
+from trainmark.cli.parser import add_json_option
 
 KINDS = ("workloads", "suites", "launchers", "formats", "dialects", "protocols", "exports")
 _NAME_WIDTH = 22
@@ -14,7 +15,7 @@ _NAME_WIDTH = 22
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", nargs="?", choices=KINDS, help="only these (default: all)")
-    add_json_flag(parser)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -40,8 +40,9 @@ class Parser(argparse.ArgumentParser):
         from trainmark.spec.checking import suggest
 
         name = "/".join(action.option_strings)
-        what = f"{name}: unknown value {value!r}" if name else f"unknown {action.metavar or action.dest} {value!r}"
-        raise InputError(what.lower() if not name else what, hint=suggest(value, tuple(map(str, action.choices))))
+        kind = str(action.metavar or action.dest).lower()
+        what = f"{name}: unknown value {value!r}" if name else f"unknown {kind} {value!r}"
+        raise InputError(what, hint=suggest(value, tuple(map(str, action.choices))))
 
     def _describe_missing(self, names: str) -> InputError:
         """A required option may be there, but misspelt."""
@@ -80,6 +81,13 @@ def integer(least: int = 1, most: int = 2**31 - 1) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
 
 
 def path_word(text: str) -> str:

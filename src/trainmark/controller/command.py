@@ -142,7 +142,7 @@ def _make_task(
             cell_id=cell_id(cell),
             source="command",
             model=cell.text,
-            measure=MeasureRecord(**suite.hang),
+            measure=MeasureRecord(hang_least_s=suite.hang_least_s, hang_factor=suite.hang_factor),
         ),
         launcher=launcher,
         timeout_s=suite.timeout_s,

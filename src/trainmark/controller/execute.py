@@ -1,4 +1,4 @@
-"""Makes runs one after the other: a folder, processes, records, a row in the store. For workloads and commands alike."""
+"""Makes runs one after the other: a folder, processes, records, a row in the store; for workloads and commands."""
 
 from __future__ import annotations
 

@@ -107,7 +107,9 @@ def _run_all(job: Job, commands: dict[str, Command]) -> dict[str, str]:
                 roots.append(_start(command, output))
         while any(root.poll() is None for root in roots) and time.monotonic() < deadline:
             time.sleep(0.05)
-            if any(root.poll() is not None for root in roots):  # the others answer now, or wait for a machine that is gone
+            if any(
+                root.poll() is not None for root in roots
+            ):  # the others answer now, or wait for a machine that is gone
                 deadline = min(deadline, time.monotonic() + _LAST_S)
     finally:
         processes.end(job.run_id, roots)

@@ -52,9 +52,7 @@ class StoppingWatch:
             elif record["kind"] == Kind.EVAL and (
                 self._evaluation is None or self._evaluation.metric == record["metric"]
             ):  # a workload's first metric is its main one
-                self._evaluation = Evaluation(
-                    metric=record["metric"], value=record["value"], epoch=record.get("epoch")
-                )
+                self._evaluation = Evaluation(metric=record["metric"], value=record["value"], epoch=record.get("epoch"))
 
     def _look(self) -> None:
         """Only at step counts that grow geometrically: looking more often would stop too early by chance."""

@@ -72,7 +72,7 @@ class SweepRuns:
         )
 
     def read_done(self) -> None:
-        """Reads what earlier controllers left. Unfinished runs are read again: the index may be older than their end."""
+        """Reads what earlier controllers left; unfinished runs again, since the index may be older than their end."""
         self._store.sync()
         for row in self._store.rows(sweep=self.record.id):
             folder = self._store.root / row.id
@@ -88,9 +88,7 @@ class SweepRuns:
         can_resume = self._resumes and row.outcome != Outcome.OK and self._has_checkpoint(row.id)
         return row.outcome in SETTLED and not can_resume
 
-    def _find_checkpoint(
-        self, cell: Cell | CommandCell, earlier: Sequence[RunRow], listener: Listener
-    ) -> str | None:
+    def _find_checkpoint(self, cell: Cell | CommandCell, earlier: Sequence[RunRow], listener: Listener) -> str | None:
         own = [row.id for row in earlier if self._has_checkpoint(row.id)]
         if not own and not self._resumes:
             return None

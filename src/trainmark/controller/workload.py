@@ -26,8 +26,9 @@ from trainmark.plan.sweep import machine_facts
 from trainmark.runfolder.document import MeasureRecord, RunDocument
 from trainmark.spec.catalog import Catalog, Offer
 from trainmark.spec.cell import Cell
+from trainmark.spec.checking import suggest
 from trainmark.spec.files import read_toml, shipped_suites
-from trainmark.spec.parse import parse_suite, suggest
+from trainmark.spec.parse import parse_suite
 from trainmark.spec.suite import Suite
 from trainmark.units import format_count, parse_bytes
 from trainmark.workloads.registry import load_card, load_cards
@@ -101,7 +102,9 @@ def _read_suite(what: str, overrides: Mapping[str, Any], catalog: Catalog) -> Su
         raw = {"name": what, "cells": [{"workload": what}]}
     else:
         hint = f"{suggest(what, (*catalog, *shipped))}; the name of your own suite must end in .toml"
-        raise SpecError("nothing to run", [Fault(where="WHAT", problem=f"unknown workload or suite {what!r}", hint=hint)])
+        raise SpecError(
+            "nothing to run", [Fault(where="WHAT", problem=f"unknown workload or suite {what!r}", hint=hint)]
+        )
     return parse_suite(raw, origin=what, catalog=catalog, overrides=overrides)
 
 
