@@ -19,6 +19,8 @@ from typing import Literal
 from trainmark.analyse.communication import Communication, read_communication
 from trainmark.analyse.speedup import Ratio
 from trainmark.analyse.table import Line
+from trainmark.messages.message import Message
+from trainmark.messages.scaling import base_exchange_not_measured, exchange_not_measured, step_time_unknown
 
 Cause = Literal["communication", "compute", "rest"]
 
@@ -27,8 +29,6 @@ POOR = 0.95
 _OWN_SOURCE = "trainmark"
 _BATCH_UNITS = frozenset({"images", "samples", "examples", "sequences", "sentences", "clips", "videos"})
 """Of other people's logs: what a batch is counted in. Not tokens, words, steps or iterations."""
-NO_BATCH, NOT_MEASURED, BASE_NOT_MEASURED = "no_batch", "not_measured", "base_not_measured"
-"""Reasons that a report has words for; a worker's own reason is a sentence already."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Loss:
 
     lost_s: float | None
     split: Split | None
-    reason: str | None
+    reason: Message | None
     """Why there is no split."""
 
 
@@ -73,14 +73,14 @@ def explain_loss(line: Line, base: Line, *, scale: float) -> Loss:
     """`scale`: the ideal step over the base's; 1 for the same batch per device."""
     step_s, base_s = _step_s(line), _step_s(base)
     if step_s is None or base_s is None:
-        return Loss(lost_s=None, split=None, reason=NO_BATCH)
+        return Loss(lost_s=None, split=None, reason=step_time_unknown())
     lost_s = step_s - scale * base_s
     own = _communication(line)
     if own is None:
         return Loss(lost_s=lost_s, split=None, reason=_why_not(line))
     base_own = _communication(base)
     if base_own is None and (base.first.devices or 0) > 1:
-        return Loss(lost_s=lost_s, split=None, reason=BASE_NOT_MEASURED)
+        return Loss(lost_s=lost_s, split=None, reason=base_exchange_not_measured())
     base_exposed_s, base_compute_s = (base_own.exposed_s, base_own.compute_s) if base_own else (0.0, base_s)
     communication_s = own.exposed_s - scale * base_exposed_s
     compute_s = own.compute_s - scale * base_compute_s
@@ -123,6 +123,6 @@ def _median(values: Sequence[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def _why_not(line: Line) -> str:
-    told = (run.communication.get("reason") for run in line.runs if run.communication is not None)
-    return next((str(reason) for reason in told if reason), NOT_MEASURED)
+def _why_not(line: Line) -> Message:
+    records = (run.communication for run in line.runs if run.communication is not None)
+    return next((Message.from_reason(one) for one in records if one.get("reason")), exchange_not_measured())

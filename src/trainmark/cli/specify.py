@@ -13,6 +13,7 @@ from trainmark.cli.output import add_json_flag, add_store_flag
 from trainmark.controller.launching import is_allocated
 from trainmark.errors import Fault, InputError, SpecError
 from trainmark.launch.registry import CHOICES
+from trainmark.messages.message import Message
 from trainmark.plan.expand import expand
 from trainmark.plan.feasible import Reach, why_not
 from trainmark.plan.machine import Machine, read_machine
@@ -57,7 +58,7 @@ class Plan:
     suite: Suite
     machine: Machine
     cells: tuple[Cell, ...]
-    skipped: dict[Cell, str]
+    skipped: dict[Cell, Message]
     """Cells that cannot run here, each with the reason."""
 
     @property
