@@ -27,8 +27,12 @@ types:
 	$(BIN)/mypy
 
 # Two processes with one thread each are faster than one with two; idle threads must not spin beside the other's.
+# Tests that depend on timing (marked `serial`) run alone afterwards.
+unit: export OMP_NUM_THREADS = 1
+unit: export OMP_WAIT_POLICY = passive
 unit:
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python scripts/run-tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not serial"
+	$(BIN)/python -m pytest -m serial
 
 # A C++ compiler for torch.compile and one real data set, where a Debian machine lets us install them; tests that need
 # them skip with the reason elsewhere.

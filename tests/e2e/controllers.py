@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
@@ -73,9 +72,3 @@ def living(store: Path) -> list[psutil.Process]:
             if process.environ().get(RUN_TAG) in names:
                 found.append(process)
     return found
-
-
-def wait_until(condition: Callable[[], object], *, seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)

@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from making import heed_interrupts
 from trainmark.cli.main import main
 from trainmark.launch import supervise
 from trainmark.launch.processes import find
+from waiting import wait_until
 
 SCRIPTS = Path(__file__).parent / "scripts"
 ROOT = Path(__file__).parents[2]
@@ -187,12 +187,10 @@ def test_ctrl_c_keeps_what_was_marked(tmp_path: Path, capsys: pytest.CaptureFixt
     process = subprocess.Popen(
         argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
     )
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        files = list((tmp_path / "s").glob("*/rank0.jsonl"))
-        if files and files[0].read_text().count("step") > 20:
-            break
-        time.sleep(0.1)
+    wait_until(
+        lambda: [path for path in (tmp_path / "s").glob("*/rank0.jsonl") if path.read_text().count("step") > 20],
+        what="20 steps are recorded",
+    )
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

@@ -36,4 +36,6 @@ def test_it_runs(name: str) -> None:
     if name == "recording_overhead":
         found = json.loads(done.stdout)
         assert found["steps_per_block"] >= 1
-        assert -1 < found["overhead"] < 100
+        low, high = found["ci95"]
+        assert low <= found["overhead"] <= high
+        assert found["pairs"] == 2

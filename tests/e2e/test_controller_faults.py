@@ -15,13 +15,14 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-from controllers import finished, folders, living, wait_until
+from controllers import finished, folders, living
 
 from trainmark.cli.main import main
 from trainmark.cli.results import open_store
 from trainmark.runfolder.files import read_json
 from trainmark.runfolder.records import read_records
 from trainmark.store import database, index, reading
+from waiting import wait_until
 
 NUM_REPETITIONS = int(os.environ.get("TRAINMARK_REPETITIONS", "12"))
 """The issue's 200 take two minutes; CI makes some of them."""
@@ -67,8 +68,7 @@ def test_signals_at_random_moments(tmp_path: Path, start_controller: Callable[..
         controller.join(30)
         codes.append(controller.exitcode)
         assert controller.exitcode in (0, 128 + number, -number), "-number: before main has taken the signal over"
-        wait_until(lambda: not living(store), seconds=10)
-        assert living(store) == []
+        wait_until(lambda: not living(store), what="no process of the run is left")
         now = finished(store)
         assert now.items() >= kept.items(), "a finished run was lost or changed"
         kept = now
@@ -128,7 +128,7 @@ def test_a_locked_store_keeps_the_run(
     release = threading.Event()
 
     def hold() -> None:
-        wait_until(lambda: list(store.glob("*/output.log")))
+        wait_until(lambda: list(store.glob("*/output.log")), what="a run has started")
         connection = sqlite3.connect(store / index.INDEX_FILE, isolation_level=None)
         connection.execute("BEGIN EXCLUSIVE")
         release.wait(30)

@@ -15,7 +15,6 @@ from trainmark.worker.torch.engine import TorchEngine
 _NUM_EPOCHS = 5
 
 
-@pytest.mark.slow
 def test_hrnet_learns_streets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     make_cityscapes(tmp_path / "streets", num_images=72, val_fraction=1 / 9, num_workers=1, size=(64, 128))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 from trainmark.datasets.coco.make import make_coco
@@ -40,7 +39,6 @@ def evaluate(model: Any, pipeline: CocoPipeline) -> dict[str, float]:
     return metric.summarise(items, pipeline.truth)  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
 def test_two_images_are_learnt_from_scratch(tmp_path: Path) -> None:
     pipeline = open_pipeline(make_folder(tmp_path / "coco"), size=SIZE)
     torch.manual_seed(0)

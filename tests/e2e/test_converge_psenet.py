@@ -61,7 +61,6 @@ def train(model: nn.Module, pipeline: TextPipeline) -> list[float]:
     raise AssertionError("unreachable")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1500)  # ten minutes where six others share two cores
 def test_psenet_learns_to_find_words(tmp_path: Path) -> None:
     make_icdar2015(tmp_path / "words", num_images=32, val_fraction=0.25, num_workers=1, page=PAGE)

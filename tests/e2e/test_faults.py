@@ -20,6 +20,7 @@ from trainmark.launch.processes import find
 from trainmark.runfolder.files import Json, read_json
 from trainmark.runfolder.records import read_records
 from trainmark.store.folder import read_run
+from waiting import wait_until
 
 CPU = ["--device", "cpu", "--size", "small", "--max-seconds", "300", "--target-ci", "1e-9"]
 PAIR = [*CPU, "--batch-size", "2", "--devices", "2", "--retries", "0"]
@@ -103,14 +104,17 @@ def start(store: Path, *flags: str, **environment: str) -> subprocess.Popen[str]
 
 def wait_for_steps(store: Path, num_steps: int) -> tuple[Path, list[Json]]:
     """The run's folder and the first record of each rank."""
-    deadline = time.monotonic() + 180
-    while time.monotonic() < deadline:
+
+    def find_started() -> tuple[Path, list[Json]] | None:
         for folder in store.glob("*/"):
             ranks = [list(read_records(folder / f"rank{rank}.jsonl")) for rank in range(2)]
             if all(sum(record["kind"] == "step" for record in found) >= num_steps for found in ranks):
                 return folder, [found[0] for found in ranks]
-        time.sleep(0.1)
-    raise AssertionError("the run did not come to its steps")
+        return None
+
+    found = wait_until(find_started, seconds=180, what=f"both ranks recorded {num_steps} steps")
+    assert found is not None
+    return found
 
 
 def is_alive(pid: int) -> bool:
@@ -167,8 +171,7 @@ def test_a_killed_controller_takes_its_ranks_with_it(tmp_path: Path, seen: list[
         process.kill()
     begin = time.monotonic()
     process.communicate(timeout=30)
-    while any(is_alive(record["pid"]) for record in starts) and time.monotonic() < begin + 30:
-        time.sleep(0.02)
+    wait_until(lambda: not any(is_alive(record["pid"]) for record in starts), what="no rank is alive")
     took_s = time.monotonic() - begin
     assert find(folder.name) == []
     row = read_run(folder)

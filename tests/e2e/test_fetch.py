@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -23,6 +22,7 @@ import pytest
 from making import heed_interrupts
 from serving import Served, serve
 from trainmark.datasets.formats import MakeRequest, make_dataset
+from waiting import wait_until
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
@@ -86,11 +86,10 @@ def test_killed_and_started_again(tmp_path: Path, number: signal.Signals) -> Non
         argv = ["fetch", server.url("/big.bin"), "--output", "big.bin", "--connections", "2"]
         process = start(*argv, cwd=tmp_path)
         state = tmp_path / "big.bin.partial.json"
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline and not (
-            state.exists() and sum(json.loads(state.read_text())["parts"][0]["done"]) > 200_000
-        ):
-            time.sleep(0.05)
+        wait_until(
+            lambda: state.exists() and sum(json.loads(state.read_text())["parts"][0]["done"]) > 200_000,
+            what="200 kB have arrived",
+        )
         process.send_signal(number)
         _, err = process.communicate(timeout=20)
         if number != signal.SIGKILL:

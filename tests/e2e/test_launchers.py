@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from making import heed_interrupts
 from trainmark.launch.processes import find
 from trainmark.runfolder.files import read_json
 from trainmark.runfolder.records import read_records
+from waiting import wait_until
 
 WORKLOAD = ["resnet50", "--size", "small", "--batch-size", "2", "--device", "cpu", "--max-steps", "4"]
 MARKED = """
@@ -179,13 +179,10 @@ def test_ctrl_c_cancels_a_batch_job(tmp_path: Path, slurm_variables: dict[str, s
 
 
 def wait_for_steps(store: Path) -> Path:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        found = [path for path in store.glob("*/rank*.jsonl") if path.stat().st_size > 1000]
-        if found:
-            return found[0].parent
-        time.sleep(0.05)
-    raise AssertionError("no steps within a minute")
+    found = wait_until(
+        lambda: [path for path in store.glob("*/rank*.jsonl") if path.stat().st_size > 1000], what="steps are recorded"
+    )
+    return found[0].parent
 
 
 def test_a_missing_machine_is_told_before_anything_starts(
@@ -223,9 +220,7 @@ def test_a_node_lost_in_the_middle_ends_the_run_in_seconds(
     pids = subprocess.run(["ip", "netns", "pids", namespaces.names[1]], capture_output=True, text=True, check=True)
     for pid in pids.stdout.split():
         os.kill(int(pid), signal.SIGKILL)
-    begin = time.monotonic()
-    assert controller.wait(timeout=60) == 1
-    assert time.monotonic() - begin < 30
+    assert controller.wait(timeout=30) == 1
     ending = read_json(folder / "exit.json")
     assert ending is not None
     assert ending["outcome"] == "killed"

@@ -20,6 +20,7 @@ from making import heed_interrupts, make_images
 from trainmark.launch.processes import find
 from trainmark.runfolder.records import read_records
 from trainmark.worker import isolation
+from waiting import wait_until
 
 SMALL = ["--device", "cpu", "--size", "small", "--batch-size", "2", "--max-seconds", "4", "--min-seconds", "1"]
 
@@ -172,10 +173,10 @@ def test_kill_9_at_random_moments_leaves_a_folder_that_show_can_read(tmp_path: P
         process.send_signal(signal.SIGKILL)
         process.wait()
         folders = [path for path in tmp_path.iterdir() if path.is_dir()]
-        deadline = time.monotonic() + 15
-        while any(find(path.name) for path in folders) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert not any(find(path.name) for path in folders), "a worker outlived its controller"
+        wait_until(
+            lambda: not any(find(path.name) for path in folders),  # noqa: B023
+            what="no worker outlives its controller",
+        )
         if folders:
             shown = results(trainmark("show", "--json", "--store", str(tmp_path)))
             assert {result["id"] for result in shown} == {path.name for path in folders}
@@ -187,12 +188,11 @@ def test_ctrl_c_keeps_what_was_measured_and_says_so(tmp_path: Path) -> None:
     process = subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
     )
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline:
-        files = list(tmp_path.glob("*/rank0.jsonl"))
-        if files and files[0].read_text().count('"kind":"step"') >= 5:
-            break
-        time.sleep(0.2)
+    wait_until(
+        lambda: [path for path in tmp_path.glob("*/rank0.jsonl") if path.read_text().count('"kind":"step"') >= 5],
+        seconds=120,
+        what="5 steps are recorded",
+    )
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -14,10 +14,11 @@ from typing import Any
 
 import psutil
 import pytest
-from controllers import finished, folders, living, wait_until
+from controllers import finished, folders, living
 
 from trainmark.cli.main import main
 from trainmark.launch import supervise
+from waiting import wait_until
 
 # All lines at once: the time between lines that come one by one is a clock, and no two sweeps would be equal.
 LOGS = """
@@ -75,13 +76,12 @@ def test_40_cells_killed_ten_times_give_the_results_of_an_undisturbed_sweep(
     for number in range(1, 11):
         process = start_controller(torn, *asked)
         wanted = min(len(kept) + chance.randrange(5), 3 * number)
-        wait_until(lambda: len(list(torn.glob("*/exit.json"))) >= wanted)  # noqa: B023
+        wait_until(lambda: len(list(torn.glob("*/exit.json"))) >= wanted, what="the next runs are done")  # noqa: B023
         time.sleep(chance.uniform(0.0, 0.2))
         process.kill()
         process.join()
         assert process.exitcode == -signal.SIGKILL, "it was done before it was killed"
-        wait_until(lambda: not living(torn), seconds=10)
-        assert not living(torn), "a process outlived its controller"
+        wait_until(lambda: not living(torn), what="no process outlives its controller")
         now = finished(torn)
         assert kept.items() <= now.items(), "a finished run was lost"
         kept = now
@@ -117,7 +117,7 @@ def test_a_finished_sweep_is_measured_anew_and_fresh_leaves_an_unfinished_one(
     assert len({result["id"] for result in first + second}) == 4
     (tmp_path / "slow").touch()
     process = start_controller(store, *asked)
-    wait_until(lambda: len(folders(store)) == 6 and living(store))
+    wait_until(lambda: len(folders(store)) == 6 and living(store), what="the sixth run is going on")
     (tmp_path / "slow").unlink()
     _, beside, err = run_here(store, *asked, capsys=capsys)  # while the other lives: a sweep of its own
     assert "continues" not in err
@@ -138,7 +138,7 @@ def test_sigterm_ends_in_order_and_the_same_command_goes_on(
     text = "import os, sys, time\ntime.sleep(0 if sys.argv[1] == '1' or os.path.exists(sys.argv[2]) else 60)"
     asked = ["--batch-size", "1,2", *write_script(tmp_path, text, "{batch_size}", str(tmp_path / "quick"))]
     process = start_controller(store, *asked)
-    wait_until(lambda: len(folders(store)) == 2 and living(store))
+    wait_until(lambda: len(folders(store)) == 2 and living(store), what="the second run is going on")
     process.terminate()
     process.join(30)
     assert process.exitcode == 143
@@ -205,7 +205,7 @@ def test_a_killed_controller_leaves_no_process_of_a_process(
     asked = write_script(tmp_path, f"import subprocess, sys, time\n{child}\ntime.sleep(100)")
     store = tmp_path / "s"
     process = start_controller(store, *asked)
-    wait_until(lambda: len(living(store)) == 2)
+    wait_until(lambda: len(living(store)) == 2, what="two processes are running")
     left = living(store)
     assert len(left) == 2
     (warden,) = wardens(process.pid)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from test_runs import command, results, trainmark
 from making import make_images
 from trainmark.runfolder.files import CHECKPOINT_FILE
 from trainmark.runfolder.records import read_records
+from waiting import wait_until
 
 ARGV = ["run", "resnet50", "--device", "cpu", "--size", "small", "--batch-size", "4", "--epochs", "4", "--json"]
 
@@ -29,12 +29,12 @@ def evaluations(folder: Path) -> list[tuple[int, str, float]]:
 
 def start_and_kill_after_two_epochs(argv: list[str], store: Path) -> None:
     process = subprocess.Popen(command(*argv), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline:
-        folders = list(store.glob("*/" + CHECKPOINT_FILE))
-        if folders and len(evaluations(folders[0].parent)) >= 4 and max(losses(folders[0].parent)) > 8:
-            break
-        time.sleep(0.02)
+
+    def is_past_two_epochs() -> bool:
+        folders = [path.parent for path in store.glob("*/" + CHECKPOINT_FILE)]
+        return any(len(evaluations(folder)) >= 4 and max(losses(folder)) > 8 for folder in folders)
+
+    wait_until(is_past_two_epochs, seconds=240, what="two epochs are done and the third has begun")
     process.send_signal(signal.SIGKILL)
     process.wait()
 

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from trainmark.runfolder.document import CellRecord
+
 PRECISIONS = ("fp32", "tf32", "amp", "bf16")
 DEVICES = ("cpu", "cuda")
 DataKind = Literal["synthetic", "cached", "real"]
@@ -88,6 +90,14 @@ class Cell:
         devices = f"{self.nodes} × {self.devices_per_node} {self.device}"
         what = f"{self.workload} {self.recipe} {self.precision} {self.size}"
         return f"{what}, {devices}, batch {self.batch_size_per_device}, repeat {self.repeat}"
+
+    @classmethod
+    def from_json(cls, value: Any) -> Cell:
+        """The inverse of `to_json`; a ValueError names what is missing or invalid."""
+        found = asdict(CellRecord.from_json(value).workload_cell())
+        return cls(
+            **{**found, "data": DataSource.parse(found["data"]), "until_target": tuple(found["until_target"].items())}
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "data": str(self.data), "until_target": dict(self.until_target)}

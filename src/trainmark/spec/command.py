@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from trainmark.errors import Fault, SpecError
+from trainmark.runfolder.document import CellRecord
 from trainmark.spec.cell import DEVICES, PRECISIONS, Cell
 from trainmark.spec.cluster import CLUSTER_KEYS, Cluster, parse_cluster
 from trainmark.spec.parse import Checker
@@ -68,6 +69,23 @@ class CommandCell:
     def title(self) -> str:
         parts = [shlex.join(self.argv)[:80], f"{self.nodes} × {self.devices_per_node}"]
         return ", ".join([*parts, f"repeat {self.repeat}"])
+
+    @classmethod
+    def from_json(cls, value: Any) -> CommandCell:
+        """The inverse of `to_json`; a ValueError says what is missing or invalid."""
+        record = CellRecord.from_json(value)
+        if not record.command or record.nodes is None or record.devices_per_node is None or record.repeat is None:
+            raise ValueError("not a command: it needs command, nodes, devices_per_node and repeat")
+        return cls(
+            template=record.command,
+            device=record.device,
+            nodes=record.nodes,
+            devices_per_node=record.devices_per_node,
+            batch_size_per_device=record.batch_size_per_device,
+            precision=record.precision,
+            seed=record.seed,
+            repeat=record.repeat,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The keys of a built-in cell, null where nobody said; and the command."""
