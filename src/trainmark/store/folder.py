@@ -198,12 +198,8 @@ def _read_ranks(folder: Path) -> dict[str, Any]:
     first = folder / rank_file(0)
     found = _read_records(first)
     others = [warning for path in sorted({*folder.glob("rank*.jsonl")} - {first}) for warning in _read_warnings(path)]
-    once = (
-        {(warning["code"], warning["message"]): warning for warning in (*found["warnings"], *others)}
-        if others
-        else None
-    )
-    return {**found, "warnings": found["warnings"] if once is None else tuple(once.values())}
+    once = {(warning["code"], warning["message"]): warning for warning in (*found["warnings"], *others)}
+    return {**found, "warnings": tuple(once.values()) if others else found["warnings"]}
 
 
 def _read_warnings(path: Path) -> list[Json]:

@@ -22,6 +22,7 @@ from typing import IO, Any
 from trainmark.errors import StoreError
 from trainmark.messages.message import Message
 from trainmark.runfolder.files import SCHEMA, Json, read_json, write_json
+from trainmark.runfolder.values import as_object
 
 _PREFIX = ".sweep-"
 _ID = re.compile(r"[0-9A-Za-z-]{1,128}")
@@ -121,7 +122,7 @@ class Sweeps:
             for entry in entries if isinstance(entries, list) else ():
                 cell = entry.get("cell") if isinstance(entry, dict) else None
                 if isinstance(cell, dict):
-                    found.append((cell, Message.from_reason(entry) if name == "skipped" else None))
+                    found.append((cell, Message.from_reason(as_object(entry)) if name == "skipped" else None))
         return found
 
     def _take(self, content: str, *, most: int | None = None) -> list[HeldSweep]:

@@ -11,7 +11,7 @@ from trainmark.plan.identity import cell_id, new_run_id
 from trainmark.plan.machine import Gpu, Machine, _visible, read_machine
 from trainmark.spec.cell import DataSource
 from trainmark.spec.suite import Measure, Suite, Sweep
-from trainmark.worker.sensors import physical_gpu
+from trainmark.worker.telemetry.sensors import physical_gpu
 
 
 def machine(num_gpus: int = 0, num_cores: int = 2, frameworks: tuple[str, ...] = ("torch",)) -> Machine:
@@ -46,7 +46,9 @@ def test_identity_is_content() -> None:
 
 def test_why_a_cell_cannot_run_here() -> None:
     assert why_not(make_cell(), machine(), Reach()) is None
-    assert "3 devices requested, 2 CPU cores available" in str(why_not(make_cell(devices_per_node=3), machine(), Reach()))
+    assert "3 devices requested, 2 CPU cores available" in str(
+        why_not(make_cell(devices_per_node=3), machine(), Reach())
+    )
     cuda = make_cell(device="cuda", devices_per_node=8)
     assert "8 devices requested, 1 GPU available; use --devices 1 or fewer" in str(why_not(cuda, machine(1), Reach()))
     assert "no NVIDIA GPU" in str(why_not(make_cell(device="cuda"), machine(), Reach()))
