@@ -1,4 +1,4 @@
-"""A log that was read becomes a run folder like our own, with its source, its dialect and its SHA-256."""
+"""Write an imported log as a run folder, with its source, dialect and SHA-256."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINES = 4096
 
 
 def run_id_of(name: str, sha256: str) -> str:
-    """Readable, the same for the same content: that is how a second import finds what is there."""
+    """Readable and derived from the content, so that a second import finds the run."""
     stem = re.sub(r"[^A-Za-z0-9]+", "-", name.split(".")[0]).strip("-")[:32].lower()
     return f"log-{stem or 'x'}-{sha256[:12]}"
 
@@ -102,7 +102,7 @@ def _unit(log: ReadLog) -> str:
 
 
 def _cell_id(log: ReadLog, cell: Json) -> str:
-    """Logs of one measurement share it. One that does not tell enough stands alone."""
+    """Logs of the same configuration share an id. A log with too few facts gets one of its own."""
     facts: Json = {**cell, "model": log.facts.model, "dialect": log.dialect.name, "machine": log.facts.machine}
     del facts["repeat"]
     needed = ("model", "devices", "precision", "batch_size_per_device")
@@ -117,7 +117,7 @@ def _environment(log: ReadLog) -> Json:
 
 
 def wall_s(log: ReadLog) -> float | None:
-    """As the log states it, else between the marks of its protocol, else between its first and its last record."""
+    """As stated in the log; else between test_begin and test_finish; else between the first and last record."""
     if log.facts.wall_s is not None:
         return log.facts.wall_s
     marks = log.gathered.marks
@@ -152,11 +152,11 @@ _STEP_LINE = (
     '{"kind":"%s","step":%s,"epoch":%s,"time_s":%s,"seconds":%s,"samples":%s,"num_steps":%s,"loss":%s,'
     '"printed_seconds":%s,"printed_rate":%s}\n'
 )
-"""As `encode_record` writes it, in a quarter of the time: a log may have millions."""
+"""Same result as `encode_record` in a quarter of the time: a log may have millions of records."""
 
 
 def _steps(log: ReadLog) -> Iterator[bytes]:
-    """The printed values stay beside the global ones, so that any other reading of them remains possible."""
+    """Keep the printed values beside the global ones, so that they can be interpreted differently later."""
     origin = log.gathered.first_time_s
     covers_interval = log.dialect.covers == "interval" and not log.dialect.is_cumulative
     intervals = Intervals(covers_interval=covers_interval, first=_first_interval(log) if covers_interval else None)
@@ -176,7 +176,7 @@ def _steps(log: ReadLog) -> Iterator[bytes]:
 
 
 def _first_interval(log: ReadLog) -> float | None:
-    """From the first record to the next one of its epoch: a resumed run begins late, but prints as often as before."""
+    """Steps between the first two records of an epoch; a resumed run starts late but prints as often as before."""
     steps = ((row[1], absent(row[2])) for row in log.gathered.spool.rows() if not row[0] and absent(row[1]) is not None)
     first = next(steps, None)
     following = next((place for place in steps if place != first), None)
@@ -197,10 +197,10 @@ _MAX_FIRST = 1000.0
 
 
 class Intervals:
-    """How many iterations a record covers: those since the record before, in the same epoch."""
+    """Count the iterations that a record covers: those since the previous record of the same epoch."""
 
     def __init__(self, *, covers_interval: bool, first: float | None = None) -> None:
-        """`first` is the most that the first record covers, where what follows it is known."""
+        """`first`: upper limit for the first record, if the next records are known."""
         self._covers_interval = covers_interval
         self._first = first if first is not None else _MAX_FIRST
         self._step: float | None = None
@@ -214,7 +214,8 @@ class Intervals:
         is_same = epoch == self._epoch
         self._epoch = epoch
         if before is None:
-            self._usual = min(max(step, 1.0), self._first)  # a resumed run begins late: its first print covers no more
+            # A resumed run starts late: its first record covers no more than `first`.
+            self._usual = min(max(step, 1.0), self._first)
         elif step > before:
             self._usual = step - before
         elif not is_same or step < before:
@@ -225,7 +226,7 @@ class Intervals:
 def _evals(log: ReadLog) -> Iterator[Json]:
     begin = log.gathered.marks.get("test_begin")
     for record in log.gathered.evals:
-        # Each clock against its own begin: the protocol's stamps are UTC, those of other lines are local.
+        # Compare each clock with its own start: AI-Rank's time stamps are UTC, those of other lines are local.
         is_protocol = record.metric == "eval_accuracy" or log.dialect.name == "mllog"
         origin = begin.time_s if begin is not None and is_protocol else log.gathered.first_time_s
         time_s = None if record.time_s is None or origin is None else record.time_s - origin

@@ -1,4 +1,4 @@
-"""One file into the store: what a worker process does, and how a second import knows what is there."""
+"""Import one file into the store (in a worker process), and find what earlier imports left there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainmark.logs.registry import load_dialects
 from trainmark.runfolder.files import RUN_FILE, read_json
 
 READER = 3
-"""Raised when the same file would now be read otherwise, so that a second import reads it again."""
+"""Increase it when the same file would now be read differently, so that the next import reads it again."""
 
 NO_DIALECT = "no line of a known dialect"
 
@@ -31,19 +31,19 @@ class Task:
     given: Facts
     pattern: Path | None
     targets: Mapping[str, Mapping[str, Any]]
-    """Of our workloads, by name: metric and value. A workload that is not here is not ours."""
+    """Target metric and value of each built-in workload, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
     path: str
     run_id: str | None
-    """None where the file was not imported; `reason` says why."""
+    """None if the file was not imported; see `reason`."""
     reason: str | None = None
     is_failure: bool = False
-    """It could not be read, as opposed to: it is no log."""
+    """The file could not be read. False: it was read and is not a log."""
     sha256: str | None = None
-    """Of what was imported now; None where the run was there already."""
+    """None if the run was already in the store."""
 
 
 def import_file(task: Task) -> Imported:
@@ -82,7 +82,7 @@ def _provenance(task: Task) -> dict[str, Any]:
 
 
 class KnownLogs:
-    """What earlier imports left in a store, by content."""
+    """Imported logs that are already in a store, by content."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -95,9 +95,9 @@ class KnownLogs:
                 self._sizes.add(run["num_bytes"])
 
     def find(self, task: Task, num_bytes: int) -> str | None:
-        """The run that this very content became with the same flags; the file is read only if the size is known.
+        """The run imported from the same content with the same options. The file is hashed only if its size matches.
 
-        A file may be moved or renamed, but where its new name tells other facts it is read again.
+        A file may be moved or renamed; if its new name implies other facts, it is read again.
         """
         if num_bytes not in self._sizes:
             return None
@@ -109,7 +109,7 @@ class KnownLogs:
         return None
 
     def drop_older(self, imported: Imported) -> list[str]:
-        """Remove what the same content became under another name, now that the new run is complete; their ids."""
+        """Remove older runs of the same content, now that the new one is complete. Returns their ids."""
         if imported.run_id is None or imported.sha256 is None:
             return []
         older = [run_id for run_id in self._by_digest.get(imported.sha256, {}) if run_id != imported.run_id]

@@ -1,4 +1,4 @@
-"""A file to everything it tells: records in a spool, facts, evaluations, what it states of itself, warnings."""
+"""Read one file completely: records into a spool, facts, evaluations, stated speeds, warnings."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from trainmark.logs.warning import Warn, warn
 
 _MAX_EVALS = 100_000
 _MAX_ZONE_S = 2 * 86400
-"""Clocks of one log may differ by a time zone, never by days."""
+"""Clocks within one log may differ by a time zone, not by days."""
 
 
 @dataclass(kw_only=True)
 class Gathered:
-    """What is kept of a log while it is read; none of it grows with its length, but for evaluations."""
+    """What is kept while a log is read. Only evaluations grow with the length of the log."""
 
     spool: Spool = field(default_factory=Spool)
     evals: list[LogRecord] = field(default_factory=list)
     stated: dict[str, LogRecord] = field(default_factory=dict)
-    """By name, the last one of each."""
+    """The last one of each name."""
     marks: dict[str, LogRecord] = field(default_factory=dict)
-    """By name, the first one of each; of test_finish the last."""
+    """The first one of each name; for test_finish the last."""
     first_time_s: float | None = None
     last_time_s: float | None = None
     unit: str | None = None
@@ -56,7 +56,7 @@ class Gathered:
             self.marks[record.name] = record
 
     def add_rows(self, rows: Rows) -> None:
-        """Steps like those before them, which told the unit and what lines hold."""
+        """Steps of the same form as the previous ones, so unit and fields are known."""
         self.spool.add_rows(rows)
         self.last_step = int(rows[-1, FIELDS.index("step")])
         times = rows[:, FIELDS.index("time_s")]
@@ -103,7 +103,7 @@ class ReadLog:
 def read_log(
     file: LogFile, dialects: Sequence[Dialect], *, given: Facts, shown: PurePath | None = None
 ) -> ReadLog | None:
-    """None where no line of the file was recognised. The caller closes `gathered.spool`."""
+    """None if no line of the file was recognised. The caller closes `gathered.spool`."""
     gathered = Gathered()
     stream = LogStream(dialects, sink=gathered)
     try:

@@ -160,7 +160,7 @@ def test_one_log_is_no_logs(root: Path, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (("import", "/no/such/file"), "there is no /no/such/file"),
+        (("import", "/no/such/file"), "not found: /no/such/file"),
         (("import", "EMPTY"), "no file to import"),
         (("import", "NOTES"), "no line of a known dialect"),
         (("import", "BLANK"), "blank.log: the file is empty"),
@@ -240,11 +240,11 @@ def test_a_pattern_of_the_users(tmp_path: Path, capsys: pytest.CaptureFixture[st
     [
         (("(?P<rate>[\\d.]+)", "(?P<rate>([\\d.]+)+)"), "repeats a repetition"),
         (("(?P<rate>[\\d.]+)", ".*.*(?P<rate>\\d)"), "repeats a repetition"),
-        (("(?P<rate>[\\d.]+)", "(?P<rate>[\\d.]+"), "no regular expression"),
+        (("(?P<rate>[\\d.]+)", "(?P<rate>[\\d.]+"), "not a valid regular expression"),
         (("(?P<rate>[\\d.]+)", "(?P<speed>[\\d.]+)"), "unknown groups: speed"),
         (('anchor = "img/s"\n', ""), "anchor"),
-        (('scope = "device"', 'scope = "node"'), "neither global nor device"),
-        (('unit = "images"', "unit = 3"), "is no text"),
+        (('scope = "device"', 'scope = "node"'), "must be global or device"),
+        (('unit = "images"', "unit = 3"), "must be a string"),
     ],
 )
 def test_a_bad_pattern_is_refused(
