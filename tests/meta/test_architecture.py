@@ -14,10 +14,23 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
-BOTTOM = {"units", "errors", "runfolder", "parent_death", "rank_environment", "host", "mark", "silence_limit"}
+BOTTOM = {
+    "units",
+    "errors",
+    "plugins",
+    "frameworks",
+    "runfolder",
+    "parent_death",
+    "rank_environment",
+    "host",
+    "mark",
+    "silence_limit",
+}
 MAY_IMPORT = {
     "units": set(),
     "errors": set(),
+    "plugins": {"errors"},
+    "frameworks": {"errors", "plugins"},
     "runfolder": set(),
     "parent_death": set(),
     "rank_environment": {"parent_death"},
