@@ -27,7 +27,7 @@ class Outcome(StrEnum):
 
 
 class WarningCode(StrEnum):
-    """Of the warnings that a worker or its controller writes while a run goes on, but those of `worker.isolation`."""
+    """Warnings that a worker or its controller writes during a run, except those of `worker.telemetry.isolation`."""
 
     BAD_SAMPLE = "bad-sample"
     NOT_COMPILED = "not-compiled"
