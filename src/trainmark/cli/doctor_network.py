@@ -64,7 +64,7 @@ def measure_network(args: argparse.Namespace) -> int:
         commands = launchers().load(request.launcher).commands(_job(request, "RUN", Path("FOLDER")))
         return print_commands(commands, is_json=args.json)
     document = _measure(request, Path(args.store))
-    from trainmark.analyse.exchange import summarise_network
+    from trainmark.analyse.communication import summarise_network
     from trainmark.report.network import describe_network, print_network
 
     network = summarise_network(document)

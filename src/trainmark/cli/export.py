@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         type=path_word,
         metavar="PATH",
-        help="a file, or a folder (one that is there, or a name that ends in /)",
+        help="a file, - for stdout, or a folder (an existing one, or a name that ends in /)",
     )
     add_store_flag(parser)
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         exported = wanted.export(rows)
     else:
         exported = wanted.export_with_sweeps(rows, read_asked(Path(args.store), rows, is_selection=bool(args.runs)))
-    if args.output is None:
+    if args.output in (None, "-"):
         sys.stdout.write(_stream(exported, args.format))
         _say_left_out(exported)
         return 0
