@@ -18,7 +18,7 @@ from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, rank_fil
 from trainmark.runfolder.records import WarningCode
 from trainmark.spec.cell import Cell, DataSource
 from trainmark.store import marks
-from trainmark.worker import isolation
+from trainmark.worker.telemetry import isolation
 
 
 def make_cell(**changes: Any) -> Cell:

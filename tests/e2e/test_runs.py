@@ -19,7 +19,7 @@ import torch
 from making import heed_interrupts, make_images
 from trainmark.launch.processes import find
 from trainmark.runfolder.records import read_records
-from trainmark.worker import isolation
+from trainmark.worker.telemetry import isolation
 from waiting import wait_until
 
 SMALL = ["--device", "cpu", "--size", "small", "--batch-size", "2", "--max-seconds", "4", "--min-seconds", "1"]

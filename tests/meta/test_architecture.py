@@ -14,10 +14,12 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
-BOTTOM = {"units", "errors", "runfolder", "parent_death", "rank_environment", "host", "mark", "silence_limit"}
+BOTTOM = {"units", "errors", "messages", "runfolder", "parent_death", "rank_environment", "host", "mark",
+    "silence_limit"}  # fmt: skip
 MAY_IMPORT = {
     "units": set(),
     "errors": set(),
+    "messages": {"units"},
     "runfolder": set(),
     "parent_death": set(),
     "rank_environment": {"parent_death"},

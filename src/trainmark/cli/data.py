@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     make.add_argument("--val-fraction", type=float, metavar="X", help="part of the images for validation")
     make.add_argument("--seed", type=int, metavar="N", help="the same seed gives the same bytes")
     make.add_argument("--source", type=Path, metavar="DIR", help="original files, for a format that converts")
+    make.add_argument("--as-videos", action="store_true", default=None, help="video files instead of folders of frames")
     check = _add_action(actions, "check", "check the layout and every file of a data set")
     depth = check.add_mutually_exclusive_group()
     depth.add_argument("--quick", action="store_true", help="look at the ends of files only; no decoding, no checksums")
@@ -69,6 +70,7 @@ def _make(args: argparse.Namespace) -> int:
         seed=args.seed,
         num_workers=args.workers,
         source=args.source,
+        as_videos=args.as_videos,
     )
     report = make_dataset(args.format, args.folder, request)
     if args.json:

@@ -63,7 +63,7 @@ def measure_network(args: argparse.Namespace) -> int:
     if args.launcher == "dry":
         return print_commands(LAUNCHERS[request.launcher](_job(request, "RUN", Path("FOLDER"))), is_json=args.json)
     document = _measure(request, Path(args.store))
-    from trainmark.analyse.exchange import summarise_network
+    from trainmark.analyse.communication import summarise_network
     from trainmark.report.network import describe_network, print_network
 
     network = summarise_network(document)

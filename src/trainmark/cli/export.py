@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         type=path_word,
         metavar="PATH",
-        help="a file, or a folder (one that is there, or a name that ends in /)",
+        help="a file, - for stdout, or a folder (an existing one, or a name that ends in /)",
     )
     add_store_flag(parser)
 
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     needs_asked = getattr(wanted, "NEEDS_ASKED", False)
     more = (read_asked(Path(args.store), rows, is_selection=bool(args.runs)),) if needs_asked else ()
     exported: Exported = wanted.export(rows, *more)
-    if args.output is None:
+    if args.output in (None, "-"):
         sys.stdout.write(_stream(exported, args.format))
         _say_left_out(exported)
         return 0

@@ -44,8 +44,8 @@ def refuse_file(root: Path) -> None:
 def _derive(row: RunRow) -> Derived:
     from dataclasses import replace
 
+    from trainmark.analyse.analysis import analyse_steps
     from trainmark.analyse.results import render_numbers
-    from trainmark.analyse.steps import analyse_steps
     from trainmark.store.rows import Derived
 
     analysis = analyse_steps(row).to_json()

@@ -33,6 +33,21 @@ class MakeRequest:
     source: Path | None = None
     """Where the original files are, for a format that converts rather than invents."""
 
+    as_videos: bool | None = None
+    """Video files instead of folders of frames."""
+
+
+_FLAGS = {
+    "num_samples": "--images",
+    "num_classes": "--classes",
+    "val_fraction": "--val-fraction",
+    "seed": "--seed",
+    "num_workers": "--workers",
+    "source": "--source",
+    "as_videos": "--as-videos",
+}
+"""How each field of MakeRequest is called on the command line."""
+
 
 class Check(Protocol):
     def __call__(self, root: Path, *, decode: bool, num_workers: int | None) -> CheckReport:
@@ -81,9 +96,8 @@ def make_dataset(name: str, root: Path, request: MakeRequest) -> MakeReport:
     unknown = [field for field, value in vars(request).items() if value is not None and field not in format_.options]
     if unknown:
         raise DataError(
-            f"{name} cannot be made with {', '.join(unknown)}",
-            why="the format has no such choice",
-            hint=f"it takes {', '.join(sorted(format_.options))}",
+            f"{name} does not take {', '.join(_FLAGS[field] for field in unknown)}",
+            hint=f"it takes {', '.join(flag for field, flag in _FLAGS.items() if field in format_.options)}",
         )
     # The generator fills a folder inside ours, so that the manifest is in it before anybody sees it.
     with staged_folder(root) as folder:

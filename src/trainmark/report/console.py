@@ -44,7 +44,7 @@ def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") ->
     if table is not None:
         is_right = [name in _NUMERIC for name in table.columns]
         print_rows(table.headings, table.rows, console, is_right=is_right)
-    if any(line.has_other_base for line in lines):
+    if any(line.has_other_baseline for line in lines):
         console.print(Text(f"{OTHER_BASE_MARK} {words['other_base_note']}"))
 
 

@@ -145,7 +145,7 @@ def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
     table = _table([words[name] for name in (*columns, *extra)], rows)
     note = (
         f"\n\n{_escape(OTHER_BASE_MARK)} {words['other_base_note']}"
-        if any(line.has_other_base for line in lines)
+        if any(line.has_other_baseline for line in lines)
         else ""
     )
     return f"## {words['results']}\n\n{table}\n\n{words['how']}{note}"

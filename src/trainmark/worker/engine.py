@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-Mark = Any
+Timestamp = Any
 """A point in the device's own time. Opaque to the loop: a CUDA event, or a reading of the host's clock."""
 
 
@@ -31,13 +31,13 @@ class Engine(Protocol):
     def why_no_twin(self) -> str | None:
         """Why `twin_step` cannot be had; None where it can."""
 
-    def mark(self) -> Mark:
+    def timestamp(self) -> Timestamp:
         """Note the point in the device's queue behind all that was queued so far. Never waits."""
 
-    def is_done(self, mark: Mark) -> bool:
+    def is_done(self, timestamp: Timestamp) -> bool:
         """Whether the device has passed the mark. Never waits."""
 
-    def seconds_between(self, earlier: Mark, later: Mark) -> float:
+    def seconds_between(self, earlier: Timestamp, later: Timestamp) -> float:
         """Time of the device between two marks that are done."""
 
     def queue_loss(self) -> Any:

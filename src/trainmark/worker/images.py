@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import time
 from collections.abc import Sequence
@@ -11,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.datasets.jpeg import MAX_PIXELS, Frame, decode_lenient, read_frame
-from trainmark.worker.shared_bytes import attach
 from trainmark.workloads.registry import load_module
 
 Pixels = NDArray[np.uint8]
@@ -179,3 +179,37 @@ def crop_resize_one(image: Pixels, box: NDArray[np.float64], flip: np.bool_ | bo
     corners = (left, top, min(left + width, limits[0]), min(top + height, limits[1]))
     resized = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR, box=corners))
     return resized[:, ::-1] if flip else resized
+
+
+class SharedBytes:
+    """Memory that several processes share and that is freed with the last of them, however that one ended.
+
+    It has no name. multiprocessing's own lives in /dev/shm: 64 MB in a container by default, and what a killed run had
+    there stays until the machine restarts.
+    """
+
+    def __init__(self, num_bytes: int) -> None:
+        self._descriptor = os.memfd_create("trainmark")
+        os.ftruncate(self._descriptor, num_bytes)
+        self.buffer = mmap.mmap(self._descriptor, num_bytes)
+        self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
+        """For `attach`, in processes of the same user, while this one lives."""
+
+    def close(self) -> None:
+        """Nothing may look into it any more."""
+        self.buffer.close()
+        os.close(self._descriptor)
+
+
+def attach(path: str) -> mmap.mmap:
+    """Kept for the life of this process: it will be asked for again."""
+    if path not in _attached:
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            _attached[path] = mmap.mmap(descriptor, 0)
+        finally:
+            os.close(descriptor)
+    return _attached[path]
+
+
+_attached: dict[str, mmap.mmap] = {}

@@ -32,10 +32,10 @@ from trainmark.worker.alarm import Alarm
 from trainmark.worker.communication import measure_communication
 from trainmark.worker.engine import Engine
 from trainmark.worker.environment import describe_environment
-from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, Progress, Warned
+from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, ResumePoint, Warned
 from trainmark.worker.recorder import Recorder
 from trainmark.worker.resume import records_before
-from trainmark.worker.telemetry import Telemetry
+from trainmark.worker.telemetry.sampler import Telemetry
 
 
 def main(argv: list[str]) -> int:
@@ -133,13 +133,13 @@ class Worker:
             alarm=self._alarm,
         )
 
-    def _resume(self, engine: Engine) -> tuple[Progress, tuple[float, ...], frozenset[Warned]]:
+    def _resume(self, engine: Engine) -> tuple[ResumePoint, tuple[float, ...], frozenset[Warned]]:
         """Where to go on. The records up to there are copied, so that this run's folder tells the whole training."""
         if self._run.get("resumed_from") is None:
-            return Progress(), (), frozenset()
+            return ResumePoint(), (), frozenset()
         earlier = self._folder.parent / self._run["resumed_from"]
         restored = engine.restore(earlier / CHECKPOINT_FILE)
-        start = Progress(
+        start = ResumePoint(
             num_steps=int(restored["num_steps"]),
             device_s=restored["device_s"],
             wall_s=restored["wall_s"],

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import Kind, WarningCode
-from trainmark.worker.loop import Progress
+from trainmark.worker.loop import ResumePoint
 
 
-def records_before(earlier: Iterable[Json], start: Progress) -> Iterator[Json]:
+def records_before(earlier: Iterable[Json], start: ResumePoint) -> Iterator[Json]:
     """Those of what the checkpoint holds, and all warnings but the verdict at the end; the rest will happen again."""
     for record in earlier:
         if record["kind"] == Kind.WARNING:
@@ -20,7 +20,7 @@ def records_before(earlier: Iterable[Json], start: Progress) -> Iterator[Json]:
             yield record
 
 
-def _is_held(record: Json, start: Progress) -> bool:
+def _is_held(record: Json, start: ResumePoint) -> bool:
     """A checkpoint may be older than the evaluation at its own step."""
     is_evaluation = record["kind"] == Kind.EVAL or record.get("phase") == "eval"
     last_step = start.evaluated_step if is_evaluation else start.num_steps

@@ -87,17 +87,17 @@ def test_weak_scaling_names_communication(rows: Rows) -> None:
     (study,) = rows.studies()
     assert (study.mode, study.batch_size) == ("weak", 4)
     base, two = study.cases
-    assert base is study.base
+    assert base is study.baseline
     assert base.speedup is None
     assert two.speedup is not None
     assert two.efficiency is not None
     assert two.speedup.value == pytest.approx(0.8)
     assert two.speedup.ci95 == pytest.approx((0.8, 0.8))
     assert two.efficiency.value == pytest.approx(0.4)
-    assert two.loss is not None
-    assert two.loss.split is not None
-    assert two.loss.lost_s == pytest.approx(0.75)
-    split = two.loss.split
+    assert two.lost_time is not None
+    assert two.lost_time.split is not None
+    assert two.lost_time.lost_s == pytest.approx(0.75)
+    split = two.lost_time.split
     assert (split.communication_s, split.compute_s, split.rest_s) == pytest.approx((0.6, 0.1, 0.05))
     assert split.cause == "communication"
     assert explain(two, "en") == (
@@ -109,9 +109,9 @@ def test_weak_scaling_names_communication(rows: Rows) -> None:
 def test_slower_compute_is_told_from_communication(rows: Rows) -> None:
     rows.add(1, 0.5).add(2, 1.0, exposed_s=0.1, compute_s=0.9)
     two = rows.studies()[0].cases[1]
-    assert two.loss is not None
-    assert two.loss.split is not None
-    assert two.loss.split.cause == "compute"
+    assert two.lost_time is not None
+    assert two.lost_time.split is not None
+    assert two.lost_time.split.cause == "compute"
     assert "400 ms of 500 ms" in explain(two, "en")
     assert "900 ms instead of 500 ms" in explain(two, "en")
 
@@ -126,9 +126,9 @@ def test_a_base_of_two_devices_has_its_own_exchange(rows: Rows) -> None:
     """Lost 0.5 s: exchange 0.5 - 0.1, computing 0.5 - 0.4."""
     rows.add(2, 0.5, exposed_s=0.1, compute_s=0.4).add(4, 1.0, exposed_s=0.5, compute_s=0.5)
     four = rows.studies()[0].cases[1]
-    assert four.loss is not None
-    assert four.loss.split is not None
-    split = four.loss.split
+    assert four.lost_time is not None
+    assert four.lost_time.split is not None
+    split = four.lost_time.split
     assert (split.communication_s, split.compute_s, split.rest_s) == pytest.approx((0.4, 0.1, 0.0))
 
 
@@ -139,7 +139,7 @@ def test_an_unknown_cause_is_said(rows: Rows) -> None:
 
 def test_good_efficiency_needs_no_cause(rows: Rows) -> None:
     rows.add(1, 0.5).add(2, 0.51, exposed_s=0.01, compute_s=0.5)
-    assert rows.studies()[0].cases[1].loss is None
+    assert rows.studies()[0].cases[1].lost_time is None
 
 
 def test_strong_scaling_keeps_the_global_batch(rows: Rows) -> None:
@@ -151,11 +151,11 @@ def test_strong_scaling_keeps_the_global_batch(rows: Rows) -> None:
     assert two.speedup is not None
     assert two.efficiency is not None
     assert (two.speedup.value, two.efficiency.value) == pytest.approx((1.25, 0.625))
-    assert two.loss is not None
-    assert two.loss.lost_s == pytest.approx(0.3)
-    assert two.loss.split is not None
-    assert two.loss.split.communication_s == pytest.approx(0.2)
-    assert two.loss.split.compute_s == pytest.approx(0.1)
+    assert two.lost_time is not None
+    assert two.lost_time.lost_s == pytest.approx(0.3)
+    assert two.lost_time.split is not None
+    assert two.lost_time.split.communication_s == pytest.approx(0.2)
+    assert two.lost_time.split.compute_s == pytest.approx(0.1)
     assert "global batch 16" in console_text((study,))
 
 
@@ -188,13 +188,13 @@ def test_a_count_that_a_sibling_has_is_missing(rows: Rows) -> None:
 def test_the_same_count_on_more_nodes_is_compared_with_the_base(rows: Rows) -> None:
     rows.add(2, 1.0, nodes=2, exposed_s=0.5, compute_s=0.5).add(2, 0.5, exposed_s=0.0, compute_s=0.5)
     (study,) = rows.studies()
-    assert study.base.count == (1, 2)
+    assert study.baseline.count == (1, 2)
     spread = study.cases[1]
     assert spread.efficiency is not None
     assert spread.efficiency.value == pytest.approx(0.5)
-    assert spread.loss is not None
-    assert spread.loss.split is not None
-    assert spread.loss.split.cause == "communication"
+    assert spread.lost_time is not None
+    assert spread.lost_time.split is not None
+    assert spread.lost_time.split.cause == "communication"
 
 
 def test_what_differs_by_more_than_devices_is_no_study(rows: Rows) -> None:
@@ -235,9 +235,9 @@ def test_a_step_is_as_long_as_its_batch_only_in_the_unit_of_the_batch(
 ) -> None:
     rows.add(1, 0.5).add(2, 1.0)
     rows.rows = [replace(row, unit=unit, source=source) for row in rows.rows]
-    loss = rows.studies()[0].cases[1].loss
-    assert loss is not None
-    assert (loss.lost_s is not None) == is_known
+    lost_time = rows.studies()[0].cases[1].lost_time
+    assert lost_time is not None
+    assert (lost_time.lost_s is not None) == is_known
 
 
 OLD, NEW = {"framework": "torch 2.0", "hostname": "a"}, {"framework": "torch 2.5", "hostname": "a"}
@@ -246,7 +246,7 @@ HOPPER, VOLTA = {"cpu": "EPYC", "device_name": "H100"}, {"cpu": "Xeon", "device_
 
 def efficiencies(study: Study) -> list[tuple[int, float | None, bool]]:
     return [
-        (case.devices, round(case.efficiency.value, 3) if case.efficiency else None, case.has_other_base)
+        (case.devices, round(case.efficiency.value, 3) if case.efficiency else None, case.has_other_baseline)
         for case in study.cases
     ]
 
@@ -288,8 +288,8 @@ def test_the_host_may_be_another_on_more_nodes_only(rows: Rows) -> None:
     (study,) = rows.studies()
     found = {(case.nodes, case.devices, case.line and case.line.first.id): case for case in study.cases}
     of_own_host, of_two_nodes = found[1, 2, "r3"], found[2, 2, "r1"]
-    assert [case.base and case.base.first.id for case in (of_own_host, of_two_nodes)] == ["r2", "r2"]
-    assert not any(case.has_other_base for case in study.cases)
+    assert [case.baseline and case.baseline.first.id for case in (of_own_host, of_two_nodes)] == ["r2", "r2"]
+    assert not any(case.has_other_baseline for case in study.cases)
     one_here, two_nodes, _, two_there = rows.rows
     (study,) = build_studies(build_lines([one_here, two_there]))
     assert efficiencies(study) == [(1, None, False), (2, 1.333, True)]

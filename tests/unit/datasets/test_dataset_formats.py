@@ -42,9 +42,9 @@ def test_unknown_format_lists_the_known_ones() -> None:
 
 
 def test_choices_that_a_format_lacks_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="num_classes, seed") as caught:
+    with pytest.raises(DataError, match="--classes, --seed") as caught:
         make_dataset("fashion-mnist", tmp_path / "made", MakeRequest(num_classes=3, seed=1))
-    assert "num_samples, source" in caught.value.hint
+    assert "--images, --source" in caught.value.hint
 
 
 def test_no_module_imports_a_framework() -> None:

@@ -11,7 +11,7 @@ from trainmark.plan.identity import cell_id, new_run_id
 from trainmark.plan.machine import Gpu, Machine, _visible, read_machine
 from trainmark.spec.cell import DataSource
 from trainmark.spec.suite import Measure, Suite, Sweep
-from trainmark.worker.sensors import physical_gpu
+from trainmark.worker.telemetry.sensors import physical_gpu
 
 
 def machine(num_gpus: int = 0, num_cores: int = 2, frameworks: tuple[str, ...] = ("torch",)) -> Machine:

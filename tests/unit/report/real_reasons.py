@@ -27,7 +27,7 @@ from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, ra
 from trainmark.runfolder.records import RUN_TAG, Outcome, read_records
 from trainmark.store.ending import read_ending
 from trainmark.store.folder import read_any_run
-from trainmark.worker.engine_fake import FakeClock, FakeEngine
+from trainmark.worker.fake.engine import FakeClock, FakeEngine
 from trainmark.worker.loop import Limits, MeasuredLoop
 from trainmark.worker.main import Worker, _Signals
 from trainmark.worker.recorder import Recorder

@@ -22,10 +22,10 @@ from trainmark.runfolder.records import WarningCode
 from trainmark.store.folder import read_run
 from trainmark.store.marks import add_up
 from trainmark.store.rows import RunRow
-from trainmark.worker.engine_fake import FakeClock, FakeEngine
-from trainmark.worker.isolation import _ACTIONS, Isolation
+from trainmark.worker.fake.engine import FakeClock, FakeEngine
 from trainmark.worker.loop import Limits, MeasuredLoop
-from trainmark.worker.telemetry import Telemetry
+from trainmark.worker.telemetry.isolation import _ACTIONS, Isolation
+from trainmark.worker.telemetry.sampler import Telemetry
 
 Warned = dict[str, str]
 

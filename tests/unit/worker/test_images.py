@@ -14,8 +14,7 @@ from torchvision.transforms.functional import center_crop, resize, resized_crop
 
 from making import read_pixels
 from trainmark.datasets.jpeg import encode_jpeg
-from trainmark.worker.images import CELL_SIDE, ImageList, View, crop_resize_one, store_crops
-from trainmark.worker.shared_bytes import SharedBytes
+from trainmark.worker.images import CELL_SIDE, ImageList, SharedBytes, View, crop_resize_one, store_crops
 from trainmark.worker.torch.images import CpuImages, Format, Problems, num_decoders
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from trainmark.parent_death import serve
 from trainmark.worker.torch.feed import FeedRequest
 from trainmark.worker.torch.pipeline import PipelineFeed
-from trainmark.workloads.pipeline import Sample, UnusableSampleError, shuffled
+from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
 from trainmark.workloads.registry import load_card, load_module
 
 pytestmark = [

@@ -14,11 +14,11 @@ from trainmark.datasets.cityscapes.make import make_cityscapes
 from trainmark.datasets.png import encode_png
 from trainmark.worker.torch.collective import sync_batch_norms
 from trainmark.workloads.card import Size
+from trainmark.workloads.data import UnusableSampleError
 from trainmark.workloads.hrnet_w18 import augment, data, metric
 from trainmark.workloads.hrnet_w18 import torch as workload
 from trainmark.workloads.hrnet_w18.card import CARD
 from trainmark.workloads.hrnet_w18.torch_network import Exchange, Network
-from trainmark.workloads.pipeline import UnusableSampleError
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
 
 SMALL = CARD.sizes["small"]

@@ -15,13 +15,12 @@ from torchvision.ops import FrozenBatchNorm2d
 
 from trainmark.datasets.coco.make import make_coco
 from trainmark.workloads.card import Size
+from trainmark.workloads.data import UnusableSampleError
 from trainmark.workloads.mask_rcnn import metric
 from trainmark.workloads.mask_rcnn import torch as workload
 from trainmark.workloads.mask_rcnn.card import CARD, regions_per_image
-from trainmark.workloads.mask_rcnn.data import CocoPipeline, Truth, open_pipeline
-from trainmark.workloads.mask_rcnn.geometry import input_size
+from trainmark.workloads.mask_rcnn.data import CocoPipeline, Truth, input_size, open_pipeline
 from trainmark.workloads.mask_rcnn.torch_norm import FrozenNorm, calibrate, noise_images
-from trainmark.workloads.pipeline import UnusableSampleError
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
 
 TINY = Size(height=64, width=96, flops_per_sample=0.0, batch_size=1)

@@ -17,7 +17,7 @@ from torchvision.models import resnet50
 from trainmark.datasets.icdar2015.make import make_icdar2015
 from trainmark.datasets.icdar2015.page import Page
 from trainmark.workloads.card import Size
-from trainmark.workloads.pipeline import UnusableSampleError
+from trainmark.workloads.data import UnusableSampleError
 from trainmark.workloads.psenet import augment, data, metric
 from trainmark.workloads.psenet import torch as workload
 from trainmark.workloads.psenet.card import CARD, NUM_KERNELS

@@ -12,9 +12,9 @@ from torchvision.models import resnet50
 from trainmark.datasets.kinetics.clip import frame_name
 from trainmark.datasets.kinetics.make import make_kinetics
 from trainmark.workloads.card import Size
-from trainmark.workloads.pipeline import UnusableSampleError
+from trainmark.workloads.data import UnusableSampleError
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
-from trainmark.workloads.torch_images import normalise
+from trainmark.workloads.torch import normalise
 from trainmark.workloads.tsm import data, metric
 from trainmark.workloads.tsm import torch as workload
 from trainmark.workloads.tsm.card import CARD

@@ -95,8 +95,8 @@ def _summarise(line: Line) -> dict[str, Any]:
         "metric": metric,
         "accuracy": accuracy,
         "speed-up": shorten(line.speedup.value) if line.speedup else None,
-        "speed-up_base_devices": line.base_devices,
-        "speed-up_same_environment": None if line.base is None else not line.has_other_base,
+        "speed-up_base_devices": line.baseline.devices if line.baseline else None,
+        "speed-up_same_environment": None if line.baseline is None else not line.has_other_baseline,
         "runs": line.num_ok,
         "failed_runs": len(line.problems),
     }

@@ -198,7 +198,7 @@ class TorchEngine:
         num_steps = epochs * steps_per_epoch
         return learning_rate(self._card.schedule, peak=self._peak_rate, step=step, num_steps=num_steps, epochs=epochs)
 
-    def mark(self) -> Any:
+    def timestamp(self) -> Any:
         if self._device.type == "cpu":
             return time.perf_counter()
         # Blocking: the thread sleeps while it waits. By default it spins, and a core that spins decodes no images.
@@ -207,8 +207,8 @@ class TorchEngine:
         self._recent.append(event)
         return event
 
-    def is_done(self, mark: Any) -> bool:
-        return self._device.type == "cpu" or bool(mark.query())
+    def is_done(self, timestamp: Any) -> bool:
+        return self._device.type == "cpu" or bool(timestamp.query())
 
     def seconds_between(self, earlier: Any, later: Any) -> float:
         if self._device.type == "cpu":

@@ -25,7 +25,7 @@ from trainmark.units import format_count
 from trainmark.worker.torch.feed import FeedRequest
 from trainmark.worker.torch.images import num_decoders
 from trainmark.worker.torch.workload import Batch
-from trainmark.workloads.pipeline import Pipeline, Sample, UnusableSampleError
+from trainmark.workloads.data import Pipeline, Sample, UnusableSampleError
 
 _MAX_WORKERS = 12
 _AHEAD = 2

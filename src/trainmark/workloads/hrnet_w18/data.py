@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from trainmark.datasets.cityscapes.labels import CLASSES
 from trainmark.datasets.cityscapes.read import Cityscapes, LoadedPair, UnusablePairError, load_pair, read_cityscapes
 from trainmark.workloads.card import Size
+from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
 from trainmark.workloads.hrnet_w18.augment import augment
-from trainmark.workloads.pipeline import Sample, UnusableSampleError, shuffled
 
 MEAN = (0.5, 0.5, 0.5)
 STD = (0.5, 0.5, 0.5)

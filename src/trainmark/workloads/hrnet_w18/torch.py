@@ -16,7 +16,7 @@ from trainmark.workloads.card import Size
 from trainmark.workloads.hrnet_w18.card import CARD
 from trainmark.workloads.hrnet_w18.data import MEAN, STD
 from trainmark.workloads.hrnet_w18.torch_network import Network
-from trainmark.workloads.torch_images import normalise
+from trainmark.workloads.torch import normalise
 
 Batch = list[tuple[Tensor, Tensor]]
 """Images (n x height x width x 3, uint8) with their labels (n x height x width, uint8), one pair for each image size.

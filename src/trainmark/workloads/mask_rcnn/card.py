@@ -43,9 +43,6 @@ CARD = Card(
     has_static_shapes=False,
 )
 
-MEAN = (0.485, 0.456, 0.406)
-STD = (0.229, 0.224, 0.225)
-
 
 def regions_per_image(size: Size) -> int:
     """The recipe's 512 to train on, a quarter of them with an object; fewer at `small`, where a CPU does them."""

@@ -17,8 +17,14 @@ from trainmark.datasets.coco.read import CocoFolder, read_coco
 from trainmark.datasets.coco.tables import CocoSplit
 from trainmark.datasets.jpeg import decode_lenient
 from trainmark.workloads.card import Size
-from trainmark.workloads.pipeline import Sample, UnusableSampleError
+from trainmark.workloads.data import Sample, UnusableSampleError
 
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+SIDE_MULTIPLE = 32
+"""A batch is padded to sides that the coarsest level of the pyramid divides."""
+LONG_PER_SHORT = 1333 / 800
+"""The longest side allowed, for a short side of 1."""
 _MAX_MASK_BYTES = 2**30
 """Of one image: 900 objects at 1280 x 960. More is a broken file, not a picture."""
 
@@ -104,6 +110,16 @@ class CocoPipeline:
         boxes[:, 2:] += boxes[:, :2]
         boxes = np.clip(boxes, 0, np.array([width, height, width, height], dtype=np.float32))
         return boxes, instances.labels[chosen], bitmaps(split, chosen, index)
+
+
+def input_size(height: int, width: int, short_side: int) -> tuple[int, int]:
+    """(height, width) with the short side at `short_side`, or smaller where the long side would be too long."""
+    scale = min(short_side / min(height, width), longest_side(short_side) / max(height, width))
+    return max(1, round(height * scale)), max(1, round(width * scale))
+
+
+def longest_side(short_side: int) -> int:
+    return round(short_side * LONG_PER_SHORT)
 
 
 class Truth:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trainmark.datasets.icdar2015.read import LabelledImage, UnusableImageError, read_folder, read_image
 from trainmark.datasets.icdar2015.scan import FolderScan, SplitScan
 from trainmark.workloads.card import Size
-from trainmark.workloads.pipeline import Sample, UnusableSampleError, shuffled
+from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
 from trainmark.workloads.psenet.augment import apply, eval_view, jitter_colours, train_view, warp
 from trainmark.workloads.psenet.labels import draw_labels
 

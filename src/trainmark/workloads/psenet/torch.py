@@ -18,7 +18,7 @@ from trainmark.workloads.psenet.labels import TRAINED, kernel_rate
 from trainmark.workloads.psenet.metric import count_matches
 from trainmark.workloads.psenet.torch_loss import psenet_loss
 from trainmark.workloads.psenet.torch_model import PSENet
-from trainmark.workloads.torch_images import normalise
+from trainmark.workloads.torch import normalise
 
 Batch = dict[str, Any]
 """`images` and `labels`, one tensor each, to train; `images`, `quads`, `ignored`, `scale`, a list each, to evaluate."""

@@ -11,7 +11,7 @@ from torchvision.models import resnet50
 
 from trainmark.workloads.card import Size
 from trainmark.workloads.resnet50.card import CARD, LABEL_SMOOTHING
-from trainmark.workloads.torch_accuracy import count_correct
+from trainmark.workloads.torch import count_correct
 
 Batch = tuple[Tensor, Tensor]
 """Normalised images and labels."""

@@ -16,7 +16,7 @@ from trainmark.datasets.kinetics.clip import UnusableClipError, load_clip
 from trainmark.datasets.kinetics.lists import Clip
 from trainmark.datasets.kinetics.read import read_clips
 from trainmark.workloads.card import Size
-from trainmark.workloads.pipeline import Sample, UnusableSampleError, shuffled
+from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)

@@ -13,8 +13,7 @@ from torch.nn import functional
 from torchvision.models.resnet import Bottleneck, ResNet
 
 from trainmark.workloads.card import Size
-from trainmark.workloads.torch_accuracy import count_correct
-from trainmark.workloads.torch_images import normalise
+from trainmark.workloads.torch import count_correct, normalise
 from trainmark.workloads.tsm.card import CARD, DROPOUT
 from trainmark.workloads.tsm.data import MEAN, STD
 from trainmark.workloads.tsm.torch_shift import ShiftedBottleneck, set_num_frames

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainmark.worker.own_run import is_of_run, name_of
+from trainmark.runfolder.records import RUN_TAG
 
 _COST_SHARE = 1 / 4000
 """Of one core, at most: 1 ms of looking is followed by 4 s of not looking."""
@@ -134,3 +134,37 @@ def _cpu_s(proc: Path, pid: int, *, with_children: bool = False) -> float:
     """Of the process and its threads; with those of its children that have ended."""
     fields = (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     return sum(int(field) for field in fields[11 : 15 if with_children else 13]) / _TICKS_PER_S
+
+
+def is_of_run(pid: int, tag: str | None, *, proc: Path = Path("/proc")) -> bool:
+    """In doubt yes, so that nobody accuses our own: gone already, or, without a tag, of the same user."""
+    if pid == os.getpid():
+        return True
+    folder = proc / str(pid)
+    try:
+        if tag is None:
+            return folder.stat().st_uid == os.getuid()
+        environment = (folder / "environ").read_bytes()
+    except PermissionError:
+        return False  # another user's
+    except OSError:
+        return not _exists(pid)
+    return f"{RUN_TAG}={tag}".encode() in environment.split(b"\0")
+
+
+def name_of(pid: int, *, proc: Path = Path("/proc")) -> str | None:
+    try:
+        return (proc / str(pid) / "comm").read_text(encoding="utf-8", errors="replace").strip() or None
+    except OSError:
+        return None
+
+
+def _exists(pid: int) -> bool:
+    """/proc may be mounted so that it hides the processes of others."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True

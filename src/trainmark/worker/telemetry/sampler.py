@@ -12,12 +12,10 @@ from typing import Any
 
 from trainmark.runfolder.records import RUN_TAG, Kind
 from trainmark.units import plain
-from trainmark.worker.gpu_processes import pick_foreign
-from trainmark.worker.isolation import Isolation
-from trainmark.worker.neighbours import Neighbours
-from trainmark.worker.own_run import is_of_run, name_of
 from trainmark.worker.recorder import Recorder
-from trainmark.worker.sensors import ClockSensor, GpuSensor, HostSensor
+from trainmark.worker.telemetry.isolation import Isolation
+from trainmark.worker.telemetry.neighbours import Neighbours, is_of_run, name_of
+from trainmark.worker.telemetry.sensors import ClockSensor, GpuSensor, HostSensor, pick_foreign
 
 _PERIOD_S = 1.0
 _BUSY_CORES = 0.05

@@ -70,11 +70,11 @@ class FakeEngine:
     def why_no_twin(self) -> str | None:
         return self._no_twin
 
-    def mark(self) -> tuple[int, float]:
+    def timestamp(self) -> tuple[int, float]:
         return self.num_steps, self.clock.now_s
 
-    def is_done(self, mark: tuple[int, float]) -> bool:
-        return not self._lagging or mark[0] <= self.num_steps - self._lag
+    def is_done(self, timestamp: tuple[int, float]) -> bool:
+        return not self._lagging or timestamp[0] <= self.num_steps - self._lag
 
     def seconds_between(self, earlier: tuple[int, float], later: tuple[int, float]) -> float:
         return later[1] - earlier[1]

@@ -9,10 +9,9 @@ import contextlib
 import importlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-from trainmark.worker.gpu_processes import GpuProcess
 
 _THROTTLE_BITS = {  # the names NVML gives to the bits of its clocks-event mask
     0x4: "software power cap",
@@ -76,6 +75,13 @@ class HostSensor:
     def _cpu_s(self) -> float:
         times = self._process.cpu_times()
         return float(times.user + times.system)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuProcess:
+    pid: int
+    used_bytes: int | None
+    """None where the driver does not tell."""
 
 
 class GpuSensor:
@@ -157,3 +163,25 @@ def physical_gpu(index: int, visible: str | None) -> int | str:
 
 def name_throttle(mask: int) -> list[str]:
     return [name for bit, name in _THROTTLE_BITS.items() if mask & bit]
+
+
+def pick_foreign(
+    listed: Sequence[GpuProcess],
+    *,
+    own_pid: int,
+    is_own: Callable[[int], bool],
+    at_start: frozenset[int],
+    num_local_ranks: int,
+) -> list[GpuProcess]:
+    """`at_start` are the pids listed before any rank of ours can have used the GPU.
+
+    In a container NVML gives the pids of the host, which mean nothing here: our own is then not among them. Those that
+    were there before us are foreign all the same. Of those that came later, as many as this run has ranks on the host
+    may be ours, the largest; only what is beyond them is foreign for sure.
+    """
+    if any(process.pid == own_pid for process in listed):
+        return [process for process in listed if not is_own(process.pid)]
+    early = [process for process in listed if process.pid in at_start]
+    late = [process for process in listed if process.pid not in at_start]
+    late.sort(key=lambda process: process.used_bytes or 0)
+    return early + late[: max(0, len(late) - num_local_ranks)]
