@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainmark.frameworks import frameworks
 from trainmark.messages.message import Message
 from trainmark.messages.skips import (
     framework_missing,
@@ -38,7 +39,11 @@ def why_not(cell: Cell, machine: Machine, reach: Reach) -> Message | None:
 
 
 def _missing_framework(cell: Cell, machine: Machine) -> Message | None:
-    return None if cell.framework in machine.frameworks else framework_missing(framework=cell.framework)
+    if cell.framework in machine.frameworks:
+        return None
+    framework = frameworks().load(cell.framework)
+    package = f"'trainmark[{framework.name}]'" if framework.is_extra else framework.distribution
+    return framework_missing(framework=framework.name, package=package)
 
 
 def _missing_gpu(cell: Cell, machine: Machine) -> Message | None:
