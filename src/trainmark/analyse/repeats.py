@@ -23,8 +23,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from trainmark.analyse.estimate import Estimate
-from trainmark.analyse.interval import log_interval
+from trainmark.analyse.estimate import Estimate, log_interval
 
 BETWEEN = "runs-t"
 WITHIN = "runs-within"

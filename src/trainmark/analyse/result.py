@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from trainmark.analyse.analysis import analysis_of
+from trainmark.analyse.analysis import analysis_of, own_warnings
 from trainmark.analyse.communication import describe_communication
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.training import time_to_train
@@ -48,11 +48,6 @@ def only_finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: only_finite(item) for name, item in value.items()}
     return [only_finite(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def own_warnings(row: RunRow) -> list[dict[str, str]]:
-    """What the run said itself, and what its numbers say."""
-    return [*row.warnings, *analysis_of(row).warnings]
 
 
 def describe_estimate(estimate: Estimate | None, unit: str) -> dict[str, Any] | None:

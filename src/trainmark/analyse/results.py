@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainmark.analyse.result import describe_numbers, describe_run, only_finite, own_warnings
+from trainmark.analyse.analysis import own_warnings
+from trainmark.analyse.result import describe_numbers, describe_run, only_finite
 from trainmark.analyse.table import check_rows
 from trainmark.store.rows import RunRow
 from trainmark.units import to_json

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 
 from trainmark.analyse.estimate import Estimate
-from trainmark.analyse.series import read_series
-from trainmark.analyse.throughput import estimate_throughput
+from trainmark.analyse.throughput import estimate_throughput, read_series
 from trainmark.units import format_count
 
 DEFAULT_TARGET = 0.01

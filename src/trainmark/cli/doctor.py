@@ -20,7 +20,7 @@ _NETWORK_OPTIONS = ("nodes", "devices", "device", "launcher", "hosts", "cluster"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from trainmark.launch.registry import CHOICES
+    from trainmark.launch.registry import launchers
 
     group = parser.add_argument_group("network")
     group.add_argument(
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--devices", type=integer(), metavar="N", help="devices per machine (default: all GPUs, or 2 processes)"
     )
     group.add_argument("--device", metavar="KIND", help="cpu or cuda (default: cuda if there is a GPU)")
-    group.add_argument("--launcher", choices=CHOICES, help="how processes are started; dry prints the command")
+    group.add_argument("--launcher", choices=launchers().names(), help="how to start processes; dry prints the command")
     add_machine_options(group)
     add_store_option(parser)
     add_json_option(parser)
@@ -57,9 +57,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure_network(args: argparse.Namespace) -> int:
-    from trainmark.analyse.exchange import summarise_network
+    from trainmark.analyse.communication import summarise_network
     from trainmark.cli.progress import RunProgress
     from trainmark.controller.network import measure_network, network_commands, network_options
+    from trainmark.launch.registry import launchers
     from trainmark.report.network import describe_network, print_network
     from trainmark.spec.cluster import read_cluster
 
@@ -71,7 +72,7 @@ def _measure_network(args: argparse.Namespace) -> int:
         cluster=read_cluster(read_cluster_options(args)),
         machine=read_machine(),
     )
-    if args.launcher == "dry":
+    if launchers().load(args.launcher or "auto").prints is not None:
         print_commands(network_commands(options), is_json=args.json)
         return 0
     with RunProgress() as progress:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from trainmark.cli.output import IndexingNote, next_command, talk, write_whole
 from trainmark.cli.parser import add_store_option, path_word
 from trainmark.errors import InputError
-from trainmark.report.exporting import format_names, load_format
+from trainmark.report.exporting import exports
 from trainmark.runfolder.files import OUTPUT_FILE
 from trainmark.units import format_count
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids or their beginnings (default: all)")
-    parser.add_argument("--format", choices=format_names(), required=True, help="see `trainmark list exports`")
+    parser.add_argument("--format", choices=exports().names(), required=True, help="see `trainmark list exports`")
     parser.add_argument(
         "--output",
         "-o",
         type=path_word,
         metavar="PATH",
-        help="a file, or a folder (an existing one, or a name that ends in /)",
+        help="a file, - for stdout, or a folder (an existing one, or a name that ends in /)",
     )
     add_store_option(parser)
 
@@ -36,11 +36,12 @@ def run(args: argparse.Namespace) -> int:
     from trainmark.controller.results import read_asked, read_rows
 
     rows = read_rows(Path(args.store), args.runs, tell=IndexingNote())
-    wanted = load_format(args.format)
-    needs_asked = getattr(wanted, "NEEDS_ASKED", False)
-    more = (read_asked(Path(args.store), rows, is_selection=bool(args.runs)),) if needs_asked else ()
-    exported: Exported = wanted.export(rows, *more)
-    if args.output is None:
+    wanted = exports().load(args.format)
+    if wanted.export_with_sweeps is None:
+        exported = wanted.export(rows)
+    else:
+        exported = wanted.export_with_sweeps(rows, read_asked(Path(args.store), rows, is_selection=bool(args.runs)))
+    if args.output in (None, "-"):
         sys.stdout.write(_stream(exported, args.format))
         _say_left_out(exported)
         return 0

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import shlex
-import shutil
 import signal
 import sys
 import time
@@ -16,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from trainmark.errors import InputError, SpecError, TrainmarkError
+from trainmark.runfolder.files import write_all
 from trainmark.units import format_count, plain, to_json
 
 if TYPE_CHECKING:
@@ -137,24 +136,15 @@ def stderr_console() -> Console:
 
 
 def write_whole(files: Mapping[Path, str | Path], *, what: str, make_folders: bool = False) -> None:
-    """All files or none: texts, and copies of other files, are written beside and renamed once all are complete."""
-    beside = {path: path.parent / f".{path.name}.{os.getpid()}.part" for path in files}
+    """All files or none: texts, and copies of other files."""
     try:
-        for path, content in files.items():
+        for path in files:
             if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, "it is a folder")
+                raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
             if make_folders:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(content, Path):
-                shutil.copyfile(content, beside[path])
-            else:
-                beside[path].write_text(content, encoding="utf-8")
-        for path, part in beside.items():
-            part.replace(path)
+        write_all(files)
     except OSError as error:
         why = error.strerror or str(error)
-        raise InputError(f"cannot write the {what} to {path}", why=why, hint="use another --output") from error
-    finally:
-        for part in beside.values():
-            with contextlib.suppress(OSError):
-                part.unlink()
+        path_text = error.filename or next(iter(files))
+        raise InputError(f"cannot write the {what} to {path_text}", why=why, hint="use another --output") from error

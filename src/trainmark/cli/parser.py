@@ -146,7 +146,7 @@ def add_machine_options(group: argparse._ArgumentGroup) -> None:
 
 def add_spec_options(parser: argparse.ArgumentParser, *, is_optional: bool = False) -> None:
     """What to measure, for `plan` and `run`."""
-    from trainmark.launch.registry import CHOICES
+    from trainmark.launch.registry import launchers
 
     what = "a workload, a shipped suite or a suite file (see `trainmark list`)"
     parser.add_argument("what", metavar="WHAT", nargs="?" if is_optional else None, help=what)
@@ -167,7 +167,7 @@ def add_spec_options(parser: argparse.ArgumentParser, *, is_optional: bool = Fal
     )
     where = parser.add_argument_group("where")
     where.add_argument(
-        "--launcher", choices=CHOICES, default="auto", help="how processes are started; dry prints the command"
+        "--launcher", choices=launchers().names(), default="auto", help="how to start processes; dry prints the command"
     )
     add_machine_options(where)
     add_store_option(parser)

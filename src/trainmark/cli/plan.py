@@ -57,7 +57,7 @@ def _describe(run: PlannedRun) -> dict[str, Any]:
     return {
         "cell_id": cell_id(run.cell),
         **run.cell.to_json(),
-        "skip": run.skip,
+        "skip": None if run.skip is None else run.skip.english,
         "done": run.is_done,
         "estimate_s": run.duration.seconds,
         "estimate_is_measured": run.duration.is_measured,
@@ -97,8 +97,8 @@ def _print(runs: Sequence[PlannedRun]) -> None:
             _format_time(run),
         )
         rows.append([plain(value) for value in values])
-        if run.skip:
-            skipped.setdefault(run.skip, []).append(short_id)
+        if run.skip is not None:
+            skipped.setdefault(run.skip.english, []).append(short_id)
     console = stdout_console()
     print_rows(headings, rows, console, is_right=[heading in ("batch", "repeat") for heading in headings])
     for reason, cells in skipped.items():
@@ -106,8 +106,10 @@ def _print(runs: Sequence[PlannedRun]) -> None:
 
 
 def _format_time(run: PlannedRun) -> str:
-    if run.skip or run.is_done:
-        return "skipped" if run.skip else "done"
+    if run.skip is not None:
+        return "skipped"
+    if run.is_done:
+        return "done"
     if run.duration.seconds is None:
         return ABSENT
     return f"{'' if run.duration.is_measured else '≤ '}{format_seconds(run.duration.seconds)}"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trainmark.controller.execute import RunRequest, SweepResult
     from trainmark.controller.listener import Listener
     from trainmark.controller.workload import Plan
+    from trainmark.launch.job import Prints
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,14 +54,15 @@ def run(args: argparse.Namespace) -> int:
     from trainmark.controller.execute import SweepOptions, run_sweep
     from trainmark.controller.preflight import check_machines
     from trainmark.controller.results import open_store
-    from trainmark.launch.registry import RENDERERS
+    from trainmark.launch.registry import launchers
 
-    _refuse_combinations(args, is_rendered=args.launcher in RENDERERS)
+    prints = launchers().load(args.launcher).prints
+    _refuse_combinations(args, is_rendered=prints is not None)
     with RunProgress() as progress:
         plan = None if args.command is not None else _plan_workload(args, progress)
         request = _request_command(args) if plan is None else _request_workload(plan)
-        if args.launcher in RENDERERS:
-            return _render(request, args)
+        if prints is not None:
+            return _render(request, prints, args)
         if not args.no_preflight:
             check_machines(request.tasks, Path(args.store), progress)
         store = open_store(Path(args.store))
@@ -137,12 +139,12 @@ def _request_command(args: argparse.Namespace) -> RunRequest:
     return command_request(options)
 
 
-def _render(request: RunRequest, args: argparse.Namespace) -> int:
+def _render(request: RunRequest, prints: Prints, args: argparse.Namespace) -> int:
     """What would be started, without starting it."""
     from trainmark.controller.launching import dry_commands, pod_manifests
     from trainmark.launch.kubernetes import to_text
 
-    if args.launcher == "dry":
+    if prints == "commands":
         print_commands(dry_commands(request.tasks, Path(args.store)), is_json=args.json)
         return 0
     manifests = pod_manifests(request.tasks)

@@ -19,7 +19,9 @@ from trainmark.controller.launching import choose_launcher, make_job
 from trainmark.controller.listener import Listener
 from trainmark.controller.workload import sweep_settings
 from trainmark.errors import InputError
-from trainmark.launch.job import Job
+from trainmark.launch import local
+from trainmark.launch.job import Job, Machines
+from trainmark.launch.registry import launchers
 from trainmark.plan.identity import cell_id
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.runfolder.document import LogFacts, MeasureRecord, RunDocument
@@ -52,7 +54,8 @@ class CommandOptions:
 
 def command_request(options: CommandOptions) -> RunRequest:
     machine = read_machine()
-    is_here = not options.overrides.keys() & set(CLUSTER_KEYS) and options.launcher not in ("slurm", "kubernetes")
+    is_scheduled = launchers().load(options.launcher).machines is Machines.SCHEDULER
+    is_here = not is_scheduled and not options.overrides.keys() & set(CLUSTER_KEYS)
     device = "cpu" if is_here and not machine.gpus else None
     suite = parse_command(options.words, options.overrides, device=device)
     _check_program(suite.cells)
@@ -88,17 +91,19 @@ def _check_program(cells: Sequence[CommandCell]) -> None:
 
 def _choose_launcher(cell: CommandCell, name: str, suite: CommandSuite, machine: Machine) -> str:
     """A command that is told the number of devices starts its own processes; others get one for each device."""
-    if cell.starts_its_own_processes and name in ("auto", "local", "dry"):
+    asked = launchers().load(name)
+    is_here = asked.is_direct or (asked.build_commands is None and asked.machines is Machines.HOSTS)
+    if cell.starts_its_own_processes and is_here:
         if cell.nodes > 1 or suite.cluster.hosts:
             hint = "leave {devices} out and let --launcher start the processes, or leave out --nodes and --hosts"
             raise InputError("a command with {devices} starts its own processes, on this machine only", hint=hint)
-        return "local"
-    chosen = choose_launcher(name, cell, suite.cluster)
-    if chosen == "torchrun" and "torch" not in machine.frameworks:
-        hint = "put {devices} where the script takes it, or pip install 'trainmark[torch]'"
+        return local.LAUNCHER.name
+    chosen = choose_launcher(name, cell, suite.cluster, framework=None)
+    if chosen.frameworks is not None and not set(chosen.frameworks) & machine.frameworks.keys():
+        hint = f"put {{devices}} where the script takes it, or pip install 'trainmark[{chosen.frameworks[0]}]'"
         why = f"it would start {format_count(cell.devices_per_node, 'processes')}"
-        raise InputError("torchrun is not installed", why=why, hint=hint)
-    return chosen
+        raise InputError(f"{chosen.name} is not installed", why=why, hint=hint)
+    return chosen.name
 
 
 def _load_dialects(pattern: Path | None) -> Sequence[Dialect]:
@@ -115,7 +120,7 @@ def _make_task(
     """Of the current attempt: each reads its own output from the beginning."""
 
     def job(run_id: str, folder: Path) -> Job:
-        each = 1 if launcher == "local" else cell.devices_per_node
+        each = launchers().load(launcher).max_processes or cell.devices_per_node
         return make_job(cell, run_id, folder, cluster=suite.cluster, argv=cell.argv, processes_per_node=each)
 
     def watch(listener: Listener) -> Observer:

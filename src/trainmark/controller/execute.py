@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainmark.controller.results import asked_cells
 from trainmark.controller.listener import Listener
+from trainmark.controller.results import asked_cells
 from trainmark.controller.sweep import SweepRequest, SweepRuns, end_all, open_sweep
 from trainmark.errors import RunError, StoreError
 from trainmark.launch.job import Job
-from trainmark.launch.registry import LAUNCHERS
+from trainmark.launch.registry import launchers
+from trainmark.messages.endings import interrupted_at_start
+from trainmark.messages.message import Message
 from trainmark.plan.identity import new_run_id
 from trainmark.plan.sweep import content_id
 from trainmark.runfolder.document import RunDocument
@@ -54,7 +56,7 @@ class RunRequest:
     tasks: Sequence[Task]
     settings: Mapping[str, Any]
     """What holds for all runs and tells one sweep from another: machine, versions, files."""
-    skipped: Mapping[Cell, str] = field(default_factory=dict)
+    skipped: Mapping[Cell, Message] = field(default_factory=dict)
     """Cells that cannot run here, each with the reason."""
 
     @property
@@ -196,7 +198,7 @@ class _Runner:
     def _supervise(self, task: Task, run_id: str, folder: Path) -> Ending:
         from trainmark.launch.supervise import supervise
 
-        commands = LAUNCHERS[task.launcher](task.job(run_id, folder))
+        commands = launchers().load(task.launcher).commands(task.job(run_id, folder))
         self._warden.watch(run_id, commands)
         return supervise(
             folder,
@@ -227,9 +229,8 @@ def _mark_interrupted(
         return
     end_all([run_id])
     if not (folder / EXIT_FILE).exists():
-        reason = f"interrupted by {str(interrupt) or 'Ctrl-C'} before it began"
-        ending = {"outcome": Outcome.KILLED, "reason": reason, "look_at": OUTPUT_FILE}
-        write_json(folder / EXIT_FILE, {"schema": SCHEMA, **ending})
+        reason = interrupted_at_start(signal=str(interrupt) or "Ctrl-C").to_reason()
+        write_json(folder / EXIT_FILE, {"schema": SCHEMA, "outcome": Outcome.KILLED, **reason, "look_at": OUTPUT_FILE})
     row = _index(store, folder, listener)
     if row is not None:
         sweep.add(row)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trainmark.controller.results import refuse_file
 from trainmark.errors import InputError
-from trainmark.launch.job import Command, Job, inherited_variables
-from trainmark.launch.registry import LAUNCHERS, PROGRAMS, choose
+from trainmark.launch.job import Command, Job, Launcher, Machines, inherited_variables
+from trainmark.launch.registry import choose, launchers
 from trainmark.plan.feasible import Reach
 from trainmark.plan.identity import new_run_id
 from trainmark.spec.cell import Cell
@@ -37,25 +37,31 @@ class Shape(Protocol):
     def device(self) -> str | None: ...
 
 
-def choose_launcher(name: str, shape: Shape, cluster: Cluster) -> str:
-    """The launcher that `auto` stands for; an error if the chosen one cannot start this here."""
+def choose_launcher(name: str, shape: Shape, cluster: Cluster, *, framework: str | None) -> Launcher:
+    """The launcher that `auto` stands for; an error if it cannot start this. `framework` is None for a command."""
     chosen = choose(
         name,
         num_nodes=shape.nodes,
         num_processes=shape.devices_per_node,
+        framework=framework,
         num_hosts=len(cluster.hosts),
         is_allocated=is_allocated(),
     )
-    if chosen == "local" and cluster.hosts:
+    if chosen.machines is Machines.HERE and cluster.hosts:
         hint = "leave out --hosts, or use --launcher torchrun"
-        raise InputError("--launcher local starts processes on this machine only", hint=hint)
-    missing = [program for program in PROGRAMS.get(chosen, ()) if shutil.which(program) is None]
+        raise InputError(f"--launcher {chosen.name} starts processes on this machine only", hint=hint)
+    missing = [program for program in chosen.programs if shutil.which(program) is None]
     if missing:
         hint = "install it, or use another --launcher (see `trainmark list launchers`)"
-        raise InputError(f"--launcher {chosen} needs {' and '.join(missing)}", why="not found on the PATH", hint=hint)
-    if name != "kubernetes" and chosen not in ("slurm", "local") and len(cluster.hosts) < shape.nodes > 1:
+        raise InputError(
+            f"--launcher {chosen.name} needs {' and '.join(missing)}", why="not found on the PATH", hint=hint
+        )
+    needs_hosts = launchers().load(name).machines is not Machines.SCHEDULER and chosen.machines is Machines.HOSTS
+    if needs_hosts and len(cluster.hosts) < shape.nodes > 1:
         why = f"{format_count(shape.nodes, 'nodes')}, {format_count(len(cluster.hosts), 'hosts')}"
-        raise InputError(f"--launcher {chosen} needs host names", why=why, hint="pass --hosts A,B or --cluster FILE")
+        raise InputError(
+            f"--launcher {chosen.name} needs host names", why=why, hint="pass --hosts A,B or --cluster FILE"
+        )
     return chosen
 
 
@@ -91,23 +97,27 @@ def is_allocated() -> bool:
     return "SLURM_JOB_ID" in os.environ
 
 
-def read_reach(launcher: str, cluster: Cluster) -> Reach:
+def read_reach(name: str, cluster: Cluster) -> Reach:
     """How many machines the launcher can use, and whether they are other machines than this one."""
-    if launcher == "kubernetes" or (launcher == "slurm" and not is_allocated()):
+    launcher = launchers().load(name)
+    has_scheduler = launcher.machines is Machines.SCHEDULER
+    is_automatic = launcher.build_commands is None and launcher.prints is None
+    if has_scheduler and (launcher.prints is not None or not is_allocated()):
         return Reach(num_nodes=None, is_elsewhere=True)
-    if cluster.hosts and launcher != "slurm":
+    if cluster.hosts and not has_scheduler:
         return Reach(num_nodes=len(cluster.hosts), is_elsewhere=True)
-    if is_allocated() and launcher in ("slurm", "auto"):
+    if is_allocated() and (has_scheduler or is_automatic):
         number = os.environ.get("SLURM_JOB_NUM_NODES", "1")
         num_nodes = int(number) if number.isdigit() else 1
-        return Reach(num_nodes=num_nodes, is_elsewhere=launcher == "slurm" or num_nodes > 1)
+        return Reach(num_nodes=num_nodes, is_elsewhere=has_scheduler or num_nodes > 1)
     return Reach()
 
 
 def dry_commands(tasks: Sequence[Task], store: Path) -> list[Command]:
     """What would be started, in a run folder named RUN."""
     refuse_file(store)
-    return [command for task in tasks for command in LAUNCHERS[task.launcher](task.job("RUN", store / "RUN"))]
+    jobs = [(launchers().load(task.launcher), task.job("RUN", store / "RUN")) for task in tasks]
+    return [command for launcher, job in jobs for command in launcher.commands(job)]
 
 
 def pod_manifests(tasks: Sequence[Task]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ from trainmark.controller.launching import choose_launcher, make_job
 from trainmark.controller.listener import Listener
 from trainmark.controller.preflight import make_shared_folder
 from trainmark.errors import InputError, RunError
-from trainmark.launch.job import Command, Job, own_python
-from trainmark.launch.registry import LAUNCHERS
+from trainmark.launch.job import Command, Job, Machines, Prints, own_python
+from trainmark.launch.registry import launchers
 from trainmark.plan.machine import Machine
 from trainmark.runfolder.files import NETWORK_FILE, NETWORK_REQUEST_FILE, OUTPUT_FILE, SCHEMA, read_json, write_json
 from trainmark.runfolder.records import Outcome
@@ -42,13 +42,14 @@ def network_options(
     """Fills in what was not given, and refuses what this machine cannot do."""
     if _FRAMEWORK not in machine.frameworks:
         raise InputError(f"{_FRAMEWORK} is not installed", hint=f"pip install 'trainmark[{_FRAMEWORK}]'")
-    if launcher == "kubernetes":
+    asked = launchers().load(launcher)
+    if asked.prints is Prints.MANIFESTS:
         hint = "use another --launcher"
-        raise InputError("--launcher kubernetes cannot be combined with --network", hint=hint)
+        raise InputError(f"--launcher {launcher} cannot be combined with --network", hint=hint)
     device = device or machine.best_device
     if device not in _MAX_BYTES:
         raise InputError(f"--device: unknown device type {device!r}", hint="use cpu or cuda")
-    is_here = not cluster.hosts and launcher != "slurm"
+    is_here = not cluster.hosts and asked.machines is not Machines.SCHEDULER
     if device == "cuda" and not machine.gpus and is_here:
         raise InputError("no NVIDIA GPU is visible", hint="use --device cpu, or check nvidia-smi")
     available = machine.num_devices(device)
@@ -62,12 +63,12 @@ def network_options(
         why = f"{noun} on this machine: {available}"
         raise InputError(f"{devices} devices requested", why=why, hint=f"use --devices {most}")
     options = NetworkOptions(device=device, nodes=nodes, devices_per_node=devices, cluster=cluster)
-    return NetworkOptions(**{**vars(options), "launcher": choose_launcher(launcher, options, cluster)})
+    return replace(options, launcher=choose_launcher(launcher, options, cluster, framework=_FRAMEWORK).name)
 
 
 def network_commands(options: NetworkOptions) -> tuple[Command, ...]:
     """What would be started, in a folder named FOLDER."""
-    return LAUNCHERS[options.launcher](_make_job(options, "RUN", Path("FOLDER")))
+    return launchers().load(options.launcher).commands(_make_job(options, "RUN", Path("FOLDER")))
 
 
 def measure_network(options: NetworkOptions, store: Path, listener: Listener) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def measure_network(options: NetworkOptions, store: Path, listener: Listener) ->
         ending = supervise(
             folder,
             folder.name,
-            LAUNCHERS[options.launcher](_make_job(options, folder.name, folder)),
+            launchers().load(options.launcher).commands(_make_job(options, folder.name, folder)),
             launcher=options.launcher,
             timeout_s=_TIMEOUT_S,
             observe=lambda _: None,

@@ -13,7 +13,9 @@ from typing import IO, TYPE_CHECKING
 from trainmark.controller.listener import Listener, PreflightReport
 from trainmark.controller.results import refuse_file
 from trainmark.errors import InputError, StoreError
-from trainmark.plan.machine import FRAMEWORKS
+from trainmark.frameworks import frameworks
+from trainmark.launch.job import Machines
+from trainmark.launch.registry import launchers
 from trainmark.spec.cell import Cell
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def _size(task: Task) -> int:
 def _is_needed(task: Task) -> bool:
     """Where processes start on other machines, unless through a queue: that would mean waiting in it twice."""
     job = task.job("preflight", Path())
-    if task.launcher == "slurm":
+    if launchers().load(task.launcher).machines is Machines.SCHEDULER:
         return job.is_allocated
     return bool(job.hosts)
 
@@ -78,13 +80,13 @@ def _ask(job: Job, task: Task, data: list[str]) -> dict[str, str]:
 
     token = secrets.token_hex(8)
     (job.folder / token).touch()
-    framework = task.cell.framework if isinstance(task.cell, Cell) else ""
+    framework = frameworks().load(task.cell.framework) if isinstance(task.cell, Cell) else None
     request = {
         "folder": str(job.folder),
         "token": token,
         "wait_s": _WAIT_S,
         "data": [str(Path(path).resolve()) for path in data],
-        "package": FRAMEWORKS.get(framework),
+        "package": None if framework is None else framework.distribution,
         "device": job.device,
     }
     commands = build_commands(job, task.launcher, request)

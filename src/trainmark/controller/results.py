@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark.errors import InputError, StoreError
+from trainmark.messages.message import Message
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, read_json
 from trainmark.spec.cell import Cell
 
@@ -43,8 +44,8 @@ def refuse_file(root: Path) -> None:
 
 
 def _derive(row: RunRow) -> Derived:
+    from trainmark.analyse.analysis import analyse_steps
     from trainmark.analyse.results import render_numbers
-    from trainmark.analyse.steps import analyse_steps
     from trainmark.store.rows import Derived
 
     analysis = analyse_steps(row).to_json()
@@ -82,7 +83,7 @@ def find_explanation(rows: Sequence[RunRow], store: Store) -> Path | None:
     return None
 
 
-def asked_cells(cells: Iterable[Cell | CommandCell], skipped: Mapping[Cell, str]) -> tuple[Asked, ...]:
+def asked_cells(cells: Iterable[Cell | CommandCell], skipped: Mapping[Cell, Message]) -> tuple[Asked, ...]:
     """What a sweep asked for, so that a scaling study can name what is missing: each cell once, commands left out."""
     own = [cell for cell in cells if isinstance(cell, Cell)]
     pairs = [*((cell.to_json(), None) for cell in own), *((cell.to_json(), why) for cell, why in skipped.items())]
@@ -116,7 +117,7 @@ def _has_several_counts(cells: Iterable[Mapping[str, Any]]) -> bool:
     return len({str((cell.get("nodes"), cell.get("devices_per_node"))) for cell in cells}) > 1
 
 
-def _read_asked(cell: Mapping[str, Any], why: str | None, *, machine: str | None) -> Asked | None:
+def _read_asked(cell: Mapping[str, Any], why: Message | None, *, machine: str | None) -> Asked | None:
     """None for a cell with impossible values: the file may come from a stranger."""
     from trainmark.analyse.scaling import Asked
 
@@ -133,7 +134,7 @@ def _read_asked(cell: Mapping[str, Any], why: str | None, *, machine: str | None
         nodes=nodes,
         devices=nodes * devices_per_node,
         batch_size_per_device=batch_size,
-        why_skipped=None if why is None else why.encode(errors="replace").decode(),
+        why_skipped=why,
         machine=machine,
     )
 

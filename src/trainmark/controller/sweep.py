@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from trainmark.controller.listener import Listener
 from trainmark.errors import RunError
+from trainmark.messages.message import Message
 from trainmark.plan.identity import cell_id
 from trainmark.plan.sweep import SETTLED, RunKey, key_of
 from trainmark.runfolder.document import RunDocument
@@ -33,7 +34,7 @@ class SweepRequest:
     content: str
     """Identity of the sweep: see `plan.sweep.content_id`."""
     cells: Sequence[Cell | CommandCell]
-    skipped: Mapping[Cell, str] = field(default_factory=dict)
+    skipped: Mapping[Cell, Message] = field(default_factory=dict)
     settings: Json = field(default_factory=dict)
 
 
@@ -131,7 +132,7 @@ def open_sweep(
 
 def _begin(sweeps: Sweeps, asked: SweepRequest) -> HeldSweep:
     planned = [_describe(cell) for cell in asked.cells]
-    skipped = [{**_describe(cell), "reason": reason} for cell, reason in asked.skipped.items()]
+    skipped = [{**_describe(cell), **reason.to_reason()} for cell, reason in asked.skipped.items()]
     return sweeps.begin(asked.content, planned=planned, skipped=skipped, settings=asked.settings)
 
 

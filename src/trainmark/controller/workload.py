@@ -16,7 +16,10 @@ from trainmark.controller.listener import Listener
 from trainmark.controller.results import open_store
 from trainmark.controller.sweep import SweepRuns, find_unfinished
 from trainmark.errors import DataError, Fault, InputError, SpecError
+from trainmark.frameworks import frameworks
 from trainmark.launch.job import Job
+from trainmark.launch.registry import launchers
+from trainmark.messages.message import Message
 from trainmark.plan.estimate import Duration, estimate
 from trainmark.plan.expand import expand
 from trainmark.plan.feasible import why_not
@@ -31,7 +34,7 @@ from trainmark.spec.files import read_toml, shipped_suites
 from trainmark.spec.parse import parse_suite
 from trainmark.spec.suite import Suite
 from trainmark.units import format_count, parse_bytes
-from trainmark.workloads.registry import load_card, load_cards
+from trainmark.workloads.registry import load_card, load_cards, workloads
 from trainmark.workloads.schedules import evaluation_interval
 
 if TYPE_CHECKING:
@@ -57,7 +60,7 @@ class Plan:
     machine: Machine
     launcher: str
     cells: tuple[Cell, ...]
-    skipped: dict[Cell, str]
+    skipped: dict[Cell, Message]
     """Cells that cannot run here, each with the reason."""
 
     @property
@@ -74,14 +77,16 @@ def make_plan(options: SpecOptions) -> Plan:
         why = "this machine has no GPU, but the machines that do the work may have some"
         raise InputError("device type is ambiguous", why=why, hint="pass --device cuda or --device cpu")
     cells = expand(suite, catalog=catalog, device=machine.best_device)
-    if options.launcher != "kubernetes":  # there a path is one inside the pod
+    for name in dict.fromkeys(cell.framework for cell in cells):
+        frameworks().load(name)  # an unknown one, or one of a broken plugin, is an error
+    if not launchers().load(options.launcher).has_own_files:
         cells = tuple(replace(cell, data=cell.data.from_here()) for cell in cells)
     skipped = {cell: reason for cell in cells if (reason := why_not(cell, machine, reach)) is not None}
     return Plan(suite=suite, machine=machine, launcher=options.launcher, cells=cells, skipped=skipped)
 
 
 def read_catalog() -> Catalog:
-    return {
+    offers = {
         name: Offer(
             frameworks=card.frameworks,
             recipes=card.recipes,
@@ -92,6 +97,9 @@ def read_catalog() -> Catalog:
         )
         for name, card in load_cards().items()
     }
+    nothing = Offer(frameworks=(), recipes=(), sizes=(), batch_sizes={})
+    broken = {plugin.name: replace(nothing, problem=str(plugin)) for plugin in workloads().broken()}
+    return {**offers, **broken}
 
 
 def _read_suite(what: str, overrides: Mapping[str, Any], catalog: Catalog) -> Suite:
@@ -135,11 +143,12 @@ def sweep_settings(machine: Machine) -> dict[str, Any]:
 
 
 def make_tasks(plan: Plan, cells: Iterable[Cell]) -> list[Task]:
-    return [_make_task(cell, plan, choose_launcher(plan.launcher, cell, plan.suite.cluster)) for cell in cells]
+    return [_make_task(cell, plan) for cell in cells]
 
 
-def _make_task(cell: Cell, plan: Plan, launcher: str) -> Task:
+def _make_task(cell: Cell, plan: Plan) -> Task:
     card, measure = load_card(cell.workload), plan.suite.measure
+    launcher = choose_launcher(plan.launcher, cell, plan.suite.cluster, framework=cell.framework).name
 
     def job(run_id: str, folder: Path) -> Job:
         num_cores = plan.machine.num_cores if cell.device == "cpu" else 0
@@ -178,7 +187,7 @@ def memory_limit_bytes() -> int | None:
 
 def refuse_idle(plan: Plan, listener: Listener) -> None:
     """Names what is skipped; an error if that is everything, so that an empty sweep never looks like a success."""
-    reasons = list(plan.skipped.values())
+    reasons = [reason.english for reason in plan.skipped.values()]
     for reason in dict.fromkeys(reasons):
         listener.say(f"skipping {reasons.count(reason)} of {format_count(len(plan.cells), 'runs')}: {reason}")
     if not plan.runnable:
@@ -187,8 +196,8 @@ def refuse_idle(plan: Plan, listener: Listener) -> None:
 
 
 def check_data(plan: Plan) -> None:
-    """Finds unusable data sets before the first process starts. Paths inside a pod cannot be checked from here."""
-    if plan.launcher == "kubernetes":
+    """Finds unusable data sets before the first process starts. Paths inside a container cannot be checked here."""
+    if launchers().load(plan.launcher).has_own_files:
         return
     cells = {(cell.workload, cell.data.path, cell.global_batch_size): cell for cell in plan.runnable}
     for cell in cells.values():
@@ -217,7 +226,7 @@ def _num_train_samples(cell: Cell) -> int | None:
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun:
     cell: Cell
-    skip: str | None
+    skip: Message | None
     """Why it cannot run here."""
     is_done: bool
     """By the unfinished sweep that `run` would continue."""

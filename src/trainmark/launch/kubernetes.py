@@ -1,6 +1,6 @@
 """Kubernetes: a run as the manifest of a PyTorchJob (Kubeflow) or a JobSet. Pure; nothing here talks to a cluster.
 
-Each pod is one node and starts `trainmark.controller.pod`, which starts torchrun on it; the pod of node 0 is also the
+Each pod is one node and starts `trainmark.cli.pod`, which starts torchrun on it; the pod of node 0 is also the
 controller. The manifest holds all that a pod must know, so that nobody prepares a folder or edits a file first.
 The store is a volume that all pods share: run folders appear there as anywhere else.
 """
@@ -16,12 +16,20 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from trainmark.errors import Fault, SpecError
-from trainmark.launch.job import own_python
+from trainmark.launch.job import Launcher, Machines, Prints, own_python
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import RUN_TAG
 from trainmark.spec.cluster import JOB_KINDS
 
-POD_MODULE = "trainmark.controller.pod"
+LAUNCHER = Launcher(
+    name="kubernetes",
+    summary="prints the manifest of a PyTorchJob or JobSet for each run",
+    machines=Machines.SCHEDULER,
+    frameworks=("torch",),
+    prints=Prints.MANIFESTS,
+    has_own_files=True,
+)
+POD_MODULE = "trainmark.cli.pod"
 POD_VARIABLE = "TRAINMARK_POD"
 """Holds run.json and how to start, as JSON."""
 STORE_PATH = "/trainmark/runs"
@@ -211,7 +219,12 @@ def _faults(job: PodJob) -> list[Fault]:
         (not job.image, "image", "is missing", "a container image with trainmark and PyTorch, as in registry/name:tag"),
         (not job.store_claim, "volume", "is missing", "a persistent volume claim that all nodes may write to"),
         (job.job_kind not in JOB_KINDS, "job_kind", f"{job.job_kind!r} is not known", f"known: {', '.join(JOB_KINDS)}"),
-        (job.framework != "torch", "framework", f"{job.framework} is not started by torchrun", "use torch"),
+        (
+            not LAUNCHER.can_start(job.framework),
+            "framework",
+            f"{job.framework} is not started by torchrun",
+            "use torch",
+        ),
         (not _LABEL.fullmatch(job.namespace), "namespace", f"{job.namespace!r} is no DNS label", "as in team-a"),
         *(
             (

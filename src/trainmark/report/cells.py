@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from trainmark.analyse.speedup import Ratio
+from trainmark.analyse.estimate import Ratio
 from trainmark.analyse.table import Line
 from trainmark.report.recorded import say_outcome
 from trainmark.report.words import UNITS
@@ -43,8 +43,8 @@ def describe_line(line: Line, lang: str) -> dict[str, str]:
         "throughput": f"{format_number(estimate.value)} {unit}" if estimate else ABSENT,
         "interval": format_interval(estimate.ci95) if estimate else ABSENT,
         "relative": format_plus_minus(estimate.relative_half_width) if estimate else ABSENT,
-        "speedup": format_ratio(line.speedup, "", is_marked=line.has_other_base),
-        "efficiency": format_ratio(line.efficiency, "%", is_marked=line.has_other_base),
+        "speedup": format_ratio(line.speedup, "", is_marked=line.has_other_baseline),
+        "efficiency": format_ratio(line.efficiency, "%", is_marked=line.has_other_baseline),
         "accuracy": _last_metric(line),
     }
     return {name: plain(text) for name, text in cells.items()}

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trainmark.analyse.exchange import Network
+from trainmark.analyse.communication import Network
 from trainmark.units import format_bytes, format_count, format_number, plain
 
 

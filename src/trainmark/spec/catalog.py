@@ -20,6 +20,8 @@ class Offer:
     """Metrics and values of the recipe."""
     epochs: int | None = None
     """Of the recipe: the length of a training that does not reach its target earlier."""
+    problem: str | None = None
+    """Why the workload cannot be used: it belongs to a broken plugin."""
 
 
 Catalog = Mapping[str, Offer]

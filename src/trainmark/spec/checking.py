@@ -117,7 +117,7 @@ class Checker:
         value = self._raw.get(key)
         return value if value is not None and check(value) else None
 
-    def _check(self, key: str, is_valid: bool, problem: str, hint: str = _DEFAULT_HINT) -> bool:  # noqa: FBT001
+    def _check(self, key: str, is_valid: bool, problem: str, hint: str = _DEFAULT_HINT) -> bool:
         if not is_valid:
             self.fault(key, problem, hint)
         return is_valid

@@ -81,8 +81,12 @@ def _parse_sweep(cell: Table, where: str, catalog: Catalog, options: Table, faul
 
 
 def _find_offer(name: Any, check: Checker, catalog: Catalog) -> Offer | None:
-    if isinstance(name, str) and name in catalog:
-        return catalog[name]
+    offer = catalog.get(name) if isinstance(name, str) else None
+    if offer is not None and offer.problem is None:
+        return offer
+    if offer is not None and offer.problem is not None:
+        check.fault("workload", offer.problem, "see `trainmark list workloads`")
+        return None
     problem = "missing" if name is None else f"unknown workload {name!r}"
     check.fault("workload", problem, suggest(name, tuple(catalog)))
     return None

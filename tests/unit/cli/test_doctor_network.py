@@ -10,7 +10,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from trainmark.analyse.exchange import Network, summarise_exchange, summarise_network
+from trainmark.analyse.communication import Network, summarise_exchange, summarise_network
 from trainmark.cli.main import main
 from trainmark.report.network import print_network, verdict
 

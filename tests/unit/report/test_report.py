@@ -373,8 +373,8 @@ def test_the_base_is_stated_and_does_not_depend_on_the_order(tmp_path: Path) -> 
         (four,) = (line for line in lines_of(*order) if line.first.devices == 4)
         assert four.speedup is not None
         assert four.speedup.value == pytest.approx(8)
-        assert four.base is not None
-        assert (four.base.id, four.base_devices, four.has_other_base) == ("b", 1, False)
+        assert four.baseline is not None
+        assert (four.baseline.id, four.baseline.devices, four.has_other_baseline) == ("b", 1, False)
 
 
 def test_the_command_of_a_training_is_the_whole_command(tmp_path: Path) -> None:
