@@ -13,6 +13,7 @@ from trainmark.cli.run import check_data, sweep_settings, workload_tasks
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
 from trainmark.controller.execute import content_of
 from trainmark.controller.sweep import SweepRuns, find_unfinished
+from trainmark.launch.registry import launchers
 from trainmark.plan.estimate import estimate
 from trainmark.plan.identity import cell_id
 from trainmark.units import ABSENT, format_count, format_seconds, plain
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     plan = make_plan(args)
     refuse_file(Path(args.store))
-    if args.launcher != "kubernetes":
+    if not launchers().load(args.launcher).has_own_files:
         check_data(plan.runnable)
     sweep = _unfinished(plan, Path(args.store), args.launcher)
     entries = _describe(plan, sweep, Path(args.store))

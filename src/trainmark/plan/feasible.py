@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainmark.frameworks import frameworks
 from trainmark.plan.machine import Machine
 from trainmark.spec.cell import Cell
 
@@ -27,7 +28,9 @@ def why_not(cell: Cell, machine: Machine, reach: Reach) -> str | None:
 def _missing_framework(cell: Cell, machine: Machine) -> str | None:
     if cell.framework in machine.frameworks:
         return None
-    return f"{cell.framework} is not installed; pip install 'trainmark[{cell.framework}]'"
+    framework = frameworks().load(cell.framework)
+    package = f"'trainmark[{framework.name}]'" if framework.is_extra else framework.distribution
+    return f"{framework.name} is not installed; pip install {package}"
 
 
 def _missing_gpu(cell: Cell, machine: Machine) -> str | None:

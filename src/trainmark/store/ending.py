@@ -8,7 +8,7 @@ import os
 import time
 from pathlib import Path
 
-from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, read_json
+from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, NotRegularError, open_regular, read_json
 from trainmark.runfolder.records import Outcome
 
 _KILLED = "the controller ended before the run did; the steps so far are kept"
@@ -48,9 +48,9 @@ def read_ending(folder: Path, state: str) -> Json:
 def is_live(folder: Path) -> bool:
     """The controller holds a lock on output.log as long as it lives; the kernel lets go of it however it dies."""
     try:
-        with (folder / OUTPUT_FILE).open("rb") as file:
+        with open_regular(folder / OUTPUT_FILE) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotRegularError):
         return False
     except OSError:
         return True

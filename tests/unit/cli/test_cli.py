@@ -99,7 +99,7 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("doctor --network --device cpu --devices 4096", "4096 devices asked for"),
         ("doctor --network --device gpu", "use cpu or cuda"),
         ("doctor --devices 2", "--devices goes with --network"),
-        ("data make nothing DIR", "known formats"),
+        ("data make nothing DIR", "unknown dataset format"),
         ("data check imagenet /no/such/folder", "/no/such/folder"),
     ],
 )
