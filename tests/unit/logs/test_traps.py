@@ -11,7 +11,7 @@ import pytest
 from samples import SAMPLES, import_text
 
 from making import warning_codes
-from trainmark.analyse.results import describe_runs
+from trainmark.report.document import describe_runs
 from trainmark.store.rows import RunRow
 
 ROOT = Path(__file__).parents[3]

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from making import make_cell, make_run
-from trainmark.analyse.result import own_warnings
 from trainmark.analyse.traps import check_side_by_side
 from trainmark.launch.command_source import NO_RECORDS
 from trainmark.logs.facts import resolve
 from trainmark.logs.record import Claim, Facts
 from trainmark.logs.warning import SENTENCES, warn
+from trainmark.report.document import own_warnings
 from trainmark.runfolder.records import WarningCode
 from trainmark.store.folder import read_run
 from trainmark.store.marks import add_up
