@@ -15,12 +15,11 @@ import pytest
 
 from making import make_cell, make_run
 from trainmark.controller import execute
-from trainmark.launch import command_source, hang, stacks, supervise
+from trainmark.launch import command_source, hang, supervise
 from trainmark.launch.command_source import CommandSource
-from trainmark.launch.dead_ranks import infer_ends
-from trainmark.launch.heartbeat import WorkerSource
+from trainmark.launch.endings import decide, infer_ends, judge_command
 from trainmark.launch.job import Command
-from trainmark.launch.outcome import decide, judge_command
+from trainmark.launch.worker_source import WorkerSource
 from trainmark.plan.feasible import Reach, why_not
 from trainmark.plan.machine import Gpu, Machine
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, rank_file, read_json
@@ -183,15 +182,15 @@ def silent_commands(root: Path, patch: pytest.MonkeyPatch) -> Iterator[str]:
     reader: Any = SimpleNamespace(feed=lambda *_: [], close=list, reread=lambda *_: None)
     source = CommandSource(root, reader)
     patch.setattr(hang, "read_states", lambda _: {9: psutil.STATUS_STOPPED})
-    patch.setattr(stacks.shutil, "which", lambda _: None)
+    patch.setattr(hang.shutil, "which", lambda _: None)
     yield source.explain_silence(700.0)
     source._gaps.append(0.25)
     patch.setattr(hang, "read_states", lambda _: {})
-    patch.setattr(stacks.shutil, "which", lambda _: "py-spy")
-    patch.setattr(stacks.processes, "find", lambda _: [])
+    patch.setattr(hang.shutil, "which", lambda _: "py-spy")
+    patch.setattr(hang.processes, "find", lambda _: [])
     yield source.explain_silence(700.0)
-    patch.setattr(stacks.processes, "find", lambda _: [None])
-    patch.setattr(stacks, "_dump_one", lambda *_: ("stack", True))
+    patch.setattr(hang.processes, "find", lambda _: [None])
+    patch.setattr(hang, "_dump_one", lambda *_: ("stack", True))
     patch.setattr(command_source.records, "STACKS_FILE", "no/such/folder")
     yield source.explain_silence(700.0)
     write_ranks(root, [{**steps(1)[0], "loss": None}])
