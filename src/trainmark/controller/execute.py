@@ -17,6 +17,8 @@ from trainmark.controller.sweep import SweepRequest, SweepRuns, end_all, open_sw
 from trainmark.errors import InputError, RunError, StoreError
 from trainmark.launch.job import Command, Job, Prints
 from trainmark.launch.registry import launchers
+from trainmark.messages.endings import interrupted_at_start
+from trainmark.messages.message import Message
 from trainmark.plan.identity import cell_id, new_run_id
 from trainmark.plan.sweep import content_id
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, SCHEMA, read_end, write_json
@@ -59,7 +61,7 @@ def execute(
     args: argparse.Namespace,
     *,
     settings: Mapping[str, Any],
-    skipped: Mapping[Cell, str] | None = None,
+    skipped: Mapping[Cell, Message] | None = None,
 ) -> int:
     """`settings` hold for all runs and tell one sweep from another; `skipped` is what cannot run here."""
     prints = launchers().load(args.launcher).prints
@@ -195,9 +197,8 @@ def _mark_interrupted(store: Store, sweep: SweepRuns, run_id: str, interrupt: Ke
         return
     end_all([run_id])
     if not (folder / EXIT_FILE).exists():
-        reason = f"interrupted by {str(interrupt) or 'Ctrl-C'} before it began"
-        ending = {"outcome": Outcome.KILLED, "reason": reason, "look_at": OUTPUT_FILE}
-        write_json(folder / EXIT_FILE, {"schema": SCHEMA, **ending})
+        reason = interrupted_at_start(signal=str(interrupt) or "Ctrl-C").to_reason()
+        write_json(folder / EXIT_FILE, {"schema": SCHEMA, "outcome": Outcome.KILLED, **reason, "look_at": OUTPUT_FILE})
     row = _index(store, folder)
     if row is not None:
         sweep.add(row)
