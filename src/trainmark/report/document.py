@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import trainmark
-from trainmark import analyse, units
+from trainmark import analyse, messages, units
 from trainmark.analyse.analysis import analyse_steps, own_warnings
 from trainmark.analyse.table import check_rows
 from trainmark.report import columns
@@ -67,8 +68,9 @@ def result_analyser() -> Analyser:
     Its version is a hash of the code, so that every change of the code analyses the runs again. This takes 1 ms.
     """
     digest = hashlib.sha256(trainmark.__version__.encode())
-    code = [*Path(analyse.__path__[0]).glob("*.py"), *(Path(str(own.__file__)) for own in (units, columns))]
-    for path in sorted(code):
+    packages = (Path(package.__path__[0]).glob("*.py") for package in (analyse, messages))
+    files = (Path(str(module.__file__)) for module in (units, columns))
+    for path in sorted(itertools.chain(*packages, files)):
         digest.update(path.read_bytes())
     return Analyser(version=digest.hexdigest()[:16], analyse=_derive)
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from trainmark.messages.message import Message
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -59,12 +61,17 @@ class RunRow:
     outcome: str | None
     """None while it is running."""
     reason: str
+    """In English."""
     started_unix_s: float | None
     wall_s: float | None
     load_steps: Callable[[], Steps]
     """Called on first use: a table of a thousand runs needs no steps."""
+    reason_code: str | None = None
+    """Code of the declaration in `trainmark.messages`; None in folders of older versions."""
+    reason_params: dict[str, Any] = field(default_factory=dict)
     evals: tuple[dict[str, Any], ...] = ()
-    warnings: tuple[dict[str, str], ...] = ()
+    warnings: tuple[dict[str, Any], ...] = ()
+    """Each with code, message and params, as `Message.to_json` gives them."""
     peak_memory_bytes: int | None = None
     lr: float | None = None
     """The peak learning rate that the user set; None: that of the recipe, which is in `environment`."""
@@ -102,6 +109,12 @@ class RunRow:
     analysis_version: str | None = None
     load_document: Callable[[], str | None] = lambda: None
     """Loads the text that `--json` prints for the run; None if `analysis` is None."""
+
+    @property
+    def why(self) -> Message:
+        """Why the run ended as it did, for any language."""
+        facts = {"reason_code": self.reason_code, "reason_params": self.reason_params}
+        return Message.from_reason({"reason": self.reason, **facts})
 
     @cached_property
     def _steps(self) -> Steps:

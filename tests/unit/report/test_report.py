@@ -12,7 +12,7 @@ from rich.console import Console
 from making import make_cell, make_run
 from trainmark.analyse.table import Line, build_lines
 from trainmark.logs.dialect import UNITS as LOG_UNITS
-from trainmark.report.columns import describe_line
+from trainmark.report.columns import describe_line, heading
 from trainmark.report.console import print_lines, say
 from trainmark.report.document import describe_runs
 from trainmark.report.markdown import render_markdown
@@ -222,7 +222,7 @@ def test_markdown_has_the_five_parts(tmp_path: Path, lang: str) -> None:
         assert f"## {words[part]}\n" in text
     assert "40.00" in text
     assert "oom" in text
-    widths = {line.count("|") for line in text.splitlines() if line.startswith("|") and words["throughput"] in line}
+    widths = {line.count("|") for line in text.splitlines() if line.startswith("|") and heading("throughput", lang) in line}
     assert len(widths) == 1
 
 
