@@ -14,12 +14,14 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
-BOTTOM = {"units", "errors", "messages", "runfolder", "parent_death", "rank_environment", "host", "mark",
-    "silence_limit"}  # fmt: skip
+BOTTOM = {"units", "errors", "messages", "plugins", "frameworks", "runfolder", "parent_death", "rank_environment",
+    "host", "mark", "silence_limit"}  # fmt: skip
 MAY_IMPORT = {
     "units": set(),
     "errors": set(),
     "messages": {"units"},
+    "plugins": {"errors"},
+    "frameworks": {"errors", "plugins"},
     "runfolder": set(),
     "parent_death": set(),
     "rank_environment": {"parent_death"},

@@ -14,8 +14,8 @@ from trainmark.cli.specify import add_machine_arguments, read_cluster_flags
 from trainmark.controller.launching import choose_launcher, make_job, print_commands
 from trainmark.controller.preflight import make_shared_folder
 from trainmark.errors import InputError, RunError
-from trainmark.launch.job import Job, own_python
-from trainmark.launch.registry import CHOICES, LAUNCHERS
+from trainmark.launch.job import Job, Machines, Prints, own_python
+from trainmark.launch.registry import launchers
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.runfolder.files import NETWORK_FILE, NETWORK_REQUEST_FILE, OUTPUT_FILE, SCHEMA, read_json, write_json
 from trainmark.runfolder.records import Outcome
@@ -47,7 +47,7 @@ def add_network_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--nodes", metavar="N", help="number of machines (default: 1)")
     group.add_argument("--devices", metavar="N", help="devices per machine (default: all GPUs, or 2 processes)")
     group.add_argument("--device", metavar="KIND", help="cpu or cuda (default: cuda where there is a GPU)")
-    group.add_argument("--launcher", choices=CHOICES, help="how processes start; dry prints the command")
+    group.add_argument("--launcher", choices=launchers().names(), help="how processes start; dry prints the command")
     add_machine_arguments(group)
 
 
@@ -60,8 +60,9 @@ def refuse_without_network(args: argparse.Namespace) -> None:
 def measure_network(args: argparse.Namespace) -> int:
     machine = read_machine()
     request = _read_request(args, machine)
-    if args.launcher == "dry":
-        return print_commands(LAUNCHERS[request.launcher](_job(request, "RUN", Path("FOLDER"))), is_json=args.json)
+    if launchers().load(args.launcher or "auto").prints is Prints.COMMANDS:
+        commands = launchers().load(request.launcher).commands(_job(request, "RUN", Path("FOLDER")))
+        return print_commands(commands, is_json=args.json)
     document = _measure(request, Path(args.store))
     from trainmark.analyse.communication import summarise_network
     from trainmark.report.network import describe_network, print_network
@@ -78,13 +79,14 @@ def measure_network(args: argparse.Namespace) -> int:
 def _read_request(args: argparse.Namespace, machine: Machine) -> _Request:
     if "torch" not in machine.frameworks:
         raise InputError("torch is not installed", hint="pip install 'trainmark[torch]'")
-    if args.launcher == "kubernetes":
+    asked = launchers().load(args.launcher or "auto")
+    if asked.prints is Prints.MANIFESTS:
         raise InputError("a manifest measures nothing here", hint="use another --launcher")
     device = args.device or machine.best_device
     if device not in _MAX_BYTES:
         raise InputError(f"{plain(device)!r} is no kind of device", hint="use cpu or cuda")
     cluster = read_cluster_flags(args)
-    is_here = not cluster.hosts and args.launcher != "slurm"
+    is_here = not cluster.hosts and asked.machines is not Machines.SCHEDULER
     if device == "cuda" and not machine.gpus and is_here:
         raise InputError("no NVIDIA GPU is visible here", hint="use --device cpu, or look at nvidia-smi")
     nodes = _whole(args.nodes, "--nodes", default=1)
@@ -98,7 +100,7 @@ def _read_request(args: argparse.Namespace, machine: Machine) -> _Request:
         noun = "GPUs" if device == "cuda" else "CPU cores"
         raise InputError(f"{devices} devices asked for", why=f"{noun} here: {there}", hint=f"use --devices {most}")
     request = _Request(device=device, nodes=nodes, devices_per_node=devices, launcher="auto", cluster=cluster)
-    return replace(request, launcher=choose_launcher(args.launcher or "auto", request, cluster))
+    return replace(request, launcher=choose_launcher(args.launcher or "auto", request, cluster, framework="torch").name)
 
 
 def _whole(text: str | None, flag: str, *, default: int) -> int:
@@ -121,7 +123,7 @@ def _measure(request: _Request, store: Path) -> dict[str, Any]:
         ending = supervise(
             folder,
             folder.name,
-            LAUNCHERS[request.launcher](_job(request, folder.name, folder)),
+            launchers().load(request.launcher).commands(_job(request, folder.name, folder)),
             launcher=request.launcher,
             timeout_s=_TIMEOUT_S,
             observe=lambda _: None,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import os
 import shlex
-import shutil
 import signal
 import sys
 from collections.abc import Mapping
@@ -16,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from trainmark.errors import InputError
+from trainmark.runfolder.files import write_all
 from trainmark.units import plain, to_json
 
 if TYPE_CHECKING:
@@ -86,24 +85,16 @@ def stderr_console() -> Console:
 
 
 def write_whole(files: Mapping[Path, str | Path], *, what: str, make_folders: bool = False) -> None:
-    """All of them or none: texts, and copies of other files, are written beside and renamed when all are there."""
-    beside = {path: path.parent / f".{path.name}.{os.getpid()}.part" for path in files}
+    """All of them or none: texts, and copies of other files."""
     try:
-        for path, content in files.items():
+        for path in files:
             if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, "it is a folder")
+                raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
             if make_folders:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(content, Path):
-                shutil.copyfile(content, beside[path])
-            else:
-                beside[path].write_text(content, encoding="utf-8")
-        for path, part in beside.items():
-            part.replace(path)
+        write_all(files)
     except OSError as error:
         why = error.strerror or str(error)
-        raise InputError(f"cannot write the {what} to {path}", why=why, hint="give another --output") from error
-    finally:
-        for part in beside.values():
-            with contextlib.suppress(OSError):
-                part.unlink()
+        raise InputError(
+            f"cannot write the {what} to {error.filename}", why=why, hint="give another --output"
+        ) from error

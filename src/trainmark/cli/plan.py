@@ -13,6 +13,7 @@ from trainmark.cli.run import check_data, sweep_settings, workload_tasks
 from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
 from trainmark.controller.execute import content_of
 from trainmark.controller.sweep import SweepRuns, find_unfinished
+from trainmark.launch.registry import launchers
 from trainmark.plan.estimate import estimate
 from trainmark.plan.identity import cell_id
 from trainmark.units import ABSENT, format_count, format_seconds, plain
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     plan = make_plan(args)
     refuse_file(Path(args.store))
-    if args.launcher != "kubernetes":
+    if not launchers().load(args.launcher).has_own_files:
         check_data(plan.runnable)
     sweep = _unfinished(plan, Path(args.store), args.launcher)
     entries = _describe(plan, sweep, Path(args.store))
@@ -66,7 +67,7 @@ def _describe(plan: Plan, sweep: SweepRuns | None, store: Path) -> list[dict[str
             {
                 "cell_id": cell_id(cell),
                 **cell.to_json(),
-                "skip": plan.skipped.get(cell),
+                "skip": plan.skipped[cell].english if cell in plan.skipped else None,
                 "done": sweep is not None and sweep.answer(cell) is not None,
                 "estimate_s": duration.seconds,
                 "estimate_is_measured": duration.is_measured,

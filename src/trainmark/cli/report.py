@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids, or the beginnings of some (default: all)")
     parser.add_argument("--format", choices=("md", "console"), default="md", help="default: md")
     parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the report")
-    parser.add_argument("--output", "-o", type=path_word, metavar="FILE", help="write it there instead of to stdout")
+    parser.add_argument("--output", "-o", type=path_word, metavar="FILE", help="write to FILE (-: stdout, the default)")
     add_store_flag(parser)
     add_json_flag(parser)
 
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from trainmark.report.markdown import render_markdown
 
     text = render_markdown(lines, lang=args.lang, studies=studies)
-    if args.output is None:
+    if args.output in (None, "-"):
         print(text, end="")
     else:
         write_whole({Path(args.output): text}, what="report")

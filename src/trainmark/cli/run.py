@@ -19,7 +19,7 @@ from trainmark.controller.preflight import check_machines
 from trainmark.controller.run_command import add_command_arguments, command_settings, command_tasks
 from trainmark.errors import DataError, InputError
 from trainmark.launch.job import Job
-from trainmark.launch.registry import RENDERERS
+from trainmark.launch.registry import launchers
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.plan.sweep import machine_facts
 from trainmark.spec.cell import Cell
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(
             "--resume has nothing to go on from", why=why, hint="give --epochs or --until-target as before"
         )
-    cells = _runnable(plan, is_elsewhere=args.launcher == "kubernetes")
+    cells = _runnable(plan, is_elsewhere=launchers().load(args.launcher).has_own_files)
     tasks = workload_tasks(plan, cells, launcher=args.launcher)
     _check_machines(tasks, args)
     if args.find_batch:
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_machines(tasks: Sequence[Task], args: argparse.Namespace) -> None:
-    if not args.no_preflight and args.launcher not in RENDERERS:
+    if not args.no_preflight and launchers().load(args.launcher).prints is None:
         check_machines(tasks, Path(args.store))
 
 
@@ -88,7 +88,10 @@ def _read_plan(args: argparse.Namespace) -> Plan:
 
 
 def workload_tasks(plan: Plan, cells: Sequence[Cell], *, launcher: str) -> list[Task]:
-    return [_make_task(cell, plan, choose_launcher(launcher, cell, plan.suite.cluster)) for cell in cells]
+    return [
+        _make_task(cell, plan, choose_launcher(launcher, cell, plan.suite.cluster, framework=cell.framework).name)
+        for cell in cells
+    ]
 
 
 def sweep_settings(machine: Machine) -> dict[str, Any]:
@@ -106,11 +109,11 @@ def _runnable(plan: Plan, *, is_elsewhere: bool) -> list[Cell]:
     """What can run here; an error if nothing can, so that a sweep that does nothing never looks like a success."""
     for reason in dict.fromkeys(plan.skipped.values()):
         num = sum(other == reason for other in plan.skipped.values())
-        talk(f"skipping {num} of {format_count(len(plan.cells), 'runs')}: {reason}")
+        talk(f"skipping {num} of {format_count(len(plan.cells), 'runs')}: {reason.english}")
     cells = plan.runnable
     if not cells:
         reason = next(iter(plan.skipped.values()))
-        what, _, hint = reason.partition("; ")
+        what, _, hint = reason.english.partition("; ")
         raise InputError("nothing can run on this machine", why=what, hint=hint)
     if not is_elsewhere:
         check_data(cells)

@@ -12,7 +12,10 @@ from typing import Any
 from trainmark.cli.output import add_json_flag, add_store_flag
 from trainmark.controller.launching import is_allocated
 from trainmark.errors import Fault, InputError, SpecError
-from trainmark.launch.registry import CHOICES
+from trainmark.frameworks import frameworks
+from trainmark.launch.job import Machines
+from trainmark.launch.registry import launchers
+from trainmark.messages.message import Message
 from trainmark.plan.expand import expand
 from trainmark.plan.feasible import Reach, why_not
 from trainmark.plan.machine import Machine, read_machine
@@ -22,7 +25,7 @@ from trainmark.spec.cluster import CLUSTER_KEYS, Cluster, parse_cluster
 from trainmark.spec.files import read_toml, shipped_suites
 from trainmark.spec.parse import parse_suite, suggest
 from trainmark.spec.suite import Suite
-from trainmark.workloads.registry import load_cards
+from trainmark.workloads.registry import load_cards, workloads
 
 _LIST_FLAGS = {
     "framework": "torch",
@@ -57,7 +60,7 @@ class Plan:
     suite: Suite
     machine: Machine
     cells: tuple[Cell, ...]
-    skipped: dict[Cell, str]
+    skipped: dict[Cell, Message]
     """Cells that cannot run here, each with the reason."""
 
     @property
@@ -86,7 +89,7 @@ def add_spec_arguments(parser: argparse.ArgumentParser, *, is_optional: bool = F
     )
     where = parser.add_argument_group("where")
     where.add_argument(
-        "--launcher", choices=CHOICES, default="auto", help="how processes start; dry prints the command"
+        "--launcher", choices=launchers().names(), default="auto", help="how processes start; dry prints the command"
     )
     add_machine_arguments(where)
     add_store_flag(parser)
@@ -107,14 +110,16 @@ def make_plan(args: argparse.Namespace) -> Plan:
         why = "this machine has no GPU, and those that will do the work may have some"
         raise InputError("the kind of device must be said", why=why, hint="give --device cuda or --device cpu")
     cells = expand(suite, catalog=catalog, device=machine.best_device)
-    if args.launcher != "kubernetes":  # where a path is one of the pod's
+    for name in dict.fromkeys(cell.framework for cell in cells):
+        frameworks().load(name)  # an unknown one, or one of a broken plugin, is an error
+    if not launchers().load(args.launcher).has_own_files:
         cells = tuple(replace(cell, data=cell.data.from_here()) for cell in cells)
     skipped = {cell: reason for cell in cells if (reason := why_not(cell, machine, reach)) is not None}
     return Plan(suite=suite, machine=machine, cells=cells, skipped=skipped)
 
 
 def read_catalog() -> Catalog:
-    return {
+    offers = {
         name: Offer(
             frameworks=card.frameworks,
             recipes=card.recipes,
@@ -125,6 +130,9 @@ def read_catalog() -> Catalog:
         )
         for name, card in load_cards().items()
     }
+    nothing = Offer(frameworks=(), recipes=(), sizes=(), batch_sizes={})
+    broken = {plugin.name: replace(nothing, problem=str(plugin)) for plugin in workloads().broken()}
+    return {**offers, **broken}
 
 
 def _read_suite(what: str, overrides: dict[str, Any], catalog: Catalog) -> Suite:
@@ -188,14 +196,17 @@ def _read_cluster_file(path: Path) -> dict[str, Any]:
     return dict(table)
 
 
-def read_reach(launcher: str, cluster: Cluster) -> Reach:
-    if launcher == "kubernetes" or (launcher == "slurm" and not is_allocated()):
+def read_reach(name: str, cluster: Cluster) -> Reach:
+    launcher = launchers().load(name)
+    has_scheduler = launcher.machines is Machines.SCHEDULER
+    if has_scheduler and (launcher.prints is not None or not is_allocated()):
         return Reach(num_nodes=None, is_elsewhere=True)
-    if cluster.hosts and launcher != "slurm":
+    if cluster.hosts and not has_scheduler:
         return Reach(num_nodes=len(cluster.hosts), is_elsewhere=True)
-    if is_allocated() and launcher in ("slurm", "auto"):
+    is_automatic = launcher.build_commands is None and launcher.prints is None
+    if is_allocated() and (has_scheduler or is_automatic):
         num_nodes = _allocated_nodes()
-        return Reach(num_nodes=num_nodes, is_elsewhere=launcher == "slurm" or num_nodes > 1)
+        return Reach(num_nodes=num_nodes, is_elsewhere=has_scheduler or num_nodes > 1)
     return Reach()
 
 

@@ -15,8 +15,10 @@ from trainmark.controller.launching import print_commands
 from trainmark.controller.scaling import asked_cells
 from trainmark.controller.sweep import SweepRequest, SweepRuns, end_all, open_sweep
 from trainmark.errors import InputError, RunError, StoreError
-from trainmark.launch.job import Command, Job
-from trainmark.launch.registry import LAUNCHERS
+from trainmark.launch.job import Command, Job, Prints
+from trainmark.launch.registry import launchers
+from trainmark.messages.endings import interrupted_at_start
+from trainmark.messages.message import Message
 from trainmark.plan.identity import cell_id, new_run_id
 from trainmark.plan.sweep import content_id
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, SCHEMA, read_end, write_json
@@ -59,12 +61,13 @@ def execute(
     args: argparse.Namespace,
     *,
     settings: Mapping[str, Any],
-    skipped: Mapping[Cell, str] | None = None,
+    skipped: Mapping[Cell, Message] | None = None,
 ) -> int:
     """`settings` hold for all runs and tell one sweep from another; `skipped` is what cannot run here."""
-    if args.launcher == "dry":
+    prints = launchers().load(args.launcher).prints
+    if prints is Prints.COMMANDS:
         return _print_dry(tasks, Path(args.store), is_json=args.json)
-    if args.launcher == "kubernetes":
+    if prints is Prints.MANIFESTS:
         return _print_manifests(tasks, is_json=args.json)
     store = open_store(Path(args.store))
     store.check_writable()
@@ -164,7 +167,7 @@ def _run_one(task: Task, place: _Place, number: int, facts: Mapping[str, Any]) -
     store, progress, run_id = place.store, place.progress, new_run_id(task.cell)
     folder = _make_folder(task, store, run_id, {"asked": place.asked, **facts})
     progress.begin(run_id, task.cell.title, number)
-    commands = LAUNCHERS[task.launcher](task.job(run_id, folder))
+    commands = launchers().load(task.launcher).commands(task.job(run_id, folder))
     place.warden.watch(run_id, commands)
     try:
         ending = _supervise(task, run_id, folder, commands, progress)
@@ -194,9 +197,8 @@ def _mark_interrupted(store: Store, sweep: SweepRuns, run_id: str, interrupt: Ke
         return
     end_all([run_id])
     if not (folder / EXIT_FILE).exists():
-        reason = f"interrupted by {str(interrupt) or 'Ctrl-C'} before it began"
-        ending = {"outcome": Outcome.KILLED, "reason": reason, "look_at": OUTPUT_FILE}
-        write_json(folder / EXIT_FILE, {"schema": SCHEMA, **ending})
+        reason = interrupted_at_start(signal=str(interrupt) or "Ctrl-C").to_reason()
+        write_json(folder / EXIT_FILE, {"schema": SCHEMA, "outcome": Outcome.KILLED, **reason, "look_at": OUTPUT_FILE})
     row = _index(store, folder)
     if row is not None:
         sweep.add(row)
@@ -236,7 +238,8 @@ def _make_folder(task: Task, store: Store, run_id: str, facts: Mapping[str, Any]
 def _print_dry(tasks: Sequence[Task], store: Path, *, is_json: bool) -> int:
     refuse_file(store)
     jobs = [(task.launcher, task.job("RUN", store / "RUN")) for task in tasks]
-    return print_commands([command for name, job in jobs for command in LAUNCHERS[name](job)], is_json=is_json)
+    commands = [command for name, job in jobs for command in launchers().load(name).commands(job)]
+    return print_commands(commands, is_json=is_json)
 
 
 def _print_manifests(tasks: Sequence[Task], *, is_json: bool) -> int:

@@ -12,7 +12,7 @@ from trainmark import host
 from trainmark.cli.output import talk
 from trainmark.controller.execute import Task, run_probe
 from trainmark.errors import InputError, RunError
-from trainmark.launch.registry import RENDERERS
+from trainmark.launch.registry import launchers
 from trainmark.plan.batch_search import Found, search_batch
 from trainmark.runfolder.records import Outcome
 from trainmark.spec.cell import Cell
@@ -45,7 +45,7 @@ def find_batches(
     cells: Sequence[Cell], make_task: MakeTask, most: Callable[[Cell], int | None], args: argparse.Namespace
 ) -> list[Task]:
     """The cells with the largest batch of each kind; kinds differ in anything but batch and repeat."""
-    if args.launcher in RENDERERS:
+    if launchers().load(args.launcher).prints is not None:
         raise InputError("--find-batch needs real runs", hint=f"leave out --launcher {args.launcher}")
     from trainmark.cli.results import open_store
 

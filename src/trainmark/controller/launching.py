@@ -12,8 +12,8 @@ from typing import Protocol
 
 from trainmark.cli.output import print_json, talk
 from trainmark.errors import InputError
-from trainmark.launch.job import Command, Job, inherited_variables
-from trainmark.launch.registry import PROGRAMS, choose
+from trainmark.launch.job import Command, Job, Launcher, Machines, inherited_variables
+from trainmark.launch.registry import choose, launchers
 from trainmark.spec.cluster import Cluster
 from trainmark.units import format_count
 
@@ -31,23 +31,28 @@ class Shape(Protocol):
     def device(self) -> str | None: ...
 
 
-def choose_launcher(name: str, shape: Shape, cluster: Cluster) -> str:
+def choose_launcher(name: str, shape: Shape, cluster: Cluster, *, framework: str | None) -> Launcher:
+    """`framework` is None for a command of the user's own."""
     chosen = choose(
         name,
         num_nodes=shape.nodes,
         num_processes=shape.devices_per_node,
+        framework=framework,
         num_hosts=len(cluster.hosts),
         is_allocated=is_allocated(),
     )
-    if chosen == "local" and cluster.hosts:
-        raise InputError("local starts processes here only", hint="leave out --hosts, or use --launcher torchrun")
-    missing = [program for program in PROGRAMS.get(chosen, ()) if shutil.which(program) is None]
+    if chosen.machines is Machines.HERE and cluster.hosts:
+        raise InputError(
+            f"{chosen.name} starts processes here only", hint="leave out --hosts, or use --launcher torchrun"
+        )
+    missing = [program for program in chosen.programs if shutil.which(program) is None]
     if missing:
         hint = "install it, or use another --launcher (trainmark list launchers)"
-        raise InputError(f"the launcher {chosen} needs {' and '.join(missing)}", why="not on the PATH", hint=hint)
-    if name != "kubernetes" and chosen not in ("slurm", "local") and len(cluster.hosts) < shape.nodes > 1:
+        raise InputError(f"the launcher {chosen.name} needs {' and '.join(missing)}", why="not on the PATH", hint=hint)
+    is_told = launchers().load(name).machines is not Machines.SCHEDULER and chosen.machines is Machines.HOSTS
+    if is_told and len(cluster.hosts) < shape.nodes > 1:
         why = f"{format_count(shape.nodes, 'nodes')}, {format_count(len(cluster.hosts), 'hosts')}"
-        raise InputError(f"{chosen} must be told the machines", why=why, hint="give --hosts A,B or --cluster FILE")
+        raise InputError(f"{chosen.name} must be told the machines", why=why, hint="give --hosts A,B or --cluster FILE")
     return chosen
 
 

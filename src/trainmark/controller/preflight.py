@@ -13,7 +13,9 @@ from typing import IO, TYPE_CHECKING
 from trainmark.cli.output import stderr_console, talk
 from trainmark.cli.results import refuse_file
 from trainmark.errors import InputError, StoreError
-from trainmark.plan.machine import FRAMEWORKS
+from trainmark.frameworks import frameworks
+from trainmark.launch.job import Machines
+from trainmark.launch.registry import launchers
 from trainmark.units import format_count, plain
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def _size(task: Task) -> int:
 def _is_worth_it(task: Task) -> bool:
     """Where processes start on other machines. Not through a queue: that would be a second time to wait in it."""
     job = task.job("preflight", Path())
-    if task.launcher == "slurm":
+    if launchers().load(task.launcher).machines is Machines.SCHEDULER:
         return job.is_allocated
     return bool(job.hosts)
 
@@ -86,7 +88,7 @@ def _ask(job: Job, task: Task, data: list[str]) -> dict[str, str]:
         "token": token,
         "wait_s": _WAIT_S,
         "data": [str(Path(path).resolve()) for path in data],
-        "package": FRAMEWORKS.get(framework or ""),
+        "package": frameworks().load(framework).distribution if framework else None,
         "device": job.device,
     }
     commands = build_commands(job, task.launcher, request)

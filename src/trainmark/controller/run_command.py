@@ -15,7 +15,9 @@ from trainmark.controller.command_environment import write_environment
 from trainmark.controller.execute import Task
 from trainmark.controller.launching import choose_launcher, make_job
 from trainmark.errors import InputError
-from trainmark.launch.job import Job
+from trainmark.launch import local
+from trainmark.launch.job import Job, Machines
+from trainmark.launch.registry import launchers
 from trainmark.runfolder.files import RUN_FILE, read_json, write_json
 from trainmark.runfolder.records import Kind, read_records
 from trainmark.spec.command import CommandCell, CommandSuite, parse_command
@@ -52,12 +54,12 @@ def command_tasks(args: argparse.Namespace, machine: Machine) -> list[Task]:
     if args.resume:
         why = "a command has no checkpoint of ours, and a sweep goes on by itself"
         raise InputError("--resume goes with a workload", why=why, hint="leave it out, or give the script its own flag")
-    is_here = not args.hosts and not args.cluster and args.launcher not in ("slurm", "kubernetes")
+    is_here = not args.hosts and not args.cluster and launchers().load(args.launcher).machines is not Machines.SCHEDULER
     suite = parse_command(args.command, read_flags(args), device="cpu" if is_here and not machine.gpus else None)
     _check_program(suite.cells)
     dialects = _load_dialects(args.pattern)
-    launchers = [_launcher(cell, args.launcher, suite, machine) for cell in suite.cells]
-    pairs = zip(suite.cells, launchers, strict=True)
+    chosen = [_launcher(cell, args.launcher, suite, machine) for cell in suite.cells]
+    pairs = zip(suite.cells, chosen, strict=True)
     return [_make_task(cell, suite, launcher, machine, dialects) for cell, launcher in pairs]
 
 
@@ -85,17 +87,19 @@ def _check_program(cells: Sequence[CommandCell]) -> None:
 
 def _launcher(cell: CommandCell, name: str, suite: CommandSuite, machine: Machine) -> str:
     """A command that is told the number of devices starts its own processes; others get one for each device."""
-    if cell.starts_its_own_processes and name in ("auto", "local", "dry"):
+    asked = launchers().load(name)
+    is_here = asked.is_direct or (asked.build_commands is None and asked.machines is Machines.HOSTS)
+    if cell.starts_its_own_processes and is_here:
         if cell.nodes > 1 or suite.cluster.hosts:
             hint = "leave {devices} out and let --launcher start the processes, or leave out --nodes and --hosts"
             raise InputError("a command with {devices} starts its own processes, and only here", hint=hint)
-        return "local"
-    chosen = choose_launcher(name, cell, suite.cluster)
-    if chosen == "torchrun" and "torch" not in machine.frameworks:
-        hint = "put {devices} where the script takes it, or pip install 'trainmark[torch]'"
+        return local.LAUNCHER.name
+    chosen = choose_launcher(name, cell, suite.cluster, framework=None)
+    if chosen.frameworks is not None and not set(chosen.frameworks) & machine.frameworks.keys():
+        hint = f"put {{devices}} where the script takes it, or pip install 'trainmark[{chosen.frameworks[0]}]'"
         why = f"it would start {format_count(cell.devices_per_node, 'processes')}"
-        raise InputError("torchrun is not here", why=why, hint=hint)
-    return chosen
+        raise InputError(f"{chosen.name} is not here", why=why, hint=hint)
+    return chosen.name
 
 
 def _load_dialects(pattern: str | None) -> Sequence[Dialect]:
@@ -112,7 +116,7 @@ def _make_task(
     """Of the attempt that goes on: each reads its own output from the beginning."""
 
     def job(run_id: str, folder: Path) -> Job:
-        each = 1 if launcher == "local" else cell.devices_per_node
+        each = launchers().load(launcher).max_processes or cell.devices_per_node
         return make_job(cell, run_id, folder, cluster=suite.cluster, argv=cell.argv, processes_per_node=each)
 
     def watch(progress: Progress) -> Observer:

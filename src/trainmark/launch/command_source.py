@@ -22,7 +22,7 @@ from trainmark.launch import hang
 from trainmark.launch.kernel_memory import read_oom_kills
 from trainmark.launch.outcome import judge_command
 from trainmark.launch.stacks import dump_stacks
-from trainmark.runfolder.files import LOG_FILE, OUTPUT_FILE, RUN_FILE, STACKS_FILE, Json, read_json
+from trainmark.runfolder.files import LOG_FILE, OUTPUT_FILE, RUN_FILE, STACKS_FILE, Json, read_json, replacing
 from trainmark.runfolder.records import Kind, Outcome, RecordTail, WarningCode, encode_record
 from trainmark.silence_limit import NUM_RECENT, Patience
 from trainmark.units import format_seconds
@@ -165,20 +165,15 @@ class CommandSource:
         anew = self._reader.reread(self._folder / OUTPUT_FILE, looks)
         if anew is None:
             return
-        path = self._folder / LOG_FILE
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
         before = self._num_read, self._bad_loss
         self._num_read, self._bad_loss = 0, self._bad_loss if self._num_marked else None
         try:
-            with beside.open("wb") as file:
+            with replacing(self._folder / LOG_FILE) as file:
                 for record in anew:
                     file.write(encode_record(record))
                     self._note_read(record)
-            beside.replace(path)
         except BaseException:
             self._num_read, self._bad_loss = before
-            with contextlib.suppress(OSError):
-                beside.unlink()
             raise
 
     def _note_read(self, record: Json) -> None:

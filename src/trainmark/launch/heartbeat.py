@@ -13,6 +13,7 @@ from trainmark.launch import hang
 from trainmark.launch.dead_ranks import infer_ends
 from trainmark.launch.hang import Silent
 from trainmark.launch.kernel_memory import read_oom_kills
+from trainmark.launch.registry import is_direct
 from trainmark.runfolder.files import (
     COMMAND_FILE,
     OUTPUT_FILE,
@@ -91,7 +92,7 @@ class WorkerSource:
         inferred = infer_ends(
             ends,
             started={number: rank.describe(number).name for number, rank in self._ranks.items() if rank.has_started},
-            has_launcher=(read_json(self._folder / COMMAND_FILE) or {}).get("launcher") != "local",
+            has_launcher=not is_direct((read_json(self._folder / COMMAND_FILE) or {}).get("launcher")),
             output=read_end(self._folder / OUTPUT_FILE, _LAST_BYTES),
             returncode=returncode,
             was_oom_killed=(read_oom_kills() or 0) > (self._num_oom_kills or 0),

@@ -1,11 +1,12 @@
-"""What a launcher gets and gives: a job in, commands out. Launchers are pure; only `supervise` starts anything."""
+"""What a launcher declares, gets (a job) and gives (commands). Launchers are pure: only `supervise` starts anything."""
 
 from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path, PurePath
 
 from trainmark import mark, rank_environment
@@ -73,6 +74,59 @@ class Command:
     """Appears when a queued job begins, which may take hours; None: it begins at once."""
     exit_file: Path | None = None
     """Holds the exit code once a queued job has ended."""
+
+
+class Machines(StrEnum):
+    """Where a launcher can start processes."""
+
+    HERE = "here"
+    """On this machine only."""
+    HOSTS = "hosts"
+    """On this machine, or on those of --hosts."""
+    SCHEDULER = "scheduler"
+    """On machines that a batch system chooses."""
+
+
+class Prints(StrEnum):
+    """What a launcher prints instead of starting processes."""
+
+    COMMANDS = "commands"
+    MANIFESTS = "manifests"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launcher:
+    """A way to start the processes of a run, and what it can do."""
+
+    name: str
+    summary: str
+    build_commands: Callable[[Job], tuple[Command, ...]] | None = None
+    """None: it leaves the choice of another launcher to `choose`."""
+    machines: Machines = Machines.HOSTS
+    frameworks: tuple[str, ...] | None = None
+    """Those whose processes it can start; None: all."""
+    rank_variables: tuple[str, ...] = ("RANK",)
+    """Names of the variables with the rank of a process, see `trainmark.ranks`; it sets one of them."""
+    programs: tuple[str, ...] = ()
+    """What must be on the PATH."""
+    max_processes: int | None = None
+    """None: any number."""
+    is_direct: bool = False
+    """Its command is the process of the run itself: no launcher process stands between the two."""
+    has_one_command: bool = False
+    """One command starts the processes on all machines; otherwise there is one command for each of --hosts."""
+    prints: Prints | None = None
+    """Nothing is started: this is printed."""
+    has_own_files: bool = False
+    """Processes run in containers, where a path of this machine means nothing."""
+
+    def commands(self, job: Job) -> tuple[Command, ...]:
+        assert self.build_commands is not None, f"{self.name} starts nothing"
+        return self.build_commands(job)
+
+    def can_start(self, framework: str | None) -> bool:
+        """`framework` is None for a command of the user's own."""
+        return framework is None or self.frameworks is None or framework in self.frameworks
 
 
 def inherited_variables(environment: Mapping[str, str]) -> dict[str, str]:

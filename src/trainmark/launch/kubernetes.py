@@ -16,11 +16,19 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from trainmark.errors import Fault, SpecError
-from trainmark.launch.job import own_python
+from trainmark.launch.job import Launcher, Machines, Prints, own_python
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import RUN_TAG
 from trainmark.spec.cluster import JOB_KINDS
 
+LAUNCHER = Launcher(
+    name="kubernetes",
+    summary="prints the manifest of a PyTorchJob or JobSet for each run",
+    machines=Machines.SCHEDULER,
+    frameworks=("torch",),
+    prints=Prints.MANIFESTS,
+    has_own_files=True,
+)
 POD_MODULE = "trainmark.controller.pod"
 POD_VARIABLE = "TRAINMARK_POD"
 """Holds run.json and how to start, as JSON."""
@@ -211,7 +219,12 @@ def _faults(job: PodJob) -> list[Fault]:
         (not job.image, "image", "is missing", "a container image with trainmark and PyTorch, as in registry/name:tag"),
         (not job.store_claim, "volume", "is missing", "a persistent volume claim that all nodes may write to"),
         (job.job_kind not in JOB_KINDS, "job_kind", f"{job.job_kind!r} is not known", f"known: {', '.join(JOB_KINDS)}"),
-        (job.framework != "torch", "framework", f"{job.framework} is not started by torchrun", "use torch"),
+        (
+            not LAUNCHER.can_start(job.framework),
+            "framework",
+            f"{job.framework} is not started by torchrun",
+            "use torch",
+        ),
         (not _LABEL.fullmatch(job.namespace), "namespace", f"{job.namespace!r} is no DNS label", "as in team-a"),
         *(
             (

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from trainmark.launch.job import Command, Job, ranked_argv, ranked_environment
+from trainmark.launch.job import Command, Job, Launcher, ranked_argv, ranked_environment
 
-SUMMARY = "mpirun of Open MPI, on this machine or on --hosts"
 HOST_FILE = "hostfile"
 
 
@@ -35,3 +34,13 @@ def _where(job: Job) -> tuple[str, ...]:
         return ("--hostfile", str(job.folder / HOST_FILE))
     # Open MPI counts cores as slots; a CPU run may have two processes on a machine that shows it one.
     return ("--host", f"localhost:{job.processes_per_node}")
+
+
+LAUNCHER = Launcher(
+    name="mpi",
+    summary="mpirun of Open MPI, on this machine or on --hosts",
+    build_commands=build_commands,
+    rank_variables=("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"),
+    programs=("mpirun",),
+    has_one_command=True,
+)

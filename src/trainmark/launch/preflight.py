@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainmark.launch.job import Command, Job, on_host, own_python, worker_environment
-from trainmark.launch.registry import LAUNCHERS
+from trainmark.launch.registry import launchers
 from trainmark.rank_environment import LEASE
 from trainmark.runfolder.records import PREFLIGHT_SIGN
 from trainmark.units import format_count
@@ -33,8 +33,9 @@ class Finding:
 def build_commands(job: Job, launcher: str, request: Mapping[str, Any]) -> tuple[Command, ...]:
     """By torchrun's remote shell without torchrun, which would start no process where one machine is missing."""
     argv = (*own_python(job.python), MODULE, json.dumps(request, separators=(",", ":")))
-    if launcher in ("mpi", "slurm"):
-        commands = LAUNCHERS[launcher](replace(job, argv=argv))
+    chosen = launchers().load(launcher)
+    if chosen.has_one_command:
+        commands = chosen.commands(replace(job, argv=argv))
         return tuple(replace(command, environment=_without_lease(command.environment)) for command in commands)
     common = {"WORLD_SIZE": str(len(job.hosts)), "MASTER_ADDR": job.master_address, "MASTER_PORT": str(job.port)}
     return tuple(
@@ -49,7 +50,7 @@ def _without_lease(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def num_expected(job: Job, launcher: str) -> int:
-    return job.num_processes if launcher in ("mpi", "slurm") else len(job.hosts)
+    return job.num_processes if launchers().load(launcher).has_one_command else len(job.hosts)
 
 
 def read_answers(output: str) -> list[Answer]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
-from trainmark.launch.job import Command, Job, ranked_argv, ranked_environment
+from trainmark.launch.job import Command, Job, Launcher, Machines, ranked_argv, ranked_environment
 from trainmark.rank_environment import LEASE
 from trainmark.runfolder.files import LEASE_FILE, OUTPUT_FILE
 
 _STARTED_FILE = "slurm_started"
 _EXIT_FILE = "slurm_exit"
-SUMMARY = "srun inside an allocation, sbatch outside of one"
 
 
 def build_commands(job: Job) -> tuple[Command, ...]:
@@ -72,3 +71,14 @@ def _size(job: Job) -> tuple[str, ...]:
     # --ntasks too: inside an allocation srun would take the number of its tasks from there.
     tasks = (f"--ntasks={job.num_processes}", f"--ntasks-per-node={per_node}")
     return (f"--job-name={job.run_id}", f"--nodes={job.num_nodes}", *tasks, *gpus)
+
+
+LAUNCHER = Launcher(
+    name="slurm",
+    summary="srun inside an allocation, sbatch outside of one",
+    build_commands=build_commands,
+    machines=Machines.SCHEDULER,
+    rank_variables=("SLURM_PROCID",),
+    programs=("srun", "sbatch"),
+    has_one_command=True,
+)

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 from trainmark.launch import processes
+from trainmark.runfolder.files import write_text
 
 _MOST_S = 20.0
 _HOW = "for the stacks of a command: pip install py-spy (and, not as root, allow ptrace)"
@@ -25,7 +26,7 @@ def dump_stacks(run_id: str, path: Path) -> tuple[str | None, str]:
         problem = next((text.strip().splitlines()[-1] for text, _ in texts if text.strip()), "no process is left")
         return None, f"py-spy could read no process: {problem[:200]}"
     try:
-        path.write_text("\n".join(found), encoding="utf-8")
+        write_text(path, "\n".join(found))
     except OSError as error:
         return None, f"the stacks could not be written: {error.strerror or error}"
     return path.name, ""

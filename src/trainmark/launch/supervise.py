@@ -35,6 +35,7 @@ from trainmark.runfolder.files import (
     STOP_FILE,
     Json,
     write_json,
+    write_text,
 )
 from trainmark.runfolder.records import Outcome
 
@@ -78,7 +79,7 @@ def supervise(
     source = source or WorkerSource(folder)
     write_json(folder / COMMAND_FILE, _describe(commands, launcher))
     for name, text in (item for command in commands for item in command.files.items()):
-        (folder / name).write_text(text, encoding="utf-8")
+        write_text(folder / name, text)
     started = time.time()
     # To be appended to: Slurm and the nodes of torchrun write into the same file.
     with (folder / OUTPUT_FILE).open("ab") as output, (folder / OUTPUT_FILE).open("ab") as lock:
@@ -187,9 +188,7 @@ class _Watch:
             return
         reason = self._observe(new)
         if reason is not None and not self._stop.exists():
-            beside = self._stop.with_suffix(".part")
-            beside.write_text(reason, encoding="utf-8")
-            beside.replace(self._stop)
+            write_text(self._stop, reason)
 
 
 def _describe(commands: Sequence[Command], launcher: str) -> Json:

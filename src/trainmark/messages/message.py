@@ -38,9 +38,9 @@ _OPTIONAL = re.compile("«(.*?)»")
 _SEPARATORS = {"en": {"": ", ", "and": " and "}, "zh": {"": "，", "and": "，"}}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Message:
-    """One sentence that was said: which one, and with what values."""
+    """One sentence that was said: which one, and with what values. Equal to another with the same code and words."""
 
     code: str
     """Empty for a sentence of an older version, of which only the English text is known."""
@@ -48,6 +48,15 @@ class Message:
     """Numbers, texts, messages, or lists of them."""
     recorded: str | None = None
     """The English sentence as a file holds it; None for a message made by this process."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and (self.code, self.english) == (other.code, other.english)
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.english))
+
+    def __str__(self) -> str:
+        return self.english
 
     @property
     def english(self) -> str:

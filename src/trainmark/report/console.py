@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -11,7 +12,7 @@ from rich.text import Text
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import OTHER_BASE_MARK, TELLING, describe_line, shown_columns
 from trainmark.report.layout import fold, least_widths, print_rows, total_width, unfolded_widths
-from trainmark.report.recorded import say_coded_warning, say_outcome, say_reason
+from trainmark.report.recorded import say_coded_warning, say_outcome
 from trainmark.report.words import UNITS, WORDS
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_number, plain
@@ -133,12 +134,12 @@ def _short_value(text: str, name: str, *, has_unit: bool) -> str:
 
 
 def _say_problem(run: RunRow, lang: str) -> str:
-    return f"  {run.id}: {WORDS[lang]['colon'].join((say_outcome(run, lang), say_reason(run.reason, lang)))}"
+    return f"  {run.id}: {WORDS[lang]['colon'].join((say_outcome(run, lang), run.why.in_language(lang)))}"
 
 
-def _first_warnings(line: Line, warnings: dict[str, list[dict[str, str]]], lang: str) -> list[str]:
+def _first_warnings(line: Line, warnings: dict[str, list[dict[str, Any]]], lang: str) -> list[str]:
     """At most three of each run's kinds: a thousand bad images are one thing to know, not a thousand lines."""
-    found: dict[str, list[dict[str, str]]] = {}
+    found: dict[str, list[dict[str, Any]]] = {}
     for run in line.runs:
         for warning in warnings[run.id]:
             found.setdefault(warning["code"], []).append(warning)

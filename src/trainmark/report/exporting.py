@@ -1,17 +1,19 @@
-"""Export formats, found and not listed: every file of `report/export` is one, with SUMMARY and export(rows)."""
+"""Export formats: every file of `report/export` with an `EXPORT`, and those of other packages."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import ModuleType
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from trainmark import plugins
 from trainmark.report import export
 
 if TYPE_CHECKING:
+    from trainmark.analyse.scaling import Asked
     from trainmark.store.rows import RunRow
 
 
@@ -27,18 +29,27 @@ class Exported:
     """Runs that the format has no place for: id to the reason."""
 
 
-def format_names() -> tuple[str, ...]:
-    """By file name, nothing imported: `paddle_benchmark.py` is `paddle-benchmark`, `csv_.py` is `csv`."""
-    return tuple(sorted(_modules()))
+@dataclass(frozen=True, kw_only=True)
+class ExportFormat:
+    name: str
+    """As in `trainmark export --format NAME`."""
+    summary: str
+    export: Callable[[Sequence[RunRow]], Exported]
+    export_with_sweeps: Callable[[Sequence[RunRow], Sequence[Asked]], Exported] | None = None
+    """For a format that also tells what sweeps asked for and did not get; used instead of `export`."""
 
 
-def load_format(name: str) -> ModuleType:
-    return importlib.import_module(f"trainmark.report.export.{_modules()[name]}")
+@cache
+def exports() -> plugins.Registry[ExportFormat]:
+    """Built-in ones by file name, nothing imported: `paddle_benchmark.py` is `paddle-benchmark`, `csv_.py` is `csv`."""
+    modules = sorted(module.name for module in pkgutil.iter_modules(export.__path__))
+    own = {module.rstrip("_").replace("_", "-"): partial(_load, module) for module in modules}
+    return plugins.Registry(plugins.EXPORTS, kind="export format", built_in=own, check=plugins.expect(ExportFormat))
 
 
-def _modules() -> dict[str, str]:
-    found = (module.name for module in pkgutil.iter_modules(export.__path__))
-    return {name.rstrip("_").replace("_", "-"): name for name in found}
+def _load(module: str) -> ExportFormat:
+    found: ExportFormat = importlib.import_module(f"{export.__name__}.{module}").EXPORT
+    return found
 
 
 def shorten(value: float) -> float:

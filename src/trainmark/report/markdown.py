@@ -11,7 +11,7 @@ from typing import Any
 from trainmark.analyse.scaling import Study, build_studies
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import OTHER_BASE_MARK, describe_line, shown_columns
-from trainmark.report.recorded import say_first_warning, say_outcome, say_reason
+from trainmark.report.recorded import say_first_warning, say_outcome
 from trainmark.report.scaling import columns, describe_case, explain, titles
 from trainmark.report.words import WORDS
 from trainmark.store.rows import RunRow
@@ -169,7 +169,7 @@ def _logs(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
     warnings = warnings_of(lines)
     for run in (run for line in lines for run in line.runs):
         outcome = say_outcome(run, lang, with_code=True)
-        problem = say_reason(run.reason, lang) if run.outcome != "ok" else ABSENT
+        problem = run.why.in_language(lang) if run.outcome != "ok" else ABSENT
         found = warnings[run.id]
         warned = say_first_warning(found, lang) if found else ABSENT
         texts = (run.id, outcome, format_seconds(run.wall_s), problem, warned)

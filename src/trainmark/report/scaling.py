@@ -15,7 +15,7 @@ from trainmark.analyse.scaling import Case, Missing, Study
 from trainmark.analyse.table import name_apart
 from trainmark.report.cells import OTHER_BASE_MARK, TELLING, describe_line, format_ratio
 from trainmark.report.layout import print_rows
-from trainmark.report.recorded import say_failure, say_reason
+from trainmark.report.recorded import name_outcome
 from trainmark.report.words import UNITS, WORDS
 from trainmark.units import ABSENT, format_bytes, format_number, format_seconds, plain
 
@@ -92,8 +92,8 @@ def _explain_number(case: Case, lang: str) -> str:
     share = f"{format_number(100 * case.efficiency.value, digits=2)}%"
     split, lost_s = case.lost_time.split, case.lost_time.lost_s
     if split is None or lost_s is None:
-        reason = case.lost_time.reason or ABSENT
-        return plain(words["why_unknown"].format(efficiency=share, reason=_say_unknown(reason, lang)))
+        reason = case.lost_time.reason.in_language(lang) if case.lost_time.reason is not None else ABSENT
+        return plain(words["why_unknown"].format(efficiency=share, reason=reason))
     part_s = {"communication": split.communication_s, "compute": split.compute_s, "rest": split.rest_s}[split.cause]
     rate = split.allreduce_gb_per_s
     return words[f"why_{split.cause}"].format(
@@ -110,16 +110,8 @@ def _explain_number(case: Case, lang: str) -> str:
 
 def _explain_missing(missing: Missing, lang: str) -> str:
     words = WORDS[lang]
-    if missing.why == "not_run":
-        return words["not_run"]
-    if missing.why == "skipped":
-        return f"{words['skipped']}{words['colon']}{say_reason(missing.detail, lang)}"
-    return say_failure(missing.detail, lang)
-
-
-def _say_unknown(reason: str, lang: str) -> str:
-    """One that a report has words for, or a worker's own sentence."""
-    return WORDS[lang].get(reason) or say_reason(reason, lang)
+    head = words[missing.why] if missing.outcome is None else name_outcome(missing.outcome, lang)
+    return head if missing.reason is None else f"{head}{words['colon']}{missing.reason.in_language(lang)}"
 
 
 def print_studies(studies: Sequence[Study], console: Console, *, lang: str = "en") -> None:
@@ -182,12 +174,18 @@ def _describe_case(case: Case, study: Study) -> dict[str, Any]:
         "base": _describe_base(case),
         "speedup": _describe_ratio(case.speedup),
         "efficiency": _describe_ratio(case.efficiency),
-        "missing": asdict(case.missing) if case.missing is not None else None,
+        "missing": _describe_missing(case.missing) if case.missing is not None else None,
         "lost_s": case.lost_time.lost_s if case.lost_time is not None else None,
         "lost_to": asdict(split) if split is not None else None,
         "cause": split.cause if split is not None else None,
         "why": explain(case, "en") or None,
     }
+
+
+def _describe_missing(missing: Missing) -> dict[str, str]:
+    """`detail` is the reason of a skip, or the outcome and the reason of a failure."""
+    parts = (missing.outcome, missing.reason.english if missing.reason is not None else None)
+    return {"why": missing.why, "detail": ": ".join(part for part in parts if part is not None)}
 
 
 def _describe_base(case: Case) -> dict[str, Any] | None:

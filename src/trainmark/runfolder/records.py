@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from trainmark.runfolder.files import Json
+from trainmark.runfolder.files import MAX_LINE_BYTES, Json, NotRegularError, open_regular, read_lines
 
 RUN_TAG = "TRAINMARK_RUN"
 """In the environment of every process of a run, so that clean-up can find all of them and only them."""
@@ -60,13 +60,10 @@ def decode_record(line: bytes) -> Json | None:
 
 
 def read_records(path: Path) -> Iterator[Json]:
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        for line in file:
-            record = decode_record(line)
-            if record is not None:
-                yield record
+    for line in read_lines(path):
+        record = decode_record(line)
+        if record is not None:
+            yield record
 
 
 class RecordTail:
@@ -77,13 +74,19 @@ class RecordTail:
         self._offset = 0
 
     def read_new(self) -> list[Json]:
+        found: list[Json] = []
         try:
-            with self._path.open("rb") as file:
+            with open_regular(self._path) as file:
                 file.seek(self._offset)
-                chunk = file.read()
-        except FileNotFoundError:
+                while chunk := file.read(MAX_LINE_BYTES):
+                    is_full = len(chunk) == MAX_LINE_BYTES
+                    end = chunk.rfind(b"\n") + 1 or (len(chunk) if is_full else 0)
+                    decoded = (decode_record(line) for line in chunk[:end].splitlines())
+                    found += [record for record in decoded if record is not None]
+                    self._offset += end
+                    if not is_full:
+                        break
+                    file.seek(self._offset)
+        except (FileNotFoundError, NotRegularError):
             return []
-        end = chunk.rfind(b"\n") + 1
-        self._offset += end
-        decoded = (decode_record(line) for line in chunk[:end].splitlines())
-        return [record for record in decoded if record is not None]
+        return found

@@ -20,6 +20,8 @@ class Offer:
     """Metric and value, of the recipe."""
     epochs: int | None = None
     """Of the recipe: as long as a training goes that no target ended."""
+    problem: str | None = None
+    """Why the workload cannot be used: it belongs to a broken plugin."""
 
 
 Catalog = Mapping[str, Offer]

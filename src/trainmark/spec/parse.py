@@ -191,8 +191,12 @@ class Checker:
 
 
 def _find_offer(name: Any, where: str, catalog: Catalog, faults: list[Fault]) -> Offer | None:
-    if isinstance(name, str) and name in catalog:
-        return catalog[name]
+    offer = catalog.get(name) if isinstance(name, str) else None
+    if offer is not None and offer.problem is None:
+        return offer
+    if offer is not None and offer.problem is not None:
+        faults.append(Fault(where=f"{where}.workload", problem=offer.problem, hint="see trainmark list workloads"))
+        return None
     problem = "is missing" if name is None else f"{name!r} is not known"
     faults.append(Fault(where=f"{where}.workload", problem=problem, hint=suggest(name, tuple(catalog))))
     return None

@@ -38,10 +38,11 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """The product of its axes. `None` for device or batch size means: what suits this machine or the recipe's own."""
+    """The product of its axes. `None` for device or batch size: what suits this machine or the recipe's own."""
 
     workload: str
-    framework: tuple[str, ...] = ("torch",)
+    framework: tuple[str, ...] | None = None
+    """None: the first of the workload's card."""
     recipe: tuple[str, ...] = ("reference",)
     precision: tuple[str, ...] = ("fp32",)
     size: tuple[str, ...] = ("full",)

@@ -15,12 +15,12 @@ from typing import Any
 from trainmark.store.rows import RunRow, Steps
 
 TEXT = ("cell_id", "suite", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size",
-        "device", "data", "unit", "outcome", "reason", "machine", "resumed_from", "sweep", "retry_of", "asked",
-        "purpose", "folder_state", "reading_version", "analysis_version")  # fmt: skip
+        "device", "data", "unit", "outcome", "reason", "reason_code", "machine", "resumed_from", "sweep", "retry_of",
+        "asked", "purpose", "folder_state", "reading_version", "analysis_version")  # fmt: skip
 WHOLE = ("nodes", "devices", "batch_size_per_device", "epochs", "seed", "repeat", "peak_memory_bytes",
          "num_records", "attempt")  # fmt: skip
 NUMBERS = ("started_unix_s", "wall_s", "lr")
-JSON = ("evals", "warnings", "environment", "log", "until_target", "pauses", "resumed_steps",
+JSON = ("reason_params", "evals", "warnings", "environment", "log", "until_target", "pauses", "resumed_steps",
         "communication", "analysis")  # fmt: skip
 ARRAYS = ("seconds", "samples", "steps", "times", "loss_steps", "losses")
 

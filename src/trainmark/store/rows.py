@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from trainmark.messages.message import Message
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -57,12 +59,17 @@ class RunRow:
     outcome: str | None
     """None while the run is going on."""
     reason: str
+    """In English."""
     started_unix_s: float | None
     wall_s: float | None
     load_steps: Callable[[], Steps]
     """Called when the first of them is asked for: a table of a thousand runs needs none."""
+    reason_code: str | None = None
+    """Of the declaration in `trainmark.messages`; None in folders of older versions."""
+    reason_params: dict[str, Any] = field(default_factory=dict)
     evals: tuple[dict[str, Any], ...] = ()
-    warnings: tuple[dict[str, str], ...] = ()
+    warnings: tuple[dict[str, Any], ...] = ()
+    """Each with code, message and params, as `Message.to_json` gives them."""
     peak_memory_bytes: int | None = None
     lr: float | None = None
     """The peak learning rate that was asked for; None: the recipe's, which `environment` has."""
@@ -100,6 +107,12 @@ class RunRow:
     analysis_version: str | None = None
     load_document: Callable[[], str | None] = lambda: None
     """What `--json` prints of the run, as text; None where `analysis` is."""
+
+    @property
+    def why(self) -> Message:
+        """Why the run ended as it did, for any language."""
+        facts = {"reason_code": self.reason_code, "reason_params": self.reason_params}
+        return Message.from_reason({"reason": self.reason, **facts})
 
     @cached_property
     def _steps(self) -> Steps:

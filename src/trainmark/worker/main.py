@@ -13,6 +13,8 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
+from trainmark.errors import InputError
+from trainmark.frameworks import frameworks
 from trainmark.parent_death import die_with
 from trainmark.runfolder.files import (
     CHECKPOINT_FILE,
@@ -198,7 +200,10 @@ class Worker:
             write_json(self._folder / ENVIRONMENT_FILE, document)
 
     def _engine_module(self) -> ModuleType:
-        return importlib.import_module(f"trainmark.worker.{self._cell['framework']}.engine")
+        framework = frameworks().load(self._cell["framework"])
+        if framework.engine is None:
+            raise InputError(f"trainmark has no engine for {framework.name}")
+        return importlib.import_module(framework.engine)
 
 
 class _Signals:

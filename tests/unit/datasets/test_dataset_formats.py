@@ -9,7 +9,7 @@ import pytest
 import trainmark.datasets
 from trainmark.datasets.fashion_mnist.make import DEBIAN_SOURCE
 from trainmark.datasets.formats import MakeRequest, all_formats, check_dataset, find_format, make_dataset
-from trainmark.errors import DataError
+from trainmark.errors import DataError, InputError
 
 BuildFolder = Callable[[dict[str, list[str]]], Path]
 
@@ -36,7 +36,7 @@ def test_make_fashion_mnist_by_name(tmp_path: Path) -> None:
 
 
 def test_unknown_format_lists_the_known_ones() -> None:
-    with pytest.raises(DataError, match="'imagnet'") as caught:
+    with pytest.raises(InputError, match="'imagnet'") as caught:
         find_format("imagnet")
     assert ", ".join(all_formats()) in caught.value.hint
 

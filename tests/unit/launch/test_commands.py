@@ -156,12 +156,12 @@ def test_threads_are_left_alone_on_a_gpu() -> None:
 
 
 def test_the_launcher_follows_the_number_of_processes() -> None:
-    assert choose("auto", num_processes=1) == "local"
-    assert choose("auto", num_processes=2) == "torchrun"
-    assert choose("auto", num_processes=1, num_hosts=2) == "torchrun"
-    assert choose("auto", num_processes=1, num_nodes=2, is_allocated=True) == "slurm"
-    assert choose("auto", num_processes=1, num_nodes=2, is_allocated=True, num_hosts=2) == "torchrun"
-    assert choose("torchrun", num_processes=1) == "torchrun"
+    assert choose("auto", num_processes=1) is local.LAUNCHER
+    assert choose("auto", num_processes=2) is torchrun.LAUNCHER
+    assert choose("auto", num_processes=1, num_hosts=2) is torchrun.LAUNCHER
+    assert choose("auto", num_processes=1, num_nodes=2, is_allocated=True) is slurm.LAUNCHER
+    assert choose("auto", num_processes=1, num_nodes=2, is_allocated=True, num_hosts=2) is torchrun.LAUNCHER
+    assert choose("torchrun", num_processes=1) is torchrun.LAUNCHER
     with pytest.raises(InputError, match="does not fit"):
         choose("local", num_processes=2)
 

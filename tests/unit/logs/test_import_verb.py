@@ -12,8 +12,6 @@ import pytest
 from samples import SAMPLES
 
 from trainmark.cli.main import main
-from trainmark.logs import registry
-from trainmark.logs.dialect import Dialect
 
 PADDLE, NGC = SAMPLES[0].text, next(sample.text for sample in SAMPLES if sample.dialect == "dllogger")
 
@@ -281,34 +279,6 @@ def test_a_slow_pattern_is_stopped(tmp_path: Path, capsys: pytest.CaptureFixture
     )
     code, _, err = run(*argv, capsys=capsys)
     assert (code, "takes too long" in err) == (2, True)
-
-
-class Point:
-    """As importlib.metadata gives it."""
-
-    name = "foreign"
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def load(self) -> object:
-        if isinstance(self._value, Exception):
-            raise self._value
-        return self._value
-
-
-def test_entry_points_are_dialects_or_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    foreign = Dialect(name="foreign", summary="", framework=None, steps=())
-    for value, says in ((foreign, None), (3, "is no trainmark"), (ImportError("no such module"), "cannot be loaded")):
-        monkeypatch.setattr(registry, "entry_points", lambda group, value=value: [Point(value)])
-        registry.load_dialects.cache_clear()
-        if says is None:
-            assert registry.load_dialects()[-1] is foreign
-        else:
-            with pytest.raises(Exception, match=says):
-                registry.load_dialects()
-    monkeypatch.undo()
-    registry.load_dialects.cache_clear()
 
 
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:

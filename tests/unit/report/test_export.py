@@ -15,7 +15,7 @@ import pytest
 from making import make_cell, make_run
 from trainmark.cli.main import main
 from trainmark.report.export.paddle_benchmark import MISSIONS
-from trainmark.report.exporting import Exported, format_names, load_format
+from trainmark.report.exporting import Exported, exports
 from trainmark.store.folder import read_run
 from trainmark.store.rows import RunRow
 
@@ -30,7 +30,7 @@ def row(tmp_path: Path, run_id: str = "run-a", *, seconds: float = 0.1, **change
 
 
 def export(name: str, rows: list[RunRow]) -> Exported:
-    exported: Exported = load_format(name).export(rows)
+    exported: Exported = exports().load(name).export(rows)
     return exported
 
 
@@ -41,8 +41,8 @@ def stream(name: str, rows: list[RunRow]) -> str:
 
 
 def test_the_formats_are_found() -> None:
-    assert format_names() == ("ai-rank", "csv", "dlperf", "json", "mllog", "paddle-benchmark")
-    assert all(load_format(name).SUMMARY for name in format_names())
+    assert exports().names() == ("ai-rank", "csv", "dlperf", "json", "mllog", "paddle-benchmark")
+    assert all(found.value.summary and found.value.name == found.name for found in exports().found())
 
 
 # -- PaddlePaddle benchmark --------------------------------------------------------------------------------------------

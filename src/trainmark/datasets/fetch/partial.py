@@ -12,6 +12,7 @@ from typing import Any
 from trainmark.datasets.fetch.request import OnBytes
 from trainmark.datasets.fetch.server import Resource
 from trainmark.errors import DataError
+from trainmark.runfolder.files import write_json
 
 _SCHEMA = 1
 _MIN_CHUNK_BYTES, _MAX_CHUNK_BYTES = 2**20, 2**26
@@ -101,13 +102,7 @@ def _needed_bytes(part: Part) -> int:
 
 
 def save_state(path: Path, state: State) -> None:
-    beside = path.with_name(path.name + ".new")
-    try:
-        beside.write_text(json.dumps({"schema": _SCHEMA, **asdict(state)}), encoding="utf-8")
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
+    write_json(path, {"schema": _SCHEMA, **asdict(state)})
 
 
 def load_state(path: Path, urls_shown: list[str]) -> State | None:

@@ -10,11 +10,17 @@ from trainmark.analyse.baseline import software_of
 from trainmark.analyse.table import Line, build_lines
 from trainmark.analyse.training import time_to_train
 from trainmark.report.export.paddle_benchmark import file_word
-from trainmark.report.exporting import Exported, devices_per_node, main_metric, num_nodes, shorten, timed_evaluations
+from trainmark.report.exporting import (
+    Exported,
+    ExportFormat,
+    devices_per_node,
+    main_metric,
+    num_nodes,
+    shorten,
+    timed_evaluations,
+)
 from trainmark.store.rows import RunRow
 from trainmark.units import format_bytes, plain, to_json
-
-SUMMARY = "AI-Rank logs, summary_metrics.json and system_information.json, in a folder"
 
 
 def export(rows: Sequence[RunRow]) -> Exported:
@@ -22,6 +28,13 @@ def export(rows: Sequence[RunRow]) -> Exported:
     files["summary_metrics.json"] = _document(_summary(build_lines(rows)))
     files["system_information.json"] = _document(_system(rows))
     return Exported(files=files, stream=None)
+
+
+EXPORT = ExportFormat(
+    name="ai-rank",
+    summary="AI-Rank logs, summary_metrics.json and system_information.json, in a folder",
+    export=export,
+)
 
 
 def _paths(rows: Sequence[RunRow]) -> dict[str, RunRow]:

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainmark.analyse.results import describe_runs
-from trainmark.report.exporting import Exported
+from trainmark.report.exporting import Exported, ExportFormat
 from trainmark.store.rows import RunRow
 from trainmark.units import plain
-
-SUMMARY = "one line for each run, for a spreadsheet"
 
 _COLUMNS = ("id", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size", "device",
             "machine", "nodes", "devices", "batch_size_per_device", "data", "epochs", "seed", "repeat", "outcome",
@@ -27,6 +25,13 @@ def export(rows: Sequence[RunRow]) -> Exported:
     writer.writerow(_header())
     writer.writerows(_line(result) for result in describe_runs(rows))
     return Exported(files={"results.csv": out.getvalue()}, stream=out.getvalue())
+
+
+EXPORT = ExportFormat(
+    name="csv",
+    summary="one line for each run, for a spreadsheet",
+    export=export,
+)
 
 
 def _header() -> list[str]:

@@ -12,11 +12,10 @@ from typing import Any
 
 from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.baseline import software_of
-from trainmark.report.exporting import Exported, devices_per_node, num_nodes, shorten
+from trainmark.report.exporting import Exported, ExportFormat, devices_per_node, num_nodes, shorten
 from trainmark.store.rows import RunRow
 from trainmark.units import plain, to_json
 
-SUMMARY = "speeds and speed-ups of each <N>n<G>g case, the JSON of DLPerf's extraction scripts"
 _NO_SPEED = "no speed is known"
 _NO_CASE = "the number of devices or of nodes is not known; trainmark import --devices N --nodes N tells it"
 
@@ -34,6 +33,13 @@ def export(rows: Sequence[RunRow]) -> Exported:
             document.setdefault(names[kind], {}).update(_describe(kind, speeds))
     text = to_json(document, indent=1) + "\n"
     return Exported(files={"result.json": text}, stream=text, left_out=left_out)
+
+
+EXPORT = ExportFormat(
+    name="dlperf",
+    summary="speeds and speed-ups of each <N>n<G>g case, the JSON of DLPerf's extraction scripts",
+    export=export,
+)
 
 
 def _collect(rows: Sequence[RunRow]) -> tuple[dict[str, dict[Kind, Speeds]], dict[str, str]]:

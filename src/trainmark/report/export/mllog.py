@@ -9,11 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trainmark.analyse.analysis import estimate_run
-from trainmark.report.exporting import Exported, devices_per_node, main_metric, num_nodes, timed_evaluations
+from trainmark.report.exporting import (
+    Exported,
+    ExportFormat,
+    devices_per_node,
+    main_metric,
+    num_nodes,
+    timed_evaluations,
+)
 from trainmark.store.rows import RunRow
 from trainmark.units import to_json
-
-SUMMARY = ":::MLLOG lines of MLPerf training"
 
 _BENCHMARKS = {"resnet50": "resnet", "mask_rcnn": "maskrcnn"}
 """MLPerf's name where it had the benchmark."""
@@ -23,6 +28,13 @@ _FILE = "trainmark/report/export/mllog.py"
 def export(rows: Sequence[RunRow]) -> Exported:
     files = {f"{row.id}.log": "".join(_lines(row)) for row in rows}
     return Exported(files=files, stream="".join(files.values()))
+
+
+EXPORT = ExportFormat(
+    name="mllog",
+    summary=":::MLLOG lines of MLPerf training",
+    export=export,
+)
 
 
 def _lines(row: RunRow) -> Iterator[str]:

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainmark.analyse.analysis import estimate_run
-from trainmark.report.exporting import Exported, shorten
+from trainmark.report.exporting import Exported, ExportFormat, shorten
 from trainmark.store.rows import RunRow
 from trainmark.units import plain, to_json
-
-SUMMARY = "one JSON line for each run, as PaddlePaddle's run_benchmark.sh ends its _speed file"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +49,13 @@ def export(rows: Sequence[RunRow]) -> Exported:
             logs[name] = row.id  # repeats share the name, as they do there: the last one stays, like its line
     files = {name: "".join(own) for name, own in lines.items()}
     return Exported(files=files, stream="".join(_encode(describe(row)) for row in rows), logs=logs)
+
+
+EXPORT = ExportFormat(
+    name="paddle-benchmark",
+    summary="one JSON line for each run, as PaddlePaddle's run_benchmark.sh ends its _speed file",
+    export=export,
+)
 
 
 def describe(row: RunRow) -> dict[str, Any]:

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainmark.runfolder.files import replacing
+
 State = dict[str, Any]
 
 
 def write_checkpoint(path: Path, state: State) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("wb") as file:
+        with replacing(path) as file:
             torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
     except (OSError, RuntimeError) as error:
         cause = _find_os_error(error)
         if cause is None:
             raise
         raise OSError(f"the checkpoint could not be written: {cause.strerror or cause}") from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def remove_unfinished(path: Path) -> None:
