@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from trainmark.analyse.scaling import Asked
     from trainmark.cli.progress import Progress
+    from trainmark.launch.endings import Ending
     from trainmark.launch.kubernetes import PodJob
-    from trainmark.launch.outcome import Ending
     from trainmark.launch.supervise import Observer, Source
     from trainmark.launch.warden import Warden
     from trainmark.store.index import Store
@@ -150,7 +150,7 @@ def _run_all(
 
 def _run_task(task: Task, place: _Place, sweep: SweepRuns, number: int, *, retries: int) -> None:
     """Once, and again where that can help; each attempt is a run of its own."""
-    from trainmark.launch.retry import LAST_BYTES, why_retry
+    from trainmark.launch.endings import LAST_BYTES, why_retry
 
     for num_left in range(retries, -1, -1):
         row, ending = _run_one(task, place, number, sweep.facts(task.cell))
