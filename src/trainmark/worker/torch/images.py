@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainmark import rank_environment
-from trainmark.datasets.faults import printable
+from trainmark.datasets.report import printable
 from trainmark.host import num_cores
 from trainmark.runfolder.records import WarningCode
 from trainmark.worker.images import ImageList, crop_resize_one, cut_or_grey, read_frames, sizes_of
