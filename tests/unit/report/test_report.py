@@ -222,7 +222,9 @@ def test_markdown_has_the_five_parts(tmp_path: Path, lang: str) -> None:
         assert f"## {words[part]}\n" in text
     assert "40.00" in text
     assert "oom" in text
-    widths = {line.count("|") for line in text.splitlines() if line.startswith("|") and heading("throughput", lang) in line}
+    widths = {
+        line.count("|") for line in text.splitlines() if line.startswith("|") and heading("throughput", lang) in line
+    }
     assert len(widths) == 1
 
 
