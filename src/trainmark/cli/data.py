@@ -149,7 +149,7 @@ def _print_findings(report: CheckReport, folder: Path) -> None:
 
 def _remedy(report: CheckReport) -> str:
     """What to do, for each kind of fault: a file of annotations is not removed because of some of its entries."""
-    from trainmark.datasets.faults import FaultKind
+    from trainmark.datasets.report import FaultKind
 
     of_manifest = (FaultKind.UNLISTED, FaultKind.BAD_MANIFEST)
     disagreeing = [fault for fault in report.serious if fault.kind in of_manifest]
@@ -166,9 +166,9 @@ def _fetch(args: argparse.Namespace) -> int:
     from rich.text import Text
 
     from trainmark.cli.progress import ByteProgress
-    from trainmark.datasets.fetch.checksum import parse_checksum
     from trainmark.datasets.fetch.download import Effort
     from trainmark.datasets.fetch.fetch import FetchRequest, fetch
+    from trainmark.datasets.fetch.request import parse_checksum
 
     checksum = parse_checksum("sha256", args.sha256) if args.sha256 else None
     checksum = parse_checksum("md5", args.md5) if args.md5 else checksum

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmark.cli.output import IndexingNote, next_command, talk, write_whole
+from trainmark.cli.output import IndexingNote, next_command, open_store, talk, write_whole
 from trainmark.cli.parser import add_store_option, path_word
 from trainmark.errors import InputError
 from trainmark.report.exporting import exports
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from trainmark.controller.results import read_asked, read_rows
 
-    rows = read_rows(Path(args.store), args.runs, tell=IndexingNote())
+    rows = read_rows(open_store(Path(args.store)), args.runs, tell=IndexingNote())
     wanted = exports().load(args.format)
     if wanted.export_with_sweeps is None:
         exported = wanted.export(rows)

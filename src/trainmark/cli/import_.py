@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainmark.cli.output import IndexingNote, print_results, say_next, stdout_console, talk
+from trainmark.cli.output import IndexingNote, open_store, print_results, say_next, stdout_console, talk
 from trainmark.cli.parser import add_json_option, add_store_option, integer
-from trainmark.controller.results import open_store
 from trainmark.errors import InputError
 from trainmark.units import format_count, plain
 

@@ -29,14 +29,23 @@ UNHEARD = (OSError, ValueError)
 _LONG_S = 3.0
 
 
+def open_store(root: Path) -> Store:
+    """A store that keeps the analysis of each run, so that it is computed only once."""
+    from trainmark.controller.results import refuse_file
+    from trainmark.report.document import result_analyser
+    from trainmark.store.index import Store
+
+    refuse_file(root)
+    return Store(root, analyser=result_analyser())
+
+
 def print_json(**document: Any) -> None:
     sys.stdout.write(to_json({"schema": 1, **document}, indent=1) + "\n")
 
 
 def print_results(rows: Sequence[RunRow], *, protocol: str | None = None, **more: Any) -> None:
     """The `--json` document of the verbs that show results."""
-    from trainmark.analyse.results import render_runs
-    from trainmark.report.document import render_document
+    from trainmark.report.document import render_document, render_runs
 
     sys.stdout.write(render_document(render_runs(rows, protocol=protocol), **more))
 

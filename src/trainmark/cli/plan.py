@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainmark.cli.output import next_command, print_json, stdout_console, talk
+from trainmark.cli.output import next_command, open_store, print_json, stdout_console, talk
 from trainmark.cli.parser import add_spec_options, read_overrides
 from trainmark.units import ABSENT, format_count, format_seconds, plain
 
@@ -22,13 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from trainmark.controller.results import refuse_file
     from trainmark.controller.workload import SpecOptions, check_data, make_plan, preview
 
     plan = make_plan(SpecOptions(what=args.what, overrides=read_overrides(args), launcher=args.launcher))
-    refuse_file(Path(args.store))
+    store = open_store(Path(args.store))
     check_data(plan)
-    runs, sweep = preview(plan, Path(args.store))
+    runs, sweep = preview(plan, store)
     if args.json:
         print_json(suite=plan.suite.name, cells=[_describe(run) for run in runs], total_s=_total_s(_left(runs)))
         return 0

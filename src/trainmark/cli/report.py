@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from trainmark.cli.output import IndexingNote, next_command, print_results, stdout_console, talk, write_whole
+from trainmark.cli.output import (
+    IndexingNote,
+    next_command,
+    open_store,
+    print_results,
+    stdout_console,
+    talk,
+    write_whole,
+)
 from trainmark.cli.parser import add_json_option, add_store_option, path_word
 from trainmark.errors import InputError
 
@@ -31,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--json cannot be combined with {flag}", hint=hint)
     if args.format == "console" and args.output is not None:
         raise InputError("--output cannot be combined with --format console", hint="use --format md")
-    rows = read_rows(Path(args.store), args.runs, tell=IndexingNote())
+    rows = read_rows(open_store(Path(args.store)), args.runs, tell=IndexingNote())
     lines = build_lines(rows)
     studies = build_studies(lines, read_asked(Path(args.store), rows, is_selection=bool(args.runs)))
     if args.json:

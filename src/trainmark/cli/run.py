@@ -7,7 +7,16 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmark.cli.output import exit_code_of, print_commands, print_json, print_results, say_next, stdout_console, talk
+from trainmark.cli.output import (
+    exit_code_of,
+    open_store,
+    print_commands,
+    print_json,
+    print_results,
+    say_next,
+    stdout_console,
+    talk,
+)
 from trainmark.cli.parser import add_spec_options, integer, read_overrides
 from trainmark.errors import InputError
 from trainmark.units import format_count
@@ -53,7 +62,6 @@ def run(args: argparse.Namespace) -> int:
     from trainmark.cli.progress import RunProgress
     from trainmark.controller.execute import SweepOptions, run_sweep
     from trainmark.controller.preflight import check_machines
-    from trainmark.controller.results import open_store
     from trainmark.launch.registry import launchers
 
     prints = launchers().load(args.launcher).prints
@@ -80,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     _print(result, is_json=args.json)
     if result.interrupt is not None:
         done = f"{result.num_done} of {format_count(result.num_runs, 'runs')} done"
-        talk(f"interrupted with {done}; results are kept in {store.root}, run the same command to continue")
+        talk(f"interrupted with {done}; results are kept in {store.root}; run the same command to continue")
         return exit_code_of(result.interrupt)
     say_next(result.rows, store, given=args.store)
     return 0 if all(row.outcome == "ok" for row in result.rows) else 1

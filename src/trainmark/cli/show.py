@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from trainmark.cli.output import IndexingNote, print_results, say_next, stdout_console
+from trainmark.cli.output import IndexingNote, open_store, print_results, say_next, stdout_console
 from trainmark.cli.parser import add_json_option, add_store_option
 
 
@@ -22,14 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from trainmark.analyse.scaling import build_studies
     from trainmark.analyse.table import build_lines
-    from trainmark.controller.results import open_store, read_asked, read_rows
+    from trainmark.controller.results import read_asked, read_rows
     from trainmark.report.scaling import describe_studies, print_studies
 
     if args.protocol is not None:
         from trainmark.analyse.protocols import parse_protocol
 
         parse_protocol(args.protocol)  # refuse a bad one before anything is read or printed
-    rows = read_rows(Path(args.store), args.runs, reindex=args.reindex, tell=IndexingNote())
+    rows = read_rows(open_store(Path(args.store)), args.runs, reindex=args.reindex, tell=IndexingNote())
     lines = build_lines(rows)
     studies = build_studies(lines, read_asked(Path(args.store), rows, is_selection=bool(args.runs)))
     if args.json:

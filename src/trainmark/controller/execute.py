@@ -26,7 +26,7 @@ from trainmark.spec.command import CommandCell
 
 if TYPE_CHECKING:
     from trainmark.analyse.scaling import Asked
-    from trainmark.launch.outcome import Ending
+    from trainmark.launch.endings import Ending
     from trainmark.launch.supervise import Observer, Source
     from trainmark.launch.warden import Warden
     from trainmark.store.index import Store
@@ -156,7 +156,7 @@ def _run_all(
 
 def _run_with_retries(task: Task, runner: _Runner, sweep: SweepRuns, number: int, *, retries: int) -> None:
     """Each attempt is a run of its own."""
-    from trainmark.launch.retry import LAST_BYTES, why_retry
+    from trainmark.launch.endings import LAST_BYTES, why_retry
 
     for num_left in range(retries, -1, -1):
         attempt = sweep.next_attempt(task.cell, task.document, runner.listener)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,21 +15,11 @@ if TYPE_CHECKING:
     from trainmark.analyse.scaling import Asked
     from trainmark.spec.command import CommandCell
     from trainmark.store.index import Store, Tell
-    from trainmark.store.rows import Derived, RunRow
+    from trainmark.store.rows import RunRow
 
 _TEXTS = ("workload", "framework", "recipe", "precision", "size", "device", "data")
 _NUMBERS = ("nodes", "devices_per_node", "batch_size_per_device")
 _MAX_NUMBER = 1 << 31
-
-
-def open_store(root: Path) -> Store:
-    """A store that keeps the analysis of each run beside it, so that it is computed only once."""
-    from trainmark.analyse.version import analysis_version
-    from trainmark.store.index import Store
-    from trainmark.store.rows import Analyser
-
-    refuse_file(root)
-    return Store(root, analyser=Analyser(version=analysis_version(), analyse=_derive))
 
 
 def refuse_file(root: Path) -> None:
@@ -43,22 +32,12 @@ def refuse_file(root: Path) -> None:
         raise StoreError(f"--store {root}: is a file, expected a folder", hint="use --store DIR")
 
 
-def _derive(row: RunRow) -> Derived:
-    from trainmark.analyse.analysis import analyse_steps
-    from trainmark.analyse.results import render_numbers
-    from trainmark.store.rows import Derived
-
-    analysis = analyse_steps(row).to_json()
-    return Derived(analysis=analysis, document=render_numbers(replace(row, analysis=analysis)))
-
-
-def read_rows(root: Path, wanted: Sequence[str] = (), *, reindex: bool = False, tell: Tell) -> list[RunRow]:
+def read_rows(store: Store, wanted: Sequence[str] = (), *, reindex: bool = False, tell: Tell) -> list[RunRow]:
     """The runs whose id begins with one of `wanted`, or all; an error if there are none."""
     if "" in wanted:
         raise InputError("a run id must not be empty", hint="leave it out for all runs; `trainmark show` lists them")
-    store = open_store(root)
-    if not root.is_dir():
-        raise StoreError(f"store not found: {root}", hint="run something first: trainmark run quick")
+    if not store.root.is_dir():
+        raise StoreError(f"store not found: {store.root}", hint="run something first: trainmark run quick")
     if reindex:
         store.reindex(tell=tell)
     else:
@@ -66,9 +45,11 @@ def read_rows(root: Path, wanted: Sequence[str] = (), *, reindex: bool = False, 
     rows = store.rows(wanted=lambda run_id: not wanted or run_id.startswith(tuple(wanted)))
     for prefix in wanted:
         if not any(row.id.startswith(prefix) for row in rows):
-            raise StoreError(f"no run id in {root} begins with {prefix!r}", hint="`trainmark show` lists all runs")
+            raise StoreError(
+                f"no run id in {store.root} begins with {prefix!r}", hint="`trainmark show` lists all runs"
+            )
     if not rows:
-        raise StoreError(f"no runs in {root}", hint="run something first: trainmark run quick")
+        raise StoreError(f"no runs in {store.root}", hint="run something first: trainmark run quick")
     return rows
 
 

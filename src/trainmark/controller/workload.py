@@ -13,7 +13,6 @@ import trainmark
 from trainmark.controller.execute import RunRequest, Task
 from trainmark.controller.launching import choose_launcher, make_job, read_reach
 from trainmark.controller.listener import Listener
-from trainmark.controller.results import open_store
 from trainmark.controller.sweep import SweepRuns, find_unfinished
 from trainmark.errors import DataError, Fault, InputError, SpecError
 from trainmark.frameworks import frameworks
@@ -233,12 +232,11 @@ class PlannedRun:
     duration: Duration
 
 
-def preview(plan: Plan, store: Path) -> tuple[Sequence[PlannedRun], SweepRuns | None]:
+def preview(plan: Plan, store: Store) -> tuple[Sequence[PlannedRun], SweepRuns | None]:
     """What `run` would do, and the unfinished sweep it would continue. Creates nothing."""
     sweep, earlier = None, {}
-    if store.is_dir():
-        opened = open_store(store)
-        sweep, earlier = find_unfinished(workload_request(plan).content, opened), opened.wall_seconds()
+    if store.root.is_dir():
+        sweep, earlier = find_unfinished(workload_request(plan).content, store), store.wall_seconds()
     runs = [
         PlannedRun(
             cell=cell,

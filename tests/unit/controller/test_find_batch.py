@@ -13,7 +13,6 @@ from listening import KeepingListener
 from making import make_cell
 from trainmark.controller.execute import RunRequest, SweepOptions, Task, run_sweep
 from trainmark.controller.find_batch import find_batches
-from trainmark.controller.results import open_store
 from trainmark.errors import RunError
 from trainmark.launch.job import Job
 from trainmark.plan.identity import cell_id
@@ -50,7 +49,7 @@ def find(
 ) -> tuple[list[Task], list[str]]:
     """The tasks, and what was said."""
     listener = KeepingListener()
-    tasks = find_batches(cells, make, max_batch=lambda _: most, store=open_store(root), listener=listener)
+    tasks = find_batches(cells, make, max_batch=lambda _: most, store=Store(root), listener=listener)
     return tasks, listener.said
 
 
@@ -70,7 +69,7 @@ def test_probes_are_kept_but_shown_nowhere(tmp_path: Path) -> None:
     assert probe["memory_limit_bytes"] > 1 << 20, "on a CPU the kernel must not have to end processes"
     assert Store(tmp_path).rows() == []
     request = RunRequest(tasks=tasks, settings={})
-    result = run_sweep(request, open_store(tmp_path), SweepOptions(command_line="t", retries=0), KeepingListener())
+    result = run_sweep(request, Store(tmp_path), SweepOptions(command_line="t", retries=0), KeepingListener())
     assert (result.num_done, result.num_runs, result.interrupt) == (2, 2, None)
     rows = Store(tmp_path).rows()
     assert [(row.batch_size_per_device, row.outcome) for row in rows] == [(11, "ok"), (11, "ok")]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from trainmark import host
+from trainmark import host, rank_environment
 from trainmark.units import format_count
 from trainmark.worker.sanity import advise_on_bad_loss
 from trainmark.worker.torch.checkpoint import (
@@ -81,15 +81,15 @@ def limit_memory(device: str, num_bytes: int) -> None:
         most = num_bytes if hard == resource.RLIM_INFINITY else min(num_bytes, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
         return
-    index = int(os.environ.get("LOCAL_RANK", "0"))
+    index = rank_environment.read("LOCAL_RANK", os.environ, default=0)
     total = torch.cuda.get_device_properties(index).total_memory
     torch.cuda.set_per_process_memory_fraction(min(1.0, num_bytes / total), index)
 
 
 class TorchEngine:
     def __init__(self, cell: Mapping[str, Any]) -> None:
-        self.rank = int(os.environ.get("RANK", "0"))
-        self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
+        self.rank = rank_environment.read("RANK", os.environ, default=0)
+        self.world_size = rank_environment.read("WORLD_SIZE", os.environ, default=1)
         if self.world_size != cell["nodes"] * cell["devices_per_node"]:
             asked = f"{cell['nodes']} x {cell['devices_per_node']}"
             raise ValueError(
@@ -385,7 +385,7 @@ def _merge(scores: list[Scores]) -> Scores | None:
 def _choose_device(kind: str) -> torch.device:
     if kind == "cpu":
         return torch.device("cpu")
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    device = torch.device("cuda", rank_environment.read("LOCAL_RANK", os.environ, default=0))
     torch.cuda.set_device(device)
     # Copies on the host must not start a team of threads each: the cores are the decoders'.
     torch.set_num_threads(1)

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainmark.datasets.faults import printable
+from trainmark import rank_environment
+from trainmark.datasets.report import printable
 from trainmark.host import num_cores
 from trainmark.runfolder.records import WarningCode
 from trainmark.worker.images import ImageList, crop_resize_one, cut_or_grey, read_frames, sizes_of
@@ -74,7 +75,7 @@ def num_decoders() -> int:
     """The cores are shared by the ranks of this machine, unless each sees only its own."""
     if os.environ.get("SLURM_CPU_BIND_TYPE", "").startswith(_BOUND):
         return num_cores()
-    return max(1, num_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    return max(1, num_cores() // rank_environment.read("LOCAL_WORLD_SIZE", os.environ, default=1))
 
 
 class CpuImages:

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils import _pytree
 from torch.utils.data import DataLoader, Dataset
 
-from trainmark.datasets.faults import printable
+from trainmark.datasets.report import printable
 from trainmark.parent_death import serving
 from trainmark.runfolder.records import WarningCode
 from trainmark.units import format_count
