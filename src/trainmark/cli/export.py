@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from trainmark.controller.results import read_asked, read_rows
 
-    rows = read_rows(open_store(Path(args.store)), args.runs, tell=IndexingNote())
     wanted = exports().load(args.format)
+    rows = read_rows(open_store(Path(args.store)), args.runs, tell=IndexingNote())
     if wanted.export_with_sweeps is None:
         exported = wanted.export(rows)
     else:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainmark.errors import InputError, StoreError
 from trainmark.messages.message import Message
-from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, read_json
+from trainmark.runfolder.ending import ExitRecord
+from trainmark.runfolder.files import OUTPUT_FILE
 from trainmark.spec.cell import Cell
 
 if TYPE_CHECKING:
@@ -57,8 +58,9 @@ def find_explanation(rows: Sequence[RunRow], store: Store) -> Path | None:
     """The file that says why a run gave no result: of the first of `rows` that has one."""
     for row in rows:
         folder = store.root / row.id
-        stated = (read_json(folder / EXIT_FILE) or {}).get("look_at")
-        look_at = folder / str(stated or OUTPUT_FILE)
+        ending = ExitRecord.read(folder)
+        stated = ending.look_at if ending is not None else None
+        look_at = folder / (stated or OUTPUT_FILE)
         if row.outcome is not None and look_at.is_file() and (stated or look_at.stat().st_size):
             return look_at
     return None

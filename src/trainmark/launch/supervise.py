@@ -26,9 +26,9 @@ from trainmark.launch.job import Command
 from trainmark.launch.processes import Root
 from trainmark.launch.rank_command import LEASE
 from trainmark.launch.worker_source import WorkerSource
+from trainmark.runfolder.ending import write_exit
 from trainmark.runfolder.files import (
     COMMAND_FILE,
-    EXIT_FILE,
     LEASE_FILE,
     OUTPUT_FILE,
     SCHEMA,
@@ -206,6 +206,6 @@ def _describe(commands: Sequence[Command], launcher: str) -> Json:
 
 def _write_exit(folder: Path, ending: Ending, returncode: int | None, started: float) -> None:
     ended = time.time()
-    document = {"schema": SCHEMA, **asdict(ending), "returncode": returncode}
+    document = {**asdict(ending), "returncode": returncode}
     times = {"started_unix_s": started, "ended_unix_s": ended, "wall_s": ended - started}
-    write_json(folder / EXIT_FILE, {**document, **times})
+    write_exit(folder, {**document, **times})
