@@ -27,9 +27,9 @@ from trainmark.launch.rank_command import LEASE
 from trainmark.launch.worker_source import WorkerSource
 from trainmark.messages.endings import controller_failed, interrupted_steps_kept, timed_out
 from trainmark.messages.message import Message
+from trainmark.runfolder.ending import write_exit
 from trainmark.runfolder.files import (
     COMMAND_FILE,
-    EXIT_FILE,
     LEASE_FILE,
     OUTPUT_FILE,
     SCHEMA,
@@ -204,6 +204,6 @@ def _describe(commands: Sequence[Command], launcher: str) -> Json:
 
 def _write_exit(folder: Path, ending: Ending, returncode: int | None, started: float) -> None:
     ended = time.time()
-    document = {"schema": SCHEMA, "outcome": ending.outcome, **ending.reason.to_reason(), "look_at": ending.look_at}
+    document = {"outcome": ending.outcome, **ending.reason.to_reason(), "look_at": ending.look_at}
     times = {"started_unix_s": started, "ended_unix_s": ended, "wall_s": ended - started}
-    write_json(folder / EXIT_FILE, {**document, "returncode": returncode, **times})
+    write_exit(folder, {**document, "returncode": returncode, **times})
