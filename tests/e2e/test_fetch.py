@@ -117,7 +117,7 @@ def test_bad_input_is_one_message_and_exit_code_2(tmp_path: Path) -> None:
             ([page, "--output", "a", "--sha256", "12"], "no sha256 checksum"),
             ([page, "--output", "a", "--connections", "0"], "--connections: must be an integer from 1 to 64"),
             ([page, "--output", "b", "--unpack", "."], "not empty"),
-            ([page, "--output", "b", "--unpack", "out"], "no archive"),
+            ([page, "--output", "b", "--unpack", "out"], "not an archive"),
         ]
         for argv, says in cases:
             code, out, err = trainmark("fetch", *argv, cwd=tmp_path)

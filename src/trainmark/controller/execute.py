@@ -191,7 +191,7 @@ class _Runner:
             why = error.strerror or str(error)
             hint = f"is the disk of {self.store.root} full? finished runs are kept; use --store DIR for another disk"
             raise RunError(f"run {run_id} failed to start or to be watched", why=why, hint=hint) from error
-        self.listener.end_run(ending.outcome, ending.reason)
+        self.listener.end_run(ending.outcome, ending.reason.english)
         row = _index(self.store, folder, self.listener)
         assert row is not None
         return row, ending

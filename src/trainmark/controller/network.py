@@ -95,7 +95,7 @@ def measure_network(options: NetworkOptions, store: Path, listener: Listener) ->
             for line in output.splitlines()[-_TAIL_LINES:]:
                 listener.say(f"  {line}")
             hint = "can the machines reach each other by name, and are the ports open? try NCCL_DEBUG=INFO"
-            raise RunError("cannot measure the network", why=ending.reason, hint=hint)
+            raise RunError("cannot measure the network", why=ending.reason.english, hint=hint)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return document

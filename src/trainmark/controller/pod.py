@@ -66,5 +66,5 @@ def _control(
         Measure(**measure), listener, unit=lambda: document.unit, may_stop=document.cell.epochs is None
     )
     ending = supervise(folder, run_id, (command,), launcher="kubernetes", timeout_s=timeout_s, observe=watch)
-    listener.end_run(ending.outcome, ending.reason)
+    listener.end_run(ending.outcome, ending.reason.english)
     return ending.outcome

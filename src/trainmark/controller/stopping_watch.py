@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.stopping import decide, next_look
 from trainmark.controller.listener import Evaluation, Listener, RunStatus
+from trainmark.messages.message import Message
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import Kind
 from trainmark.spec.suite import Measure
@@ -27,9 +28,9 @@ class StoppingWatch:
         self._estimate: Estimate | None = None
         self._evaluation: Evaluation | None = None
         self._begin_s = time.monotonic()
-        self._reason: str | None = None
+        self._reason: Message | None = None
 
-    def __call__(self, new: list[Json]) -> str | None:
+    def __call__(self, new: list[Json]) -> Message | None:
         self._read(new)
         if self._reason is None and len(self._seconds) >= self._next_look:
             self._look()
