@@ -75,7 +75,7 @@ def test_from_parts_to_a_verified_data_set(tmp_path: Path, archive: bytes) -> No
         code, out, err = trainmark(*argv[:-1], cwd=tmp_path)  # the file is recognised, and unpacked again
         assert (code, "sha256 matches" in out) == (0, True)
     code, _, err = trainmark("check", "imagenet", "set", cwd=tmp_path)
-    assert (code, "as manifest.sha256 says" in err) == (0, True)
+    assert (code, "all files match manifest.sha256" in err) == (0, True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])

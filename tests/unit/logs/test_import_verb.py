@@ -152,7 +152,7 @@ def test_one_log_is_no_logs(root: Path, capsys: pytest.CaptureFixture[str]) -> N
     _, _, err = run("import", *words, "--store", str(root / "store"), capsys=capsys)
     assert "1 log imported, 0 already imported, 1 skipped\n" in err
     code, _, err = run("import", words[1], "--store", str(root / "store"), capsys=capsys)
-    assert (code, "reading 1 file\n" in err, "no log was found in 1 file\n" in err) == (2, True, True)
+    assert (code, "reading 1 file\n" in err, "no log found in 1 file\n" in err) == (2, True, True)
 
 
 @pytest.mark.parametrize(
