@@ -109,7 +109,7 @@ def errors_of_a_worker() -> Iterator[str]:
     for limit in (None, 2 << 30):
         worker: Any = object.__new__(Worker)
         worker._run = {"memory_limit_bytes": limit}
-        worker._engine_module = lambda: SimpleNamespace(is_out_of_memory=lambda _: True)
+        worker._load_package = lambda: SimpleNamespace(is_out_of_memory=lambda _: True)
         told = "CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has 1.00 GiB free."
         for error in (out_of_memory(told), RuntimeError("std::bad_alloc")):
             yield worker.explain(error).reason
