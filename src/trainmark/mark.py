@@ -19,9 +19,10 @@ import os
 import threading
 import time
 
+from trainmark import rank_environment
+
 VARIABLE = "TRAINMARK_MARK"
 """Names the run folder."""
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PADDLE_TRAINER_ID", "SLURM_PROCID")
 _MOST_PROCESSES = 4096
 
 
@@ -108,8 +109,7 @@ def _open_own_file(folder: str) -> int:
 
     The lock goes with the process, so that a script of two phases goes on in the file of its first.
     """
-    numbers = [os.environ[name] for name in _RANKS if os.environ.get(name, "").isdigit()]
-    first = int(numbers[0]) if numbers else 0
+    first = rank_environment.read("RANK", os.environ, default=0)
     for rank in range(first, first + _MOST_PROCESSES):
         file = os.open(os.path.join(folder, f"rank{rank}.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)  # noqa: PTH118
         try:

@@ -15,8 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainmark.datasets.icdar2015.make import make_icdar2015
-from trainmark.datasets.icdar2015.page import Page
+from trainmark.datasets.icdar2015.make import Page, make_icdar2015
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.psenet import metric
 from trainmark.workloads.psenet import torch as workload

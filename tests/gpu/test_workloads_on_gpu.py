@@ -14,8 +14,7 @@ import torch
 from making import make_cell
 from trainmark.datasets.cityscapes.make import make_cityscapes
 from trainmark.datasets.coco.make import make_coco
-from trainmark.datasets.icdar2015.make import make_icdar2015
-from trainmark.datasets.icdar2015.page import Page
+from trainmark.datasets.icdar2015.make import Page, make_icdar2015
 from trainmark.datasets.kinetics.make import make_kinetics
 from trainmark.spec.cell import DataSource
 from trainmark.worker.torch.engine import TorchEngine

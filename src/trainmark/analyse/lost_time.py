@@ -20,6 +20,8 @@ from typing import Literal
 from trainmark.analyse.communication import Communication, read_communication
 from trainmark.analyse.estimate import Ratio
 from trainmark.analyse.table import Line
+from trainmark.messages.message import Message
+from trainmark.messages.scaling import base_exchange_not_measured, exchange_not_measured, step_time_unknown
 
 Cause = Literal["communication", "compute", "rest"]
 
@@ -28,8 +30,6 @@ POOR = 0.95
 _OWN_SOURCE = "trainmark"
 _BATCH_UNITS = frozenset({"images", "samples", "examples", "sequences", "sentences", "clips", "videos"})
 """Units of other people's logs in which a batch is counted: not tokens, words, steps or iterations."""
-NO_BATCH, NOT_MEASURED, BASE_NOT_MEASURED = "no_batch", "not_measured", "base_not_measured"
-"""Reasons that a report has words for; a reason recorded by a worker is a sentence already."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class LostTime:
 
     lost_s: float | None
     split: Split | None
-    reason: str | None
+    reason: Message | None
     """Why there is no split; None if there is one."""
 
 
@@ -74,14 +74,14 @@ def explain_lost_time(line: Line, baseline: Line, *, scale: float) -> LostTime:
     """`scale`: time of the ideal step over that of the baseline; 1 for the same batch per device."""
     step_s, baseline_s = _step_s(line), _step_s(baseline)
     if step_s is None or baseline_s is None:
-        return LostTime(lost_s=None, split=None, reason=NO_BATCH)
+        return LostTime(lost_s=None, split=None, reason=step_time_unknown())
     lost_s = step_s - scale * baseline_s
     own = _communication(line)
     if own is None:
         return LostTime(lost_s=lost_s, split=None, reason=_why_not(line))
     baseline_own = _communication(baseline)
     if baseline_own is None and (baseline.first.devices or 0) > 1:
-        return LostTime(lost_s=lost_s, split=None, reason=BASE_NOT_MEASURED)
+        return LostTime(lost_s=lost_s, split=None, reason=base_exchange_not_measured())
     exposed_s, twin_s = (baseline_own.exposed_s, baseline_own.compute_s) if baseline_own else (0.0, baseline_s)
     communication_s = own.exposed_s - scale * exposed_s
     compute_s = own.compute_s - scale * twin_s
@@ -124,6 +124,6 @@ def _median(values: Sequence[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def _why_not(line: Line) -> str:
-    told = (run.communication.get("reason") for run in line.runs if run.communication is not None)
-    return next((str(reason) for reason in told if reason), NOT_MEASURED)
+def _why_not(line: Line) -> Message:
+    records = (run.communication for run in line.runs if run.communication is not None)
+    return next((Message.from_reason(one) for one in records if one.get("reason")), exchange_not_measured())

@@ -14,6 +14,7 @@ from trainmark.analyse.baseline import baseline_rank, find_baselines
 from trainmark.analyse.estimate import Ratio, efficiency, speedup
 from trainmark.analyse.lost_time import LostTime, explain_lost_time, is_poor
 from trainmark.analyse.table import Line
+from trainmark.messages.message import Message
 from trainmark.store.rows import RunRow
 
 Mode = Literal["weak", "strong", "unknown"]
@@ -38,7 +39,7 @@ class Asked:
     nodes: int
     devices: int
     batch_size_per_device: int
-    why_skipped: str | None
+    why_skipped: Message | None
     machine: str | None = None
     """Where it was requested; None: the machine of the other lines."""
 
@@ -46,8 +47,10 @@ class Asked:
 @dataclass(frozen=True, kw_only=True)
 class Missing:
     why: Literal["skipped", "failed", "not_run"]
-    detail: str
-    """The reason of a skip, or the outcome and reason of a failure; empty if it was never run."""
+    outcome: str | None = None
+    """Of a failure; `running` for a run that has not ended."""
+    reason: Message | None = None
+    """Of a skip or a failure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,13 +209,13 @@ def _find_missing(group: _Group, sibling_counts: set[Count]) -> list[Case]:
     found: dict[Count, Missing] = {}
     for line in group.failed:
         last = line.runs[-1]
-        detail = f"{last.outcome or 'running'}: {last.reason}"
-        found.setdefault(_count(line.first), Missing(why="failed", detail=detail))
+        missing = Missing(why="failed", outcome=last.outcome or "running", reason=last.why)
+        found.setdefault(_count(line.first), missing)
     for cell in group.asked:
-        why = Missing(why="skipped", detail=cell.why_skipped) if cell.why_skipped else Missing(why="not_run", detail="")
-        found.setdefault((cell.nodes, cell.devices), why)
+        missing = Missing(why="skipped" if cell.why_skipped else "not_run", reason=cell.why_skipped)
+        found.setdefault((cell.nodes, cell.devices), missing)
     for count in sibling_counts:
-        found.setdefault(count, Missing(why="not_run", detail=""))
+        found.setdefault(count, Missing(why="not_run"))
     return [
         Case(
             nodes=nodes, devices=devices, batch_size_per_device=_batch(group, devices), line=None, missing=missing,

@@ -1,32 +1,17 @@
-"""The named warnings, and those that show only when several runs stand side by side."""
+"""Warnings that need several runs side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from trainmark.messages.scaling import mixed_batch, superlinear
 from trainmark.store.rows import RunRow
 
-Warning_ = dict[str, str]
-
-CODES = (
-    "mean-of-rates",
-    "stated-scope",
-    "collapsed-record",
-    "evaluation-inside",
-    "epoch-index",
-    "mixed-batch",
-    "superlinear",
-    "tf32-as-fp32",
-    "not-analysed",
-)
+Warning_ = dict[str, Any]
+"""As `Message.to_json` gives it."""
 
 _SUPERLINEAR = 1.005
-
-
-def warn(code: str, message: str) -> Warning_:
-    assert code in CODES
-    return {"code": code, "message": message}
 
 
 def check_side_by_side(
@@ -48,27 +33,16 @@ def _mixed_batches(rows: Sequence[RunRow]) -> Iterator[tuple[str, Warning_]]:
     for group in groups.values():
         fewest = min(row.devices or 0 for row in group)
         base = {row.batch_size_per_device for row in group if row.devices == fewest}
+        sizes = [str(size) for size in sorted(base, key=str)]
         for row in group:
-            if row.batch_size_per_device not in base:
-                sizes = ", ".join(str(size) for size in sorted(base, key=str))
-                yield (
-                    row.id,
-                    warn(
-                        "mixed-batch",
-                        f"batch {row.batch_size_per_device} per device on {row.devices} devices, {sizes} on {fewest}: "
-                        "a quotient of the two is no speed-up",
-                    ),
-                )
+            batch, devices = row.batch_size_per_device, row.devices
+            if batch is not None and devices is not None and batch not in base:
+                warning = mixed_batch(batch=batch, devices=devices, base_batches=sizes, base_devices=fewest)
+                yield row.id, warning.to_json()
 
 
 def _superlinear(speedups: Sequence[tuple[RunRow, RunRow, float]]) -> Iterator[tuple[str, Warning_]]:
     for case, base, quotient in speedups:
         ratio = (case.devices or 1) / (base.devices or 1)
         if case.dialect is not None and quotient > _SUPERLINEAR * ratio:
-            yield (
-                case.id,
-                warn(
-                    "superlinear",
-                    f"{quotient:.2f} times the speed with {ratio:g} times the devices: the base is too slow",
-                ),
-            )
+            yield case.id, superlinear(speedup=quotient, ratio=ratio).to_json()

@@ -134,7 +134,7 @@ def _print_findings(report: CheckReport, folder: Path) -> None:
 
 def _remedy(report: CheckReport) -> str:
     """For each sort of fault its own: a file of annotations is not thrown away for some of its entries."""
-    from trainmark.datasets.faults import FaultKind
+    from trainmark.datasets.report import FaultKind
 
     of_manifest = (FaultKind.UNLISTED, FaultKind.BAD_MANIFEST)
     disagreeing = [fault for fault in report.serious if fault.kind in of_manifest]

@@ -30,9 +30,9 @@ def run(args: argparse.Namespace) -> int:
     from rich.text import Text
 
     from trainmark.cli.byte_progress import ByteProgress
-    from trainmark.datasets.fetch.checksum import parse_checksum
     from trainmark.datasets.fetch.download import Effort
     from trainmark.datasets.fetch.fetch import FetchRequest, fetch
+    from trainmark.datasets.fetch.request import parse_checksum
 
     if not 1 <= args.connections <= _MAX_CONNECTIONS:
         raise InputError(f"{args.connections} connections are not opened", hint=f"give 1 to {_MAX_CONNECTIONS}")

@@ -67,7 +67,7 @@ def _describe(plan: Plan, sweep: SweepRuns | None, store: Path) -> list[dict[str
             {
                 "cell_id": cell_id(cell),
                 **cell.to_json(),
-                "skip": plan.skipped.get(cell),
+                "skip": plan.skipped[cell].english if cell in plan.skipped else None,
                 "done": sweep is not None and sweep.answer(cell) is not None,
                 "estimate_s": duration.seconds,
                 "estimate_is_measured": duration.is_measured,

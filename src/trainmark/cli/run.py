@@ -109,11 +109,11 @@ def _runnable(plan: Plan, *, is_elsewhere: bool) -> list[Cell]:
     """What can run here; an error if nothing can, so that a sweep that does nothing never looks like a success."""
     for reason in dict.fromkeys(plan.skipped.values()):
         num = sum(other == reason for other in plan.skipped.values())
-        talk(f"skipping {num} of {format_count(len(plan.cells), 'runs')}: {reason}")
+        talk(f"skipping {num} of {format_count(len(plan.cells), 'runs')}: {reason.english}")
     cells = plan.runnable
     if not cells:
         reason = next(iter(plan.skipped.values()))
-        what, _, hint = reason.partition("; ")
+        what, _, hint = reason.english.partition("; ")
         raise InputError("nothing can run on this machine", why=what, hint=hint)
     if not is_elsewhere:
         check_data(cells)

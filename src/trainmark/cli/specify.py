@@ -15,6 +15,7 @@ from trainmark.errors import Fault, InputError, SpecError
 from trainmark.frameworks import frameworks
 from trainmark.launch.job import Machines
 from trainmark.launch.registry import launchers
+from trainmark.messages.message import Message
 from trainmark.plan.expand import expand
 from trainmark.plan.feasible import Reach, why_not
 from trainmark.plan.machine import Machine, read_machine
@@ -59,7 +60,7 @@ class Plan:
     suite: Suite
     machine: Machine
     cells: tuple[Cell, ...]
-    skipped: dict[Cell, str]
+    skipped: dict[Cell, Message]
     """Cells that cannot run here, each with the reason."""
 
     @property

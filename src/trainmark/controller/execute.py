@@ -17,6 +17,8 @@ from trainmark.controller.sweep import SweepRequest, SweepRuns, end_all, open_sw
 from trainmark.errors import InputError, RunError, StoreError
 from trainmark.launch.job import Command, Job, Prints
 from trainmark.launch.registry import launchers
+from trainmark.messages.endings import interrupted_at_start
+from trainmark.messages.message import Message
 from trainmark.plan.identity import cell_id, new_run_id
 from trainmark.plan.sweep import content_id
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, SCHEMA, read_end, write_json
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
 
     from trainmark.analyse.scaling import Asked
     from trainmark.cli.progress import Progress
+    from trainmark.launch.endings import Ending
     from trainmark.launch.kubernetes import PodJob
-    from trainmark.launch.outcome import Ending
     from trainmark.launch.supervise import Observer, Source
     from trainmark.launch.warden import Warden
     from trainmark.store.index import Store
@@ -59,7 +61,7 @@ def execute(
     args: argparse.Namespace,
     *,
     settings: Mapping[str, Any],
-    skipped: Mapping[Cell, str] | None = None,
+    skipped: Mapping[Cell, Message] | None = None,
 ) -> int:
     """`settings` hold for all runs and tell one sweep from another; `skipped` is what cannot run here."""
     prints = launchers().load(args.launcher).prints
@@ -148,7 +150,7 @@ def _run_all(
 
 def _run_task(task: Task, place: _Place, sweep: SweepRuns, number: int, *, retries: int) -> None:
     """Once, and again where that can help; each attempt is a run of its own."""
-    from trainmark.launch.retry import LAST_BYTES, why_retry
+    from trainmark.launch.endings import LAST_BYTES, why_retry
 
     for num_left in range(retries, -1, -1):
         row, ending = _run_one(task, place, number, sweep.facts(task.cell))
@@ -195,9 +197,8 @@ def _mark_interrupted(store: Store, sweep: SweepRuns, run_id: str, interrupt: Ke
         return
     end_all([run_id])
     if not (folder / EXIT_FILE).exists():
-        reason = f"interrupted by {str(interrupt) or 'Ctrl-C'} before it began"
-        ending = {"outcome": Outcome.KILLED, "reason": reason, "look_at": OUTPUT_FILE}
-        write_json(folder / EXIT_FILE, {"schema": SCHEMA, **ending})
+        reason = interrupted_at_start(signal=str(interrupt) or "Ctrl-C").to_reason()
+        write_json(folder / EXIT_FILE, {"schema": SCHEMA, "outcome": Outcome.KILLED, **reason, "look_at": OUTPUT_FILE})
     row = _index(store, folder)
     if row is not None:
         sweep.add(row)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainmark.messages.message import Message
 from trainmark.spec.cell import Cell
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _NUMBERS = ("nodes", "devices_per_node", "batch_size_per_device")
 _MOST = 1 << 31
 
 
-def asked_cells(cells: Iterable[Cell | CommandCell], skipped: Mapping[Cell, str]) -> tuple[Asked, ...]:
+def asked_cells(cells: Iterable[Cell | CommandCell], skipped: Mapping[Cell, Message]) -> tuple[Asked, ...]:
     """One for each cell, not for each of its repeats; somebody's own command has no plan to keep to."""
     own = [cell for cell in cells if isinstance(cell, Cell)]
     pairs = [*((cell.to_json(), None) for cell in own), *((cell.to_json(), why) for cell, why in skipped.items())]
@@ -52,7 +53,7 @@ def _has_counts(cells: Iterable[Mapping[str, Any]]) -> bool:
     return len({str((cell.get("nodes"), cell.get("devices_per_node"))) for cell in cells}) > 1
 
 
-def _read(cell: Mapping[str, Any], why: str | None, *, machine: str | None) -> Asked | None:
+def _read(cell: Mapping[str, Any], why: Message | None, *, machine: str | None) -> Asked | None:
     """None for one that no program of ours wrote."""
     from trainmark.analyse.scaling import Asked
 
@@ -69,7 +70,7 @@ def _read(cell: Mapping[str, Any], why: str | None, *, machine: str | None) -> A
         nodes=nodes,
         devices=nodes * devices_per_node,
         batch_size_per_device=batch_size,
-        why_skipped=None if why is None else why.encode(errors="replace").decode(),
+        why_skipped=why,
         machine=machine,
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from trainmark.cli.output import talk
 from trainmark.errors import RunError
+from trainmark.messages.message import Message
 from trainmark.plan.identity import cell_id
 from trainmark.plan.sweep import SETTLED, RunKey, key_of
 from trainmark.runfolder.files import Json, find_checkpoint
@@ -32,7 +33,7 @@ class SweepRequest:
     content: str
     """Its identity: see `plan.sweep.content_id`."""
     cells: Sequence[Cell | CommandCell]
-    skipped: Mapping[Cell, str] = field(default_factory=dict)
+    skipped: Mapping[Cell, Message] = field(default_factory=dict)
     settings: Json = field(default_factory=dict)
 
 
@@ -116,7 +117,7 @@ def open_sweep(
     goes_on = held is not None
     if held is None:
         planned = [_describe(cell) for cell in asked.cells]
-        skipped = [{**_describe(cell), "reason": reason} for cell, reason in asked.skipped.items()]
+        skipped = [{**_describe(cell), **reason.to_reason()} for cell, reason in asked.skipped.items()]
         held = sweeps.begin(asked.content, planned=planned, skipped=skipped, settings=asked.settings)
     try:
         sweep = SweepRuns(held.record, store, resumes=resumes)

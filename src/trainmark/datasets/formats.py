@@ -13,10 +13,9 @@ from typing import Protocol
 
 from trainmark import plugins
 from trainmark.datasets.digests import OnHashed
-from trainmark.datasets.faults import DataFault
 from trainmark.datasets.manifest import NAME as MANIFEST
 from trainmark.datasets.manifest import has_manifest, verify_manifest, write_manifest
-from trainmark.datasets.report import CheckReport, MakeReport, ManifestState, Summary
+from trainmark.datasets.report import CheckReport, DataFault, MakeReport, ManifestState, Summary
 from trainmark.datasets.staging import staged_folder
 from trainmark.errors import DataError
 

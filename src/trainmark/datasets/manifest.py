@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.datasets.digests import OnHashed, hash_files, walk_files
-from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.errors import DataError
 from trainmark.runfolder.files import replacing
 from trainmark.units import format_count

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from trainmark.launch import hang
-from trainmark.launch.kernel_memory import read_oom_kills
-from trainmark.launch.outcome import judge_command
-from trainmark.launch.stacks import dump_stacks
+from trainmark.launch.endings import judge_command
+from trainmark.launch.hang import dump_stacks
+from trainmark.launch.processes import read_oom_kills
 from trainmark.runfolder.files import LOG_FILE, OUTPUT_FILE, RUN_FILE, STACKS_FILE, Json, read_json, replacing
 from trainmark.runfolder.records import Kind, Outcome, RecordTail, WarningCode, encode_record
-from trainmark.silence_limit import NUM_RECENT, Patience
+from trainmark.silence_limit import NUM_RECENT, SilenceLimit
 from trainmark.units import format_seconds
 
 _LEAST_S = 600.0
@@ -61,7 +61,7 @@ class CommandSource:
         self._last_step: float | None = None
         self._gaps: deque[float] = deque(maxlen=NUM_RECENT)
         run = read_json(folder / RUN_FILE) or {}
-        self._patience = Patience.of(run, least_s=_LEAST_S, setup_s=math.inf)
+        self._silence_limit = SilenceLimit.of(run, least_s=_LEAST_S, setup_s=math.inf)
         self._num_oom_kills = read_oom_kills()
         self._stacks: str | None = None
         self._num_marked = self._num_read = 0
@@ -83,7 +83,7 @@ class CommandSource:
 
     def quiet_s(self) -> tuple[float, float]:
         """Only what has a usual gap between records can be seen to hang."""
-        return time.monotonic() - self._last_sign, self._patience.after(self._gaps)
+        return time.monotonic() - self._last_sign, self._silence_limit.after(self._gaps)
 
     def explain_silence(self, silence_s: float) -> str:
         run_id = self._folder.name

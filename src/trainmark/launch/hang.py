@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,8 @@ from pathlib import Path
 import psutil
 
 from trainmark.launch import processes
-from trainmark.launch.dead_ranks import name_rank
+from trainmark.launch.endings import name_rank
+from trainmark.runfolder.files import write_text
 
 _WAKE_S = 3.0
 _FINISH_S = 0.5
@@ -104,3 +107,34 @@ def is_written(path: Path) -> bool:
     with contextlib.suppress(OSError):
         return path.stat().st_size > 0
     return False
+
+
+_MOST_S = 20.0
+_HOW = "for the stacks of a command: pip install py-spy (and, not as root, allow ptrace)"
+
+
+def dump_stacks(run_id: str, path: Path) -> tuple[str | None, str]:
+    """The name of the file with the stacks of every Python process of the run, or why there is none."""
+    program = shutil.which("py-spy")
+    if program is None:
+        return None, _HOW
+    texts = [_dump_one(program, process) for process in processes.find(run_id)]
+    found = [text for text, is_good in texts if is_good]
+    if not found:
+        problem = next((text.strip().splitlines()[-1] for text, _ in texts if text.strip()), "no process is left")
+        return None, f"py-spy could read no process: {problem[:200]}"
+    try:
+        write_text(path, "\n".join(found))
+    except OSError as error:
+        return None, f"the stacks could not be written: {error.strerror or error}"
+    return path.name, ""
+
+
+def _dump_one(program: str, process: psutil.Process) -> tuple[str, bool]:
+    """`--nonblocking`: a process that is stopped would never answer otherwise."""
+    argv = [program, "dump", "--nonblocking", "--pid", str(process.pid)]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_MOST_S, check=False, errors="replace")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error), False
+    return done.stdout or done.stderr, done.returncode == 0

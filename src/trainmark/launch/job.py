@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePath
 
-from trainmark import mark, rank_environment
+from trainmark import mark
 from trainmark.runfolder.records import RUN_TAG
 from trainmark.spec.cluster import Cluster, Host
 
 WORKER_MODULE = "trainmark.worker.main"
-END_MODULE = "trainmark.launch.end"
+RANK_MODULE = "trainmark.launch.rank_command"
+END_MODULE = "trainmark.launch.processes"
 _FIRST_PORT, _NUM_PORTS = 15_000, 16_000
 """Below those that Linux gives to outgoing connections."""
 
@@ -106,7 +107,7 @@ class Launcher:
     frameworks: tuple[str, ...] | None = None
     """Those whose processes it can start; None: all."""
     rank_variables: tuple[str, ...] = ("RANK",)
-    """Names of the variables with the rank of a process, see `trainmark.ranks`; it sets one of them."""
+    """Names of the variables with the rank of a process, see `trainmark.rank_environment`; it sets one of them."""
     programs: tuple[str, ...] = ()
     """What must be on the PATH."""
     max_processes: int | None = None
@@ -144,8 +145,8 @@ def worker_argv(job: Job) -> tuple[str, ...]:
 
 
 def ranked_argv(job: Job) -> tuple[str, ...]:
-    """For launchers whose processes do not get the variables of torchrun: `trainmark.rank_environment` sets them."""
-    return (*own_python(job.python), rank_environment.__name__, *worker_argv(job))
+    """For launchers whose processes do not get the variables of torchrun: `RANK_MODULE` sets them."""
+    return (*own_python(job.python), RANK_MODULE, *worker_argv(job))
 
 
 def worker_environment(job: Job) -> dict[str, str]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainmark.launch.job import Command, Job, on_host, own_python, worker_environment
+from trainmark.launch.rank_command import LEASE
 from trainmark.launch.registry import launchers
-from trainmark.rank_environment import LEASE
 from trainmark.runfolder.records import PREFLIGHT_SIGN
 from trainmark.units import format_count
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 import psutil
@@ -123,12 +126,12 @@ def end_tagged(
 def kill_left(
     run_ids: Sequence[str],
     *,
-    patience_s: float = _KILL_S,
+    limit_s: float = _KILL_S,
     is_over: Callable[[], bool] = lambda: True,
     untagged: Sequence[psutil.Process] = (),
 ) -> list[int]:
     """By SIGKILL, again and again, since what dies may have started more; those that stay are returned, by pid."""
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + limit_s
     while True:
         left = _left(run_ids, untagged)
         if (not left and is_over()) or time.monotonic() > deadline:
@@ -164,3 +167,48 @@ def run_cancel(argv: Sequence[str]) -> None:
     """Ends what runs elsewhere: the signal to our own process would not reach it."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+
+
+_COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
+
+
+def read_oom_kills(root: Path = Path("/")) -> int | None:
+    """Of the control group that this process and its children are in; None where the kernel does not say."""
+    for path in _event_files(root):
+        try:
+            found = _COUNT.search(path.read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            continue
+        if found:
+            return int(found[1])
+    return None
+
+
+def _event_files(root: Path) -> list[Path]:
+    """Where it is told, nearest first: in a container the group's own folder may be mounted as the root of all."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    groups = root / "sys/fs/cgroup"
+    files = []
+    for line in lines:
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if "memory" in controllers.split(","):
+            files += [groups / "memory" / place / "memory.oom_control" for place in (path.lstrip("/"), "")]
+        elif not controllers:
+            files += [groups / place / "memory.events" for place in (path.lstrip("/"), "")]
+    return files
+
+
+def main(argv: list[str]) -> int:
+    """`python -m trainmark.launch.processes RUN` ends the processes of a run on this machine and waits for their end.
+
+    The controller starts it on every machine of a run that did not end well: the signal to its own ssh reaches those
+    processes late or never, and the next run must not find them there.
+    """
+    return 0 if end_tagged(argv[1], grace_s=PREEMPTION_S) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

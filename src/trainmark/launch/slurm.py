@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 
 from trainmark.launch.job import Command, Job, Launcher, Machines, ranked_argv, ranked_environment
-from trainmark.rank_environment import LEASE
+from trainmark.launch.rank_command import LEASE
 from trainmark.runfolder.files import LEASE_FILE, OUTPUT_FILE
 
 _STARTED_FILE = "slurm_started"

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from trainmark.launch import processes
-from trainmark.launch.heartbeat import WorkerSource
+from trainmark.launch.endings import Ending, decide
 from trainmark.launch.job import Command
-from trainmark.launch.outcome import Ending, decide
 from trainmark.launch.processes import Root
-from trainmark.rank_environment import LEASE
+from trainmark.launch.rank_command import LEASE
+from trainmark.launch.worker_source import WorkerSource
 from trainmark.runfolder.files import (
     COMMAND_FILE,
     EXIT_FILE,
@@ -165,8 +165,8 @@ class _Watch:
                     Outcome.TIMEOUT,
                     f"took longer than {timeout_s:.0f} s; raise --timeout-s if that is normal for it",
                 )
-            silence_s, patience_s = self._source.quiet_s()
-            if silence_s > patience_s:
+            silence_s, limit_s = self._source.quiet_s()
+            if silence_s > limit_s:
                 return Outcome.HANG, self._source.explain_silence(silence_s)
         return None, ""
 

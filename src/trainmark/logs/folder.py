@@ -14,6 +14,7 @@ from pathlib import Path
 from trainmark.logs.reading import ReadLog
 from trainmark.logs.record import LogRecord
 from trainmark.logs.spool import absent
+from trainmark.messages.endings import imported
 from trainmark.runfolder.files import ENVIRONMENT_FILE, EXIT_FILE, RUN_FILE, SCHEMA, Json, rank_file, write_json
 from trainmark.runfolder.records import Kind, Outcome, encode_record
 
@@ -36,7 +37,7 @@ def write_run(log: ReadLog, store: Path, *, target: Json | None = None, extra: J
         _write_records(log, beside / rank_file(0))
         write_json(beside / RUN_FILE, {**_describe(log, target), **(extra or {})})
         write_json(beside / ENVIRONMENT_FILE, _environment(log))
-        ending = {"outcome": str(Outcome.OK), "reason": f"imported from {log.path}", "wall_s": wall_s(log)}
+        ending = {"outcome": str(Outcome.OK), **imported(path=str(log.path)).to_reason(), "wall_s": wall_s(log)}
         write_json(beside / EXIT_FILE, ending)
         shutil.rmtree(folder, ignore_errors=True)
         beside.rename(folder)

@@ -17,7 +17,8 @@ from trainmark.logs.record import Facts, LogRecord, Scope
 from trainmark.logs.scale import Scale, find_scale
 from trainmark.logs.spool import Spool
 from trainmark.logs.stream import LogStream
-from trainmark.logs.warning import Warn, warn
+from trainmark.messages.logs import damaged, edited_times, no_end, several_ranks
+from trainmark.messages.message import Message
 
 _MAX_EVALS = 100_000
 _MAX_ZONE_S = 2 * 86400
@@ -97,7 +98,7 @@ class ReadLog:
     facts: Facts
     scale: Scale
     gathered: Gathered
-    warnings: tuple[Warn, ...]
+    warnings: tuple[Message, ...]
 
 
 def read_log(
@@ -145,19 +146,19 @@ def _conclude(
     )
 
 
-def _warnings(file: LogFile, stream: LogStream, gathered: Gathered) -> list[Warn]:
+def _warnings(file: LogFile, stream: LogStream, gathered: Gathered) -> list[Message]:
     found = []
     if file.is_damaged:
-        found.append(warn("damaged"))
+        found.append(damaged())
     if stream.num_other_ranks:
-        found.append(warn("several-ranks", count=stream.num_other_ranks))
+        found.append(several_ranks(count=stream.num_other_ranks))
     begin = gathered.marks.get("test_begin")
     if begin is not None and begin.time_s is not None and gathered.first_time_s is not None:
         apart_s = abs(begin.time_s - gathered.first_time_s)
         if apart_s > _MAX_ZONE_S:
-            found.append(warn("edited-times", days=apart_s / 86400))
+            found.append(edited_times(days=apart_s / 86400))
     if begin is not None and "test_finish" not in gathered.marks:
-        found.append(warn("no-end"))
+        found.append(no_end())
     return found
 
 

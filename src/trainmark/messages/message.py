@@ -19,6 +19,7 @@ A parameter that is a message itself is printed in the same language.
 from __future__ import annotations
 
 import importlib
+import math
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
@@ -38,9 +39,9 @@ _OPTIONAL = re.compile("«(.*?)»")
 _SEPARATORS = {"en": {"": ", ", "and": " and "}, "zh": {"": "，", "and": "，"}}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Message:
-    """One sentence that was said: which one, and with what values."""
+    """One sentence that was said: which one, and with what values. Equal to another with the same code and words."""
 
     code: str
     """Empty for a sentence of an older version, of which only the English text is known."""
@@ -48,6 +49,15 @@ class Message:
     """Numbers, texts, messages, or lists of them."""
     recorded: str | None = None
     """The English sentence as a file holds it; None for a message made by this process."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and (self.code, self.english) == (other.code, other.english)
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.english))
+
+    def __str__(self) -> str:
+        return self.english
 
     @property
     def english(self) -> str:
@@ -154,6 +164,8 @@ def warning_titles() -> dict[str, str]:
 def _encode(value: Any) -> Any:
     if isinstance(value, Message):
         return value.to_json()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number
     return [_encode(item) for item in value] if isinstance(value, list | tuple) else value
 
 

@@ -7,10 +7,10 @@ from trainmark.messages.message import declare
 
 @declare(
     "framework-missing",
-    en="{framework} is not installed; pip install 'trainmark[{framework}]'",
-    zh="未安装 {framework}；请执行 pip install 'trainmark[{framework}]'",
+    en="{framework} is not installed; pip install {package}",
+    zh="未安装 {framework}；请执行 pip install {package}",
 )
-def framework_missing(*, framework: str) -> None: ...
+def framework_missing(*, framework: str, package: str) -> None: ...
 
 
 @declare(

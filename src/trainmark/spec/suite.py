@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trainmark.silence_limit import Patience
+from trainmark.silence_limit import SilenceLimit
 from trainmark.spec.cell import DataSource
 from trainmark.spec.cluster import Cluster
 
@@ -26,8 +26,8 @@ class Measure:
     timeout_s: float | None = None
     """End a run that takes longer than this in all, set-up included: outcome `timeout`. None: see `limit_s`."""
     hang_least_s: float | None = None
-    """No step for this long, and for `hang_factor` times the usual step, is a hang; None: `Patience` knows."""
-    hang_factor: float = Patience.factor
+    """No step for this long, and for `hang_factor` times the usual step, is a hang; None: see `SilenceLimit`."""
+    hang_factor: float = SilenceLimit.factor
 
     def limit_s(self, *, is_training: bool) -> float | None:
         """Half an hour for all but the measuring, unless told; a training ends when it is done, or hangs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainmark.runfolder.files import Json
+from trainmark.runfolder.values import as_object, as_text
 
 _MAX_PAIRS = 64
 _MAX_REASON = 300
@@ -16,7 +17,11 @@ def read_communication(record: Json) -> Json | None:
     """None for a record that says neither times nor why there are none."""
     reason = record.get("reason")
     if isinstance(reason, str):
-        return {"reason": reason.encode(errors="replace").decode()[:_MAX_REASON]}
+        return {
+            "reason": (as_text(reason) or "")[:_MAX_REASON],
+            "reason_code": as_text(record.get("reason_code")),
+            "reason_params": as_object(record.get("reason_params")),
+        }
     listed = record.get("pairs")
     pairs = [pair for item in listed[:_MAX_PAIRS] if (pair := _positives(item, 2))] if isinstance(listed, list) else []
     num_bytes, num_ranks = record.get("gradient_bytes"), record.get("num_ranks")

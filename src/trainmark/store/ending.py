@@ -8,10 +8,10 @@ import os
 import time
 from pathlib import Path
 
+from trainmark.messages.endings import controller_gone, running, starting
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, NotRegularError, open_regular, read_json
 from trainmark.runfolder.records import Outcome
 
-_KILLED = "the controller ended before the run did; the steps so far are kept"
 _STARTING_S = 60.0
 """Between run.json and the lock on output.log a controller has at most its processes to describe."""
 
@@ -35,14 +35,15 @@ def read_ending(folder: Path, state: str) -> Json:
     was_live = is_live(folder)  # asked first: whoever lets go of the lock has written exit.json before
     ending = read_json(folder / EXIT_FILE)
     if ending is not None:
-        outcome, reason = ending.get("outcome"), ending.get("reason")
+        outcome = ending.get("outcome")
+        reason = {name: ending.get(name) for name in ("reason", "reason_code", "reason_params")}
         known = outcome if isinstance(outcome, str) and outcome in set(Outcome) else Outcome.FAILED
-        return {"outcome": str(known), "reason": reason, "wall_s": ending.get("wall_s"), "state": None}
+        return {"outcome": str(known), **reason, "wall_s": ending.get("wall_s"), "state": None}
     if was_live:
-        return {"outcome": None, "reason": "still running", "state": state}
+        return {"outcome": None, **running().to_reason(), "state": state}
     if _is_starting(folder):
-        return {"outcome": None, "reason": "starting", "state": state}
-    return {"outcome": str(Outcome.KILLED), "reason": _KILLED, "state": state}
+        return {"outcome": None, **starting().to_reason(), "state": state}
+    return {"outcome": str(Outcome.KILLED), **controller_gone().to_reason(), "state": state}
 
 
 def is_live(folder: Path) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from trainmark.messages.endings import file_damaged, unreadable
+from trainmark.messages.message import Message
 from trainmark.runfolder.files import (
     COMMAND_FILE,
     ENVIRONMENT_FILE,
@@ -22,6 +24,7 @@ from trainmark.runfolder.files import (
     read_json,
 )
 from trainmark.runfolder.records import Kind, Outcome, decode_record, read_records
+from trainmark.runfolder.values import as_object, as_text
 from trainmark.store.communication import read_communication
 from trainmark.store.ending import read_ending, read_state
 from trainmark.store.marks import add_up
@@ -43,11 +46,11 @@ def read_any_run(folder: Path) -> RunRow | None:
     try:
         row = read_run(folder)
         if row is None and _was_ours(folder):
-            raise ValueError(f"{RUN_FILE} is damaged")
+            return _describe_unreadable(folder, state, unreadable(file=None, why=file_damaged(file=RUN_FILE)))
     except Exception as error:
         if not (folder / RUN_FILE).exists():
             return None
-        return _describe_unreadable(folder, state, error)
+        return _describe_unreadable(folder, state, _explain(error))
     return row
 
 
@@ -90,6 +93,8 @@ def read_run(folder: Path) -> RunRow | None:
         repeat=_whole(cell.get("repeat")),
         outcome=ending["outcome"],
         reason=_text(ending["reason"]) or "",
+        reason_code=_text(ending["reason_code"]),
+        reason_params=as_object(ending["reason_params"]),
         wall_s=_number(ending.get("wall_s")),
         environment=environment,
         log=_read_log_facts(run),
@@ -125,12 +130,16 @@ def _read_facts(folder: Path, run: Json) -> dict[str, Any]:
     }
 
 
-def _describe_unreadable(folder: Path, state: str, error: Exception) -> RunRow:
+def _explain(error: Exception) -> Message:
+    file = Path(str(error.filename)).name if isinstance(error, OSError) and error.filename else None
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return unreadable(file=as_text(file), why=(as_text(why) or "")[:_MAX_REASON])
+
+
+def _describe_unreadable(folder: Path, state: str, why: Message) -> RunRow:
     """What run.json says of the cell is kept where that can be read."""
     run = read_json(folder / RUN_FILE) or {}
     known = run["cell"] if isinstance(run.get("cell"), dict) else {}
-    where = Path(str(error.filename)).name if isinstance(error, OSError) and error.filename else ""
-    why = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     nothing = Steps(**{name: np.empty(0) for name in _COLUMNS})
     cell: Json = {name: _text(known.get(name)) for name in _CELL_TEXT} | {
         name: _whole(known.get(name)) for name in _CELL_WHOLE
@@ -139,7 +148,7 @@ def _describe_unreadable(folder: Path, state: str, error: Exception) -> RunRow:
         **_read_facts(folder, run),
         devices=None,
         outcome=str(Outcome.FAILED),
-        reason=_text(f"the folder cannot be read: {f'{where}: ' if where else ''}{why}"[:_MAX_REASON]) or "",
+        **why.to_reason(),
         wall_s=None,
         load_steps=lambda: nothing,
         folder_state=state,
@@ -189,11 +198,11 @@ def _read_ranks(folder: Path) -> dict[str, Any]:
     first = folder / rank_file(0)
     found = _read_records(first)
     others = [warning for path in sorted({*folder.glob("rank*.jsonl")} - {first}) for warning in _read_warnings(path)]
-    once = {tuple(warning.items()): warning for warning in (*found["warnings"], *others)} if others else None
-    return {**found, "warnings": found["warnings"] if once is None else tuple(once.values())}
+    once = {(warning["code"], warning["message"]): warning for warning in (*found["warnings"], *others)}
+    return {**found, "warnings": tuple(once.values()) if others else found["warnings"]}
 
 
-def _read_warnings(path: Path) -> list[dict[str, str]]:
+def _read_warnings(path: Path) -> list[Json]:
     """Without decoding the steps: a run may have hundreds of ranks."""
     if not path.is_file():
         return []
@@ -202,14 +211,15 @@ def _read_warnings(path: Path) -> list[dict[str, str]]:
     return [_read_warning(record) for record in decoded if record is not None and record["kind"] == Kind.WARNING]
 
 
-def _read_warning(record: Json) -> dict[str, str]:
-    return {key: _text(record.get(key)) or "" for key in ("code", "message")}
+def _read_warning(record: Json) -> Json:
+    texts = {key: _text(record.get(key)) or "" for key in ("code", "message")}
+    return {**texts, "params": as_object(record.get("params"))}
 
 
 def _read_records(path: Path, *, is_marked: bool = False) -> dict[str, Any]:
     steps = _Steps(read=_read_mark if is_marked else _read_step)
     evals: list[Json] = []
-    warnings: list[dict[str, str]] = []
+    warnings: list[Json] = []
     pauses: dict[str, float] = {}
     resumed_steps: list[int] = []
     peak: int | None = None

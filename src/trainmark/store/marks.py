@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-CODES = ("uneven-marks",)
+from trainmark.messages.commands import uneven_marks
+
 _UNEVEN = 0.95
 """One step more or less is usual: a command may end between the marks of two processes."""
 
@@ -37,9 +38,8 @@ def _join_empty(columns: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _warn_uneven(counts: Sequence[int]) -> list[dict[str, str]]:
+def _warn_uneven(counts: Sequence[int]) -> list[dict[str, Any]]:
     least, most = min(counts), max(counts)
     if most - least <= 1 or least >= _UNEVEN * most:
         return []
-    why = f"its processes marked between {least} and {most} steps; only the first {least} of each count"
-    return [{"code": "uneven-marks", "message": why}]
+    return [uneven_marks(least=least, most=most).to_json()]

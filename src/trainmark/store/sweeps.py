@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from trainmark.errors import StoreError
+from trainmark.messages.message import Message
 from trainmark.runfolder.files import SCHEMA, Json, read_json, write_json
+from trainmark.runfolder.values import as_object
 
 _PREFIX = ".sweep-"
 _ID = re.compile(r"[0-9A-Za-z-]{1,128}")
@@ -106,19 +108,19 @@ class Sweeps:
             held.release()
         return held.record if held is not None else None
 
-    def read_cells(self, sweep_id: str) -> list[tuple[Json, str | None]]:
+    def read_cells(self, sweep_id: str) -> list[tuple[Json, Message | None]]:
         """What a sweep asked for, in whatever state it is; with the reason for each cell that was left out.
 
         Nothing where the file is absent, not ours or of an older program: a store may come from a stranger.
         """
         document = (read_json(self._path(sweep_id)) if _ID.fullmatch(sweep_id) else None) or {}
-        found: list[tuple[Json, str | None]] = []
+        found: list[tuple[Json, Message | None]] = []
         for name in ("planned", "skipped"):
             entries = document.get(name)
             for entry in entries if isinstance(entries, list) else ():
                 cell = entry.get("cell") if isinstance(entry, dict) else None
                 if isinstance(cell, dict):
-                    found.append((cell, str(entry.get("reason")) if name == "skipped" else None))
+                    found.append((cell, Message.from_reason(as_object(entry)) if name == "skipped" else None))
         return found
 
     def _take(self, content: str, *, most: int | None = None) -> list[HeldSweep]:

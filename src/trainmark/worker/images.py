@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark import rank_environment
 from trainmark.datasets.jpeg import MAX_PIXELS, Frame, decode_lenient, read_frame
 from trainmark.host import num_cores
 from trainmark.worker.samples import ProblemList, Problems
@@ -206,7 +207,7 @@ def num_decoders() -> int:
     """The cores are shared by the ranks of this machine, unless each sees only its own."""
     if os.environ.get("SLURM_CPU_BIND_TYPE", "").startswith(_BOUND):
         return num_cores()
-    return max(1, num_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    return max(1, num_cores() // rank_environment.read("LOCAL_WORLD_SIZE", os.environ, default=1))
 
 
 def crop_resize_one(image: Pixels, box: NDArray[np.float64], flip: np.bool_ | bool, size: int) -> Pixels:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from trainmark import rank_environment
 from trainmark.errors import InputError
 from trainmark.frameworks import frameworks
 from trainmark.parent_death import die_with
@@ -28,7 +29,7 @@ from trainmark.runfolder.files import (
     write_json,
 )
 from trainmark.runfolder.records import Kind, Outcome
-from trainmark.silence_limit import Patience
+from trainmark.silence_limit import SilenceLimit
 from trainmark.units import format_bytes
 from trainmark.worker.alarm import Alarm
 from trainmark.worker.communication import measure_communication
@@ -61,13 +62,15 @@ def main(argv: list[str]) -> int:
 class Worker:
     def __init__(self, folder: Path, run: dict[str, Any]) -> None:
         self._folder, self._run, self._cell, self._measure = folder, run, run["cell"], run["measure"]
-        self._rank = int(os.environ.get("RANK", "0"))
+        self._rank = rank_environment.read("RANK", os.environ, default=0)
         is_cuda = self._cell["device"] == "cuda"
-        self._gpu_index = int(os.environ.get("LOCAL_RANK", "0")) if is_cuda else None
+        self._gpu_index = rank_environment.read("LOCAL_RANK", os.environ, default=0) if is_cuda else None
         self._signals = _Signals()
-        here, all_ranks = (os.environ.get(name, "1") for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
+        here, all_ranks = (
+            rank_environment.read(name, os.environ, default=1) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE")
+        )
         self._recorder = Recorder(folder / rank_file(self._rank), is_read_from_afar=here != all_ranks)
-        self._alarm = Alarm(folder / stacks_file(self._rank), Patience.of(run))
+        self._alarm = Alarm(folder / stacks_file(self._rank), SilenceLimit.of(run))
         self._engine: Engine | None = None
         self._has_ended = False
 

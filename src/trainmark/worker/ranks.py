@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from trainmark import rank_environment
 from trainmark.units import format_count
 
 T = TypeVar("T")
@@ -87,12 +88,12 @@ class SingleRank(Ranks):
 
 def read_rank(cell: Mapping[str, Any]) -> tuple[int, int]:
     """Rank and number of ranks, as the launcher says; ValueError where they are not as many as the cell asks for."""
-    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    world_size = rank_environment.read("WORLD_SIZE", os.environ, default=1)
     if world_size != cell["nodes"] * cell["devices_per_node"]:
         wanted = f"{cell['nodes']} x {cell['devices_per_node']}"
         started = format_count(world_size, "processes")
         raise ValueError(f"{wanted} processes are needed, but the launcher started {started}")
-    return int(os.environ.get("RANK", "0")), world_size
+    return rank_environment.read("RANK", os.environ, default=0), world_size
 
 
 def require_same_data(everyone: Sequence[tuple[str, Mapping[str, Any]]]) -> None:

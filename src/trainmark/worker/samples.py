@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.datasets.faults import printable
+from trainmark.datasets.report import printable
 from trainmark.runfolder.records import WarningCode
 from trainmark.workloads.data import Arrays, DataSet, Sample, Samples, UnusableSampleError
 

@@ -14,6 +14,8 @@ from rich.console import Console
 from making import make_cell, make_run
 from trainmark.analyse.scaling import Asked, Study, build_studies
 from trainmark.analyse.table import build_lines
+from trainmark.messages.message import Message
+from trainmark.messages.skips import too_few_cores
 from trainmark.report.markdown import render_markdown
 from trainmark.report.scaling import describe_studies, explain, print_studies
 from trainmark.store.folder import read_run
@@ -68,7 +70,7 @@ def rows(tmp_path: Path) -> Rows:
     return Rows(tmp_path)
 
 
-def asked(devices: int, *, nodes: int = 1, why: str | None = None, batch: int = 4) -> Asked:
+def asked(devices: int, *, nodes: int = 1, why: Message | None = None, batch: int = 4) -> Asked:
     return Asked(
         workload="resnet50", framework="torch", recipe="reference", precision="fp32", size="small", device="cpu",
         data="synthetic", epochs=None, nodes=nodes, devices=devices, batch_size_per_device=batch, why_skipped=why,
@@ -161,7 +163,7 @@ def test_strong_scaling_keeps_the_global_batch(rows: Rows) -> None:
 
 def test_every_missing_count_has_its_reason(rows: Rows) -> None:
     rows.add(1, 0.5).add(2, 0.5).add(4, 0.5, outcome="oom", reason="out of memory; use a smaller --batch-size")
-    plan = (asked(1), asked(2), asked(4), asked(8, why="8 devices asked for, 4 here"), asked(4, nodes=2))
+    plan = (asked(1), asked(2), asked(4), asked(8, why=too_few_cores(wanted=8, available=4)), asked(4, nodes=2))
     (study,) = rows.studies(plan)
     assert [case.count for case in study.cases] == [(1, 1), (1, 2), (1, 4), (2, 4), (1, 8)]
     assert [explain(case, "en") for case in study.cases] == [
@@ -169,7 +171,7 @@ def test_every_missing_count_has_its_reason(rows: Rows) -> None:
         "",
         "missing: oom: out of memory; use a smaller --batch-size",
         "missing: not run",
-        "missing: skipped: 8 devices asked for, 4 here",
+        "missing: skipped: 8 devices requested, 4 CPU cores available; use --devices 4 or fewer",
     ]
     text = console_text((study,))
     assert text.count("missing") == 6  # in the table and below it
@@ -322,6 +324,6 @@ def test_a_failure_stays_so_where_another_machine_did_better(rows: Rows, is_firs
 def test_what_was_asked_for_elsewhere_is_not_missing_here(rows: Rows) -> None:
     for env in (HOPPER, VOLTA):
         rows.add(1, 0.5, env=env, device="cuda").add(2, 0.5, env=env, device="cuda")
-    elsewhere = replace(asked(8, why="8 devices asked for, 4 here"), device="cuda", machine="V100")
+    elsewhere = replace(asked(8, why=too_few_cores(wanted=8, available=4)), device="cuda", machine="V100")
     hopper, volta = rows.studies((elsewhere,))
     assert ([case.devices for case in hopper.cases], [case.devices for case in volta.cases]) == ([1, 2], [1, 2, 8])

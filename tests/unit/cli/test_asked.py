@@ -13,15 +13,17 @@ from making import make_cell, make_run
 from trainmark.cli.main import main
 from trainmark.controller.scaling import read_asked
 from trainmark.controller.sweep import SweepRequest, open_sweep
+from trainmark.messages.message import Message
+from trainmark.messages.skips import too_few_cores
 from trainmark.runfolder.files import ENVIRONMENT_FILE, RUN_FILE, write_json
 from trainmark.spec.cell import Cell
 from trainmark.store.folder import read_run
 from trainmark.store.index import Store
 
-WHY = "8 devices asked for, 4 here"
+WHY = too_few_cores(wanted=8, available=4)
 
 
-def make_sweep(root: Path, *, planned: list[Cell], skipped: dict[Cell, str]) -> str:
+def make_sweep(root: Path, *, planned: list[Cell], skipped: dict[Cell, Message]) -> str:
     request = SweepRequest(content=f"c{len(planned)}", cells=planned, skipped=skipped)
     with open_sweep(request, Store(root), fresh=False, resumes=False) as (held, _):
         held.finish()
@@ -86,7 +88,7 @@ def test_a_strange_cell_is_left_out(root: Path, change: dict[str, Any], capsys: 
 
 def test_a_reason_that_is_no_text_can_be_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (path,) = root.glob(".sweep-*.json")
-    path.write_text(path.read_text().replace(WHY, "\\ud800\\u001b[31m"))
+    path.write_text(path.read_text().replace(WHY.english, "\\ud800\\u001b[31m"))
     assert main(["show", "--store", str(root)]) == 0
     assert "\x1b" not in capsys.readouterr().out
 

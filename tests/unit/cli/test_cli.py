@@ -60,7 +60,7 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("run resnet50 --batch-size 0", "0 is no whole number from 1 up"),
         ("run resnet50 --batch-size many", "'many' is no whole number"),
         ("run resnet50 --precision fp33", "did you mean fp32"),
-        ("run resnet50 --device cpu --devices 4096", "4096 devices asked for"),
+        ("run resnet50 --device cpu --devices 4096", "4096 devices requested"),
         ("run resnet50 --device cpu --nodes 2", "give --hosts A,B"),
         ("run resnet50 --hosts a,b", "give --device cuda or --device cpu"),
         ("run --nodes 2 -- echo {devices}", "leave {devices} out"),

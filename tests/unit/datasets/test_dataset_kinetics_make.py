@@ -13,9 +13,8 @@ import pytest
 
 from trainmark.cli.main import main
 from trainmark.datasets.kinetics.check import check_clips
-from trainmark.datasets.kinetics.clip import frame_name, load_clip
 from trainmark.datasets.kinetics.make import make_kinetics
-from trainmark.datasets.kinetics.read import read_clips
+from trainmark.datasets.kinetics.read import frame_name, load_clip, read_clips
 from trainmark.datasets.kinetics.scene import EVENTS, MAX_CLASSES, ORDERS, class_name, draw_clip, order_of
 from trainmark.errors import DataError
 from trainmark.workloads.tsm.data import choose_frames

@@ -14,11 +14,10 @@ import pytest
 
 from trainmark.cli.main import main
 from trainmark.datasets import manifest as manifest_module
-from trainmark.datasets.faults import DataFault, FaultKind
 from trainmark.datasets.formats import MakeRequest, check_dataset, make_dataset
 from trainmark.datasets.imagenet.read import read_folder
 from trainmark.datasets.manifest import NAME, format_line, parse_line, verify_manifest, write_manifest
-from trainmark.datasets.report import ManifestState
+from trainmark.datasets.report import DataFault, FaultKind, ManifestState
 from trainmark.errors import DataError
 
 needs_sha256sum = pytest.mark.skipif(shutil.which("sha256sum") is None, reason="no sha256sum here")

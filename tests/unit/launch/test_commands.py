@@ -10,15 +10,15 @@ import pytest
 
 from trainmark.errors import InputError
 from trainmark.launch import local, mpi, paddle, slurm, torchrun
+from trainmark.launch.endings import decide, describe_exit, judge_command
 from trainmark.launch.job import Job, own_python
-from trainmark.launch.outcome import decide, describe_exit, judge_command
 from trainmark.launch.registry import choose
 from trainmark.runfolder.records import Outcome
 from trainmark.spec.cluster import Cluster, Host
 
 JOB = Job(run_id="r1", folder=Path("/runs/r1"), python="/py", processes_per_node=4, num_cores=8)
 WORKER = ("/py", "-P", "-m", "trainmark.worker.main", "/runs/r1")
-RANKED = ("/py", "-P", "-m", "trainmark.rank_environment", *WORKER)
+RANKED = ("/py", "-P", "-m", "trainmark.launch.rank_command", *WORKER)
 CLUSTER = Cluster(
     hosts=(Host(name="a", address="10.0.0.1"), Host(name="b", address="10.0.0.2")),
     remote_shell=("ssh", "{host}"),
@@ -65,7 +65,9 @@ def test_torchrun_over_nodes_by_ssh() -> None:
     ]  # fmt: skip
     assert "--node-rank=0" in first.argv[2]
     assert second.cancel[:2] == ("ssh", "b")
-    assert shlex.split(second.cancel[2]) == ["env", "PATH=/bin dir", "/py", "-P", "-m", "trainmark.launch.end", "r1"]
+    assert shlex.split(second.cancel[2]) == [
+        "env", "PATH=/bin dir", "/py", "-P", "-m", "trainmark.launch.processes", "r1",
+    ]  # fmt: skip
 
 
 def test_processes_elsewhere_run_in_the_same_folder() -> None:
@@ -256,6 +258,6 @@ def test_the_reason_ends_with_a_line_that_can_be_read(output: bytes, last: str) 
 def test_a_module_in_the_current_folder_is_not_meant(tmp_path: Path) -> None:
     (tmp_path / "re.py").write_text("raise SystemExit('not this one')")
     done = subprocess.run(
-        [*own_python(sys.executable), "trainmark.rank_environment", "true"], cwd=tmp_path, check=False
+        [*own_python(sys.executable), "trainmark.launch.rank_command", "true"], cwd=tmp_path, check=False
     )
     assert done.returncode == 0

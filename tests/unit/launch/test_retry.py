@@ -11,9 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trainmark.launch.outcome import Ending
+from trainmark.launch.endings import Ending, why_retry
 from trainmark.launch.processes import kill_left
-from trainmark.launch.retry import why_retry
 from trainmark.launch.warden import Warden
 from trainmark.runfolder.records import RUN_TAG, Outcome
 
@@ -67,7 +66,7 @@ def test_leftovers_are_ended_and_no_others(monkeypatch: pytest.MonkeyPatch) -> N
     try:
         with monkeypatch.context() as patch:
             patch.setattr(psutil.Process, "kill", lambda _: None)  # as one that is stuck in the kernel
-            assert kill_left(["retry-test-a"], patience_s=0.2) == [left.pid]
+            assert kill_left(["retry-test-a"], limit_s=0.2) == [left.pid]
         assert kill_left(["retry-test-a"]) == []
         assert left.wait(10) == -9
         assert other.poll() is None

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trainmark.launch import heartbeat
 from trainmark.launch import supervise as module
+from trainmark.launch import worker_source
 from trainmark.launch.job import Command
 from trainmark.launch.processes import find
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, read_json, write_json
@@ -119,7 +119,7 @@ def test_silence_is_a_hang(tmp_path: Path) -> None:
 def test_what_hangs_after_the_end_does_not_spoil_a_finished_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "_TEARDOWN_S", 0.5)
+    monkeypatch.setattr(worker_source, "_TEARDOWN_S", 0.5)
     measure = {"hang_least_s": 0.2, "hang_factor": 2}
     write_json(tmp_path / "run.json", {"measure": measure})
     lines = "".join(STEP % n for n in range(10))

@@ -140,4 +140,4 @@ def test_a_name_that_is_no_text_is_left_out(tmp_path: Path, capsys: pytest.Captu
     make_run(tmp_path, os.fsdecode(b"\xff"))
     Store(tmp_path).sync()
     assert [row.id for row in Store(tmp_path).rows()] == ["good"]
-    assert capsys.readouterr().err == "\ufffd: left out, since its name is no text\n"
+    assert capsys.readouterr().err == "\ufffd: skipped, its name is not valid UTF-8\n"

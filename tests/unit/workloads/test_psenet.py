@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torchvision.models import resnet50
 
-from trainmark.datasets.icdar2015.make import make_icdar2015
-from trainmark.datasets.icdar2015.page import Page
+from trainmark.datasets.icdar2015.make import Page, make_icdar2015
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.data import UnusableSampleError
 from trainmark.workloads.psenet import augment, data, metric

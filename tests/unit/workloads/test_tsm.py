@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import resnet50
 
-from trainmark.datasets.kinetics.clip import frame_name
 from trainmark.datasets.kinetics.make import make_kinetics
+from trainmark.datasets.kinetics.read import frame_name
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.data import UnusableSampleError
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from trainmark import rank_environment
 from trainmark.runfolder.records import RUN_TAG, Kind
 from trainmark.units import plain
 from trainmark.worker.recorder import Recorder
@@ -121,11 +122,11 @@ class Place:
 
 
 def read_place(environment: Mapping[str, str]) -> Place:
-    num_ranks = int(environment.get("WORLD_SIZE", "1"))
+    num_ranks = rank_environment.read("WORLD_SIZE", environment, default=1)
     return Place(
-        rank=int(environment.get("RANK", "0")),
+        rank=rank_environment.read("RANK", environment, default=0),
         num_ranks=num_ranks,
-        is_first_of_host=int(environment.get("LOCAL_RANK", "0")) == 0,
-        num_local_ranks=int(environment.get("LOCAL_WORLD_SIZE", str(num_ranks))),
+        is_first_of_host=rank_environment.read("LOCAL_RANK", environment, default=0) == 0,
+        num_local_ranks=rank_environment.read("LOCAL_WORLD_SIZE", environment, default=num_ranks),
         host=platform.node() or "this host",
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from trainmark import rank_environment
 from trainmark.worker.engine import Engine
 from trainmark.worker.memory import is_memory_error, limit_host_memory
 
@@ -26,6 +27,6 @@ def limit_memory(device: str, num_bytes: int) -> None:
     if device == "cpu":
         limit_host_memory(num_bytes)
         return
-    index = int(os.environ.get("LOCAL_RANK", "0"))
+    index = rank_environment.read("LOCAL_RANK", os.environ, default=0)
     total = torch.cuda.get_device_properties(index).total_memory
     torch.cuda.set_per_process_memory_fraction(min(1.0, num_bytes / total), index)

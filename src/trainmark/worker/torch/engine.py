@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from trainmark import rank_environment
 from trainmark.worker.memory import peak_host_bytes
 from trainmark.worker.ranks import Ranks, SingleRank
 from trainmark.worker.samples import Share
@@ -243,7 +244,7 @@ def _merge(scores: list[TensorScores]) -> Scores | None:
 def _choose_device(kind: str) -> torch.device:
     if kind == "cpu":
         return torch.device("cpu")
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    device = torch.device("cuda", rank_environment.read("LOCAL_RANK", os.environ, default=0))
     torch.cuda.set_device(device)
     # Copies on the host must not start a team of threads each: the decoders need the cores.
     torch.set_num_threads(1)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import distributed
 
+from trainmark import rank_environment
 from trainmark.parent_death import die_with
 from trainmark.runfolder.files import NETWORK_FILE, NETWORK_REQUEST_FILE, SCHEMA, rank_file, read_json, write_json
 from trainmark.runfolder.records import Kind, Outcome
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
     folder = Path(argv[1])
     faulthandler.enable()
     die_with(os.getppid())
-    rank = int(os.environ.get("RANK", "0"))
+    rank = rank_environment.read("RANK", os.environ, default=0)
     recorder = Recorder(folder / rank_file(rank))
     recorder.write({"kind": Kind.RUN_START, "schema": SCHEMA, "rank": rank, "pid": os.getpid()})
     outcome, reason = Outcome.OK, "all sizes done"
@@ -93,7 +94,7 @@ def _sizes(max_bytes: int) -> Iterator[int]:
 def _choose_device(kind: str) -> torch.device:
     if kind == "cpu":
         return torch.device("cpu")
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    device = torch.device("cuda", rank_environment.read("LOCAL_RANK", os.environ, default=0))
     torch.cuda.set_device(device)
     return device
 

@@ -14,9 +14,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.datasets.kinetics.clip import UnusableClipError, load_clip
 from trainmark.datasets.kinetics.lists import Clip
-from trainmark.datasets.kinetics.read import read_clips
+from trainmark.datasets.kinetics.read import UnusableClipError, load_clip, read_clips
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
 

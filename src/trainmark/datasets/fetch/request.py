@@ -1,15 +1,18 @@
-"""A person's URL: checked, with its secrets kept out of everything that is shown or stored."""
+"""URLs and a checksum as the user gave them: validated, with secrets kept out of all that is shown or stored."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from typing import Literal
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from trainmark.errors import DataError
+from trainmark.units import format_count
 
 _PART_SUFFIX = re.compile(r"[._-](?:part[._-]?)?(?:\d+|[a-z]{2})$", re.IGNORECASE)
 _SECRETS = re.compile(r"(?i)(https?://)(?:[^\s/@]*@)?([^\s?#'\"]*)(?:[?#][^\s'\"]*)?")
@@ -72,3 +75,44 @@ def name_file(addresses: Sequence[Address]) -> str:
             hint="give --output with a file name",
         )
     return name
+
+
+Algorithm = Literal["sha256", "md5"]
+OnBytes = Callable[[int, int | None], None]
+"""Called with the bytes done so far and, if known, of how many."""
+
+_NUM_DIGITS: dict[Algorithm, int] = {"sha256": 64, "md5": 32}
+_BLOCK_BYTES = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checksum:
+    algorithm: Algorithm
+    digits: str
+    """Lower case."""
+
+
+def parse_checksum(algorithm: Algorithm, text: str) -> Checksum:
+    num_digits = _NUM_DIGITS[algorithm]
+    if not re.fullmatch(rf"[0-9a-fA-F]{{{num_digits}}}", text):
+        raise DataError(
+            f"{text!r} is no {algorithm} checksum",
+            why=f"one has {num_digits} hexadecimal digits; this has {format_count(len(text), 'characters')}",
+            hint="copy it again from where the data set is published",
+        )
+    return Checksum(algorithm=algorithm, digits=text.lower())
+
+
+def hash_file(path: Path, algorithms: set[Algorithm], on_bytes: OnBytes) -> dict[Algorithm, str]:
+    """All in one pass over the file."""
+    # MD5 finds damage, which is all that is asked of it; whoever fears forgery gives SHA-256.
+    hashes = {name: hashlib.new(name, usedforsecurity=False) for name in algorithms}
+    total, done = path.stat().st_size, 0
+    buffer = memoryview(bytearray(_BLOCK_BYTES))
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            for hash_ in hashes.values():
+                hash_.update(buffer[:count])
+            done += count
+            on_bytes(done, total)
+    return {name: hash_.hexdigest() for name, hash_ in hashes.items()}

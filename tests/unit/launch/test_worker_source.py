@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from trainmark.launch.hang import Silent, describe, find_culprits
-from trainmark.launch.heartbeat import WorkerSource
+from trainmark.launch.worker_source import WorkerSource
 from trainmark.runfolder.files import Json, rank_file
-from trainmark.silence_limit import Patience, dump_after_s, patience_s
+from trainmark.silence_limit import SilenceLimit, dump_after_s
 
 
 def write(folder: Path, rank: int, *lines: Json) -> None:
@@ -25,19 +25,19 @@ def steps(first: int, num: int, seconds: float = 2.0) -> list[Json]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr("trainmark.launch.heartbeat.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("trainmark.launch.worker_source.time.monotonic", lambda: now[0])
     return now
 
 
-def test_patience() -> None:
-    assert patience_s(0.1, least_s=20, factor=20) == 20
-    assert patience_s(3.0, least_s=20, factor=20) == 60
-    patience = Patience.of({"measure": {"hang_least_s": 3, "hang_factor": 5}})
-    assert (patience.least_s, patience.factor, patience.setup_s) == (3, 5, 900)
-    assert patience.after([9.0] * 4) == 900, "four steps tell no usual one"
-    assert patience.after([1.0, 1.0, 2.0, 2.0, 90.0]) == 10
+def test_the_limit_of_silence() -> None:
+    assert SilenceLimit().after([0.1] * 5) == 20
+    assert SilenceLimit().after([3.0] * 5) == 60
+    limit = SilenceLimit.of({"measure": {"hang_least_s": 3, "hang_factor": 5}})
+    assert (limit.least_s, limit.factor, limit.setup_s) == (3, 5, 900)
+    assert limit.after([9.0] * 4) == 900, "four steps tell no usual one"
+    assert limit.after([1.0, 1.0, 2.0, 2.0, 90.0]) == 10
     assert dump_after_s(20) < 20
-    assert Patience.of({}) == Patience()
+    assert SilenceLimit.of({}) == SilenceLimit()
 
 
 def test_any_rank_is_a_sign_of_life_and_ranks_may_come_late(tmp_path: Path, clock: list[float]) -> None:
@@ -79,7 +79,7 @@ def test_an_evaluation_goes_on_as_long_as_it_gives_signs(tmp_path: Path, clock: 
         assert source.quiet_s() == (800.0, 900.0)
         write(tmp_path, 0, {**phase, "edge": "progress"})
         source.read_new()
-        assert source.quiet_s() == (0.0, 900.0), "still the patience of an evaluation, not that of a step"
+        assert source.quiet_s() == (0.0, 900.0), "still the limit of an evaluation, not that of a step"
     write(tmp_path, 0, {**phase, "edge": "end", "seconds": 2400.0})
     source.read_new()
     assert source.quiet_s() == (0.0, 40.0)
@@ -107,6 +107,6 @@ def test_who_is_to_blame() -> None:
 
 def test_a_training_outlives_a_file_server_that_is_away_for_a_minute() -> None:
     steps = [0.02] * 50
-    assert Patience.of({"cell": {"epochs": None}, "measure": {"hang_least_s": None}}).after(steps) == 20.0
-    assert Patience.of({"cell": {"epochs": 90}, "measure": {"hang_least_s": None}}).after(steps) == 300.0
-    assert Patience.of({"cell": {"epochs": 90}, "measure": {"hang_least_s": 5}}).after(steps) == 5.0
+    assert SilenceLimit.of({"cell": {"epochs": None}, "measure": {"hang_least_s": None}}).after(steps) == 20.0
+    assert SilenceLimit.of({"cell": {"epochs": 90}, "measure": {"hang_least_s": None}}).after(steps) == 300.0
+    assert SilenceLimit.of({"cell": {"epochs": 90}, "measure": {"hang_least_s": 5}}).after(steps) == 5.0

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.launch.dead_ranks import Death, find_deaths, infer_ends
-from trainmark.launch.kernel_memory import read_oom_kills
-from trainmark.launch.outcome import Ending, decide
+from trainmark.launch.endings import Death, Ending, decide, find_deaths, infer_ends
+from trainmark.launch.processes import read_oom_kills
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import Outcome
 

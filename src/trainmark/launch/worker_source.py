@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from trainmark.launch import hang
-from trainmark.launch.dead_ranks import infer_ends
+from trainmark.launch.endings import infer_ends
 from trainmark.launch.hang import Silent
-from trainmark.launch.kernel_memory import read_oom_kills
+from trainmark.launch.processes import read_oom_kills
 from trainmark.launch.registry import is_direct
 from trainmark.runfolder.files import (
     COMMAND_FILE,
@@ -25,7 +25,7 @@ from trainmark.runfolder.files import (
     stacks_file,
 )
 from trainmark.runfolder.records import Kind, Outcome, RecordTail
-from trainmark.silence_limit import NUM_RECENT, Patience
+from trainmark.silence_limit import NUM_RECENT, SilenceLimit
 from trainmark.units import format_seconds
 
 _OTHERS_EVERY_S = 1.0
@@ -40,7 +40,7 @@ class WorkerSource:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._patience = Patience.of(read_json(folder / RUN_FILE) or {})
+        self._silence_limit = SilenceLimit.of(read_json(folder / RUN_FILE) or {})
         self._ranks = {0: _Rank(folder / rank_file(0))}
         self._others_at = self._last_sign = time.monotonic()
         self._num_oom_kills = read_oom_kills()
@@ -63,10 +63,10 @@ class WorkerSource:
         """A rank in an evaluation or a checkpoint keeps the others waiting."""
         silence = time.monotonic() - self._last_sign
         if self._have_all_ended():
-            return silence, max(_TEARDOWN_S, self._patience.after(self._ranks[0].seconds))
+            return silence, max(_TEARDOWN_S, self._silence_limit.after(self._ranks[0].seconds))
         if any(rank.in_phase for rank in self._ranks.values()):
-            return silence, self._patience.setup_s
-        return silence, self._patience.after(self._ranks[0].seconds)
+            return silence, self._silence_limit.setup_s
+        return silence, self._silence_limit.after(self._ranks[0].seconds)
 
     def explain_silence(self, silence_s: float) -> str:
         self._read_others()

@@ -1,0 +1,287 @@
+"""How a run ended: decided from what its ranks and its launcher said, and whether another attempt can help. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainmark.runfolder.files import OUTPUT_FILE, Json, rank_file
+from trainmark.runfolder.records import Kind, Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    outcome: Outcome
+    reason: str
+    look_at: str
+    """The file of the run folder that says more."""
+
+
+_TELLING = (Outcome.NAN, Outcome.OUT_OF_MEMORY, Outcome.FAILED, Outcome.KILLED, Outcome.OK)
+"""Which rank's word counts when they differ: the others are usually ended because of it."""
+_CAUSE = _TELLING.index(Outcome.FAILED) - 0.5
+"""A rank whose death the launcher saw first: others fail for want of it, with errors of their own."""
+
+
+def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: Outcome | None, why: str) -> Ending:
+    """`run_ends` are the ranks' last records; `ended_by` is set where the supervisor itself ended the run."""
+    if ended_by in (Outcome.HANG, Outcome.TIMEOUT) and _is_all_ok(run_ends):
+        reason = f"{run_ends[min(run_ends)].get('reason', '')}; its processes did not end by themselves"
+        return Ending(outcome=Outcome.OK, reason=reason, look_at=rank_file(min(run_ends)))
+    if ended_by is not None:
+        stuck = (end.get("look_at") for end in run_ends.values() if end.get("outcome") == ended_by)
+        return Ending(outcome=ended_by, reason=why, look_at=str(next(stuck, None) or OUTPUT_FILE))
+    if returncode is None:
+        return Ending(outcome=Outcome.HANG, reason="a process could not be ended", look_at=OUTPUT_FILE)
+    if run_ends:
+        rank = min(run_ends, key=lambda rank: _telling(run_ends[rank], rank))
+        outcome = _parse_outcome(run_ends[rank].get("outcome"))
+        if outcome is not Outcome.OK or returncode == 0:
+            look_at = str(run_ends[rank].get("look_at") or rank_file(rank))
+            return Ending(outcome=outcome, reason=_reason_of(run_ends, rank, outcome), look_at=look_at)
+        why = f"all steps were done, but the process then ended with {describe_exit(returncode)}"
+        return Ending(outcome=Outcome.FAILED, reason=why, look_at=OUTPUT_FILE)
+    if returncode < 0:
+        return Ending(outcome=Outcome.KILLED, reason=f"ended by {describe_exit(returncode)}", look_at=OUTPUT_FILE)
+    reason = f"ended before the last step with {describe_exit(returncode)}"
+    return Ending(outcome=Outcome.FAILED, reason=reason, look_at=OUTPUT_FILE)
+
+
+def _is_all_ok(run_ends: Mapping[int, Json]) -> bool:
+    """Every rank said so itself: what hangs afterwards cannot spoil a finished run."""
+    return bool(run_ends) and all(end.get("outcome") == Outcome.OK and "unix_s" in end for end in run_ends.values())
+
+
+def _telling(end: Json, rank: int) -> tuple[float, bool, float, int]:
+    """The smallest is told: by gravity; one's own word before another's; the first in time is the cause."""
+    gravity = _TELLING.index(_parse_outcome(end.get("outcome")))
+    at = end.get("unix_s")
+    is_own = end.get("is_own", True) is not False
+    when = at if isinstance(at, (int, float)) else math.inf
+    return (min(gravity, _CAUSE) if end.get("is_cause") else gravity), not is_own, when, rank
+
+
+def _reason_of(run_ends: Mapping[int, Json], rank: int, outcome: Outcome) -> str:
+    reason = str(run_ends[rank].get("reason", ""))
+    if outcome is Outcome.OK or len(run_ends) == 1 or run_ends[rank].get("is_cause"):
+        return reason
+    return reason if reason.startswith(f"rank {rank} ") else f"rank {rank}: {reason}"
+
+
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|OutOfMemoryError|ResourceExhaustedError|MemoryError|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|can't allocate memory|Cannot allocate memory|std::bad_alloc",
+    re.IGNORECASE,
+)
+
+
+def speaks_of_memory(output: str) -> bool:
+    return _OUT_OF_MEMORY.search(output) is not None
+
+
+_LOSS = re.compile(rb"loss[\"'\])]?[ \t:=|]{1,6}([-+]?(?:nan|inf(?:inity)?|\d))", re.IGNORECASE)
+
+
+def judge_command(
+    *, returncode: int | None, last_output: bytes, bad_loss: str | None, was_oom_killed: bool = False
+) -> Json:
+    """How a command of the user's own ended, as the record that our worker would have written of itself."""
+    losses = _LOSS.findall(last_output)
+    if losses and not losses[-1][-1:].isdigit():
+        bad_loss = f"the last loss that the command printed was {losses[-1].decode()}"
+    outcome, reason = Outcome.OK, "the command ended with exit code 0"
+    if returncode is not None and returncode < 0:
+        outcome, reason = Outcome.KILLED, f"the command was ended by {describe_exit(returncode)}"
+        if returncode == -signal.SIGKILL and was_oom_killed:
+            outcome = Outcome.OUT_OF_MEMORY
+            reason = "the command was ended by the kernel for lack of memory on the host (SIGKILL)"
+    elif returncode:
+        text = last_output.decode("utf-8", errors="replace")
+        last = _last_line(text)
+        outcome = Outcome.OUT_OF_MEMORY if speaks_of_memory(text) else Outcome.FAILED
+        reason = f"the command ended with exit code {returncode}" + (f": {last[:300]}" if last else "")
+    elif bad_loss is not None:
+        outcome, reason = Outcome.NAN, bad_loss
+    return {"kind": "run_end", "outcome": outcome, "reason": reason, "look_at": OUTPUT_FILE}
+
+
+_STYLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_MIN_READABLE = 0.8
+"""The part of a line's characters that can be read: text in a foreign encoding is still a line, a tensor is none."""
+_MIN_TEXT = 4
+"""Fewer readable characters in a row stand among bytes by chance."""
+
+
+def _last_line(text: str) -> str:
+    """The last one that a person can read; where none is, what can be read of the last."""
+    lines = [line for part in re.split(r"[\r\n]", _STYLE.sub("", text)) if (line := part.strip())]
+    for line in reversed(lines):
+        readable = "".join(sign for sign in line if _is_readable(sign))
+        if len(readable) >= _MIN_READABLE * len(line):
+            return readable.strip()
+    parts = "".join(sign if _is_readable(sign) else "\0" for sign in lines[-1]).split("\0") if lines else []
+    return " ".join(part.strip() for part in parts if len(part.strip()) >= _MIN_TEXT)
+
+
+def _is_readable(sign: str) -> bool:
+    return sign == "\t" or (sign.isprintable() and sign != "\ufffd")
+
+
+def describe_exit(returncode: int) -> str:
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        name = signal.Signals(-returncode).name
+    except ValueError:
+        name = f"signal {-returncode}"
+    if name == "SIGKILL":
+        return "SIGKILL (by a person or by the kernel for lack of memory: see dmesg)"
+    return name
+
+
+def _parse_outcome(text: Any) -> Outcome:
+    try:
+        outcome = Outcome(text)
+    except ValueError:
+        return Outcome.FAILED
+    return outcome if outcome in _TELLING else Outcome.FAILED
+
+
+_TORCHRUN = re.compile(
+    r"Root Cause \(first observed failure\):\s*\[\d+\]:"
+    r"(?:\s*host +: (?P<host>\S+)|\s*time +: \S+){0,2}"
+    r"\s*rank +: (?P<rank>\d+) \(local_rank: \d+\)"
+    r"\s*exitcode +: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)"
+)
+_MPIRUN = re.compile(
+    r"noticed that process rank (?P<rank>\d+) with PID (?P<pid>\d+)"
+    r" on node (?P<host>\S+) exited on signal (?P<signal>\d+)"
+)
+_SRUN = re.compile(
+    r"srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[\d,-]*: "
+    r"(?:(?P<word>Killed|Terminated|Aborted|Segmentation fault)|Exited with exit code (?P<code>\d+))"
+)
+_WORDS = {"Killed": 9, "Terminated": 15, "Aborted": 6, "Segmentation fault": 11}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Death:
+    rank: int
+    code: int
+    """Below zero: the signal."""
+    pid: int | None = None
+    host: str | None = None
+
+    def __str__(self) -> str:
+        return name_rank(self.rank, pid=self.pid, host=self.host)
+
+
+def name_rank(rank: int, *, pid: int | None, host: str | None) -> str:
+    """rank 1 (pid 123 on gpu2), as far as it is known."""
+    where = [f"pid {pid}" if pid else "", f"on {host}" if host else ""]
+    known = " ".join(part for part in where if part)
+    return f"rank {rank}" + (f" ({known})" if known else "")
+
+
+def find_deaths(output: str) -> list[Death]:
+    """The first death that each launcher of the run told: what died later did so because of it."""
+    found: dict[int, Death] = {}
+    for death in _read_deaths(output):
+        found.setdefault(death.rank, death)
+    return list(found.values())
+
+
+def _read_deaths(output: str) -> Iterator[Death]:
+    for match in _TORCHRUN.finditer(output):
+        yield Death(rank=int(match["rank"]), code=int(match["code"]), pid=int(match["pid"]), host=match["host"])
+    for match in _MPIRUN.finditer(output):
+        yield Death(
+            rank=int(match["rank"]), code=-int(match["signal"]), pid=int(match["pid"]) or None, host=match["host"]
+        )
+    for match in _SRUN.finditer(output):
+        code = -_WORDS[match["word"]] if match["word"] else int(match["code"])
+        yield Death(rank=int(match["rank"]), code=128 - code if 128 < code < 160 else code, host=match["host"])
+
+
+def infer_ends(
+    ends: Mapping[int, Json],
+    *,
+    started: Mapping[int, str],
+    has_launcher: bool,
+    output: str,
+    returncode: int | None,
+    was_oom_killed: bool,
+) -> dict[int, Json]:
+    """For ranks without a `run_end`. `started` names each rank that began; `returncode` is the launcher's, if any."""
+    if not returncode:
+        return {}
+    silent = {rank: name for rank, name in started.items() if rank not in ends}
+    inferred = {rank: _end(f"{name} ended without a word", Outcome.KILLED) for rank, name in silent.items()}
+    for death in find_deaths(output):
+        if death.rank not in ends:
+            inferred[death.rank] = {**_judge(str(death), death.code, output, was_oom_killed), "is_cause": True}
+    if returncode < 0 and silent and not any("is_cause" in end for end in inferred.values()):
+        first = min(silent)
+        who = "the launcher, which takes its ranks with it," if has_launcher else silent[first]
+        inferred[first] = {**_judge(who, returncode, output, was_oom_killed), "is_cause": True}
+    return inferred
+
+
+def _judge(who: str, code: int, output: str, was_oom_killed: bool) -> Json:
+    if code == -9 and was_oom_killed:
+        why = "was ended by the kernel for lack of memory on the host (SIGKILL); use a smaller --batch-size"
+        return _end(f"{who} {why}", Outcome.OUT_OF_MEMORY)
+    how = f"was ended by {describe_exit(code)}" if code < 0 else f"ended with {describe_exit(code)}"
+    if code != -9 and speaks_of_memory(output):
+        return _end(f"{who} {how} when memory ran out; use a smaller --batch-size", Outcome.OUT_OF_MEMORY)
+    return _end(f"{who} {how}", Outcome.KILLED if code < 0 else Outcome.FAILED)
+
+
+def _end(reason: str, outcome: Outcome) -> Json:
+    return {"kind": Kind.RUN_END, "outcome": outcome, "reason": reason, "look_at": OUTPUT_FILE}
+
+
+LAST_BYTES = 16384
+"""How much of the end of output.log is worth reading."""
+
+_CRASHES = re.compile(r"SIG(?:SEGV|BUS|ILL|FPE|ABRT|SYS|TRAP)\b")
+"""Signals that a program brings on itself: it does so again. Others were sent by somebody."""
+_CONNECTION = re.compile(
+    r"address already in use|EADDRINUSE"
+    r"|connection (?:refused|reset|closed by peer|timed out|aborted|was lost|to .{1,80} (?:closed|lost))"
+    r"|lost connection|no route to host|network is (?:unreachable|down)|host is unreachable|broken pipe|socket timeout"
+    r"|Dist(?:Network|Store|Backend)Error|Rendezvous(?:Timeout|Connection|Closed)Error"
+    r"|nccl(?:Remote|System)Error|NCCL (?:error|WARN).{0,200}(?:unhandled system error|remote process|socket|timeout)"
+    r"|watchdog caught collective operation timeout|gloo.{0,120}(?:timed? ?out|connect)",
+    re.IGNORECASE,
+)
+_EXCEPTION = re.compile(r"^(?:\[?rank ?\d+\]?:? ?)?\s*((?:\w+\.)*\w*(?:Error|Exception|Exit)\b.*)$", re.MULTILINE)
+_FOLLOWS = re.compile(r"ChildFailedError|SignalException|CalledProcessError")
+"""What a launcher raises because a process of it failed: it says nothing of the cause."""
+
+
+def why_retry(ending: Ending, last_output: str) -> str | None:
+    """What may go better the next time; None where it would end the same way, or nobody can say.
+
+    Out of memory, NaN, a time-out and an exception of the program's own come again. The user's Ctrl-C never gets here.
+    """
+    if ending.outcome is Outcome.HANG:
+        return "a hang may not come again"
+    if ending.outcome is Outcome.KILLED:
+        crash = _CRASHES.search(ending.reason) or _CRASHES.search(last_output)
+        return None if crash and not _CONNECTION.search(last_output) else "somebody ended it from outside"
+    if ending.outcome is Outcome.FAILED and _is_connection(ending.reason, last_output):
+        return "a connection was lost or could not be made"
+    return None
+
+
+def _is_connection(reason: str, last_output: str) -> bool:
+    """Every exception that was printed is of a connection: when one rank fails, others lose theirs to it."""
+    raised = [line for line in _EXCEPTION.findall(last_output) if not _FOLLOWS.search(line)]
+    if raised:
+        return all(_CONNECTION.search(line) for line in raised)
+    return _CONNECTION.search(reason) is not None or _CONNECTION.search(last_output) is not None
