@@ -168,6 +168,21 @@ def test_the_launcher_follows_the_number_of_processes() -> None:
         choose("local", num_processes=2)
 
 
+@pytest.mark.parametrize("name", ["auto", "dry", "kubernetes"])
+def test_the_launcher_follows_the_framework(name: str) -> None:
+    assert choose(name, num_processes=2, framework="torch") is torchrun.LAUNCHER
+    assert choose(name, num_processes=2, framework="paddle") is paddle.LAUNCHER
+    assert choose(name, num_processes=2, framework="jax") is mpi.LAUNCHER, "one process for each device"
+    assert choose(name, num_processes=1, framework="paddle") is local.LAUNCHER
+    assert choose(name, num_processes=1, num_hosts=2, framework="paddle") is paddle.LAUNCHER
+    assert choose(name, num_processes=1, num_nodes=2, is_allocated=True, framework="paddle") is slurm.LAUNCHER
+
+
+def test_a_launcher_of_another_framework_is_refused() -> None:
+    with pytest.raises(InputError, match="torchrun starts torch, not paddle"):
+        choose("torchrun", num_processes=2, framework="paddle")
+
+
 def outcome_of(*ends: dict[str, str], returncode: int | None = 1, ended_by: Outcome | None = None) -> Outcome:
     return decide(run_ends=dict(enumerate(ends)), returncode=returncode, ended_by=ended_by, why="no step").outcome
 
