@@ -57,7 +57,7 @@ MATRIX = (
         signal=signal.SIGKILL,
         whom="launcher",
         outcome="killed",
-        reason="the launcher, which takes its ranks with it, was ended by SIGKILL",
+        reason="the launcher (and all ranks with it) was killed by SIGKILL",
         look_at="output.log",
         most_s=60,
     ),

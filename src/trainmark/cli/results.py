@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainmark.cli.output import next_command, talk
 from trainmark.errors import InputError, StoreError
-from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, read_json
+from trainmark.runfolder.ending import ExitRecord
+from trainmark.runfolder.files import OUTPUT_FILE
 from trainmark.units import format_count
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def say_next(rows: Sequence[RunRow], store: Store, *, given: str) -> None:
         return
     for row in rows:
         folder = store.root / row.id
-        stated = (read_json(folder / EXIT_FILE) or {}).get("look_at")
+        ending = ExitRecord.read(folder)
+        stated = ending.look_at if ending is not None else None
         look_at = folder / str(stated or OUTPUT_FILE)
         if row.outcome is not None and look_at.is_file() and (stated or look_at.stat().st_size):
             next_command(f"look at {shlex.quote(str(look_at))}")

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import os
 import re
@@ -44,6 +45,7 @@ STACKS_FILE = "stacks.txt"
 
 Json = dict[str, Any]
 
+_RANK = re.compile(r"rank([0-9]{1,9})\.jsonl")
 _MAX_JSON_BYTES = 16 << 20
 """Our own documents have some kilobytes; the plan of a large sweep has a few megabytes."""
 MAX_LINE_BYTES = 16 << 20
@@ -52,6 +54,18 @@ MAX_LINE_BYTES = 16 << 20
 
 def rank_file(rank: int) -> str:
     return f"rank{rank}.jsonl"
+
+
+def rank_of(name: str) -> int | None:
+    """The rank whose file has this name; None for another file."""
+    match = _RANK.fullmatch(name)
+    return int(match[1]) if match is not None else None
+
+
+def rank_files(folder: Path) -> list[Path]:
+    """All that are there, by rank."""
+    found = [(rank, path) for path in folder.glob("rank*.jsonl") if (rank := rank_of(path.name)) is not None]
+    return [path for _, path in sorted(found)]
 
 
 def stacks_file(rank: int) -> str:
@@ -182,7 +196,7 @@ class NotRegularError(OSError):
     """A folder, pipe, socket or device where a file was expected."""
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> io.BufferedReader:
     """Any other kind of file is a NotRegularError: a pipe would block the reader, and a device may never end."""
     _refuse_special(path, path.stat().st_mode)  # before it is opened: opening a device can have effects
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

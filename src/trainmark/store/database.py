@@ -35,7 +35,7 @@ from trainmark.store import columns
 from trainmark.store.columns import VERSION, Kind, to_derived_record, to_record
 from trainmark.store.reading import BUSY_S
 from trainmark.store.rows import RunRow
-from trainmark.store.version import reading_version
+from trainmark.store.state import reading_version
 
 _WRITES = {"writes": True}
 _NEXT = "pass another folder with --store DIR, or fix its permissions"

@@ -20,10 +20,9 @@ from trainmark.errors import StoreError
 from trainmark.runfolder.files import RUN_FILE, write_json
 from trainmark.store import columns
 from trainmark.store.columns import RUNS, STEPS, TABLES
-from trainmark.store.ending import read_state
 from trainmark.store.reading import FileReader
 from trainmark.store.rows import Analyser, RunRow, Steps
-from trainmark.store.version import reading_version
+from trainmark.store.state import read_state, reading_version
 from trainmark.units import plain
 
 if TYPE_CHECKING:
