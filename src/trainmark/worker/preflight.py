@@ -1,7 +1,8 @@
 """`python -m trainmark.worker.preflight REQUEST`: check each machine of a run before anything is trained.
 
 A process on each machine says what it has, meets the others on the master's port, tries to connect to each of them, and
-prints one line. Clocks are compared with the master's at the midpoint between question and answer. Standard library only.
+prints one line. Clocks are compared with the master's at the midpoint between question and answer.
+Standard library only.
 """
 
 from __future__ import annotations

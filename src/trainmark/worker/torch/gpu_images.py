@@ -201,7 +201,7 @@ class GpuImages:
         num_bytes = batch_size * _CELL_BYTES
         memory = SharedBytes(num_bytes)
         cells = torch.frombuffer(memory.buffer, dtype=torch.uint8).reshape(batch_size, CELL_SIDE, CELL_SIDE, 3)
-        # Pinned, so that the copy to the GPU is asynchronous. If that is refused (a limit on locked memory), it is slower.
+        # Pinned, so that the copy to the GPU is asynchronous. If refused (a limit on locked memory), it is slower.
         cudart = torch.cuda.cudart()
         if cudart.cudaHostRegister(cells.data_ptr(), num_bytes, 0) != cudart.cudaError.success:
             with contextlib.suppress(RuntimeError):  # CUDA reports the refusal again at the next call
