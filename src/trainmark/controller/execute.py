@@ -176,7 +176,7 @@ def _run_one(task: Task, place: _Place, number: int, facts: Mapping[str, Any]) -
         why = error.strerror or str(error)
         hint = f"is the disk of {store.root} full? finished runs are kept; give --store DIR for another one"
         raise RunError(f"the run {run_id} could not be carried out", why=why, hint=hint) from error
-    progress.end(ending.outcome, ending.reason)
+    progress.end(ending.outcome, ending.reason.english)
     row = _index(store, folder)
     assert row is not None
     return row, ending

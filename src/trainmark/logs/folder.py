@@ -83,7 +83,7 @@ def _describe(log: ReadLog, provenance: Provenance, target: Json | None) -> RunD
 
 
 def _stated_time(log: ReadLog) -> float | None:
-    quality = log.gathered.marks.get("target_quality_time")
+    quality = log.gathered.moments.get("target_quality_time")
     return quality.value if quality is not None else None
 
 
@@ -129,8 +129,8 @@ def wall_s(log: ReadLog) -> float | None:
     """As stated in the log; else between test_begin and test_finish; else between the first and last record."""
     if log.facts.wall_s is not None:
         return log.facts.wall_s
-    marks = log.gathered.marks
-    begin, finish = (marks[name].time_s if name in marks else None for name in ("test_begin", "test_finish"))
+    moments = log.gathered.moments
+    begin, finish = (moments[name].time_s if name in moments else None for name in ("test_begin", "test_finish"))
     if begin is None or finish is None:
         begin, finish = log.gathered.first_time_s, log.gathered.last_time_s
     return finish - begin if begin is not None and finish is not None and finish > begin else None
@@ -233,7 +233,7 @@ class Intervals:
 
 
 def _evals(log: ReadLog) -> Iterator[Json]:
-    begin = log.gathered.marks.get("test_begin")
+    begin = log.gathered.moments.get("test_begin")
     for record in log.gathered.evals:
         # Compare each clock with its own start: AI-Rank's time stamps are UTC, those of other lines are local.
         is_protocol = record.metric == "eval_accuracy" or log.dialect.name == "mllog"

@@ -33,7 +33,7 @@ class Gathered:
     evals: list[LogRecord] = field(default_factory=list)
     stated: dict[str, LogRecord] = field(default_factory=dict)
     """The last one of each name."""
-    marks: dict[str, LogRecord] = field(default_factory=dict)
+    moments: dict[str, LogRecord] = field(default_factory=dict)
     """The first one of each name; for test_finish the last."""
     first_time_s: float | None = None
     last_time_s: float | None = None
@@ -53,8 +53,12 @@ class Gathered:
             self.evals.append(_with_step(record, step))
         elif record.kind == "stated" and record.name:
             self.stated[record.name] = record
-        elif record.kind == "mark" and record.name and (record.name == "test_finish" or record.name not in self.marks):
-            self.marks[record.name] = record
+        elif record.kind == "moment" and record.name and self._is_news(record.name):
+            self.moments[record.name] = record
+
+    def _is_news(self, moment: str) -> bool:
+        """Of several beginnings the first counts, of several ends the last."""
+        return moment == "test_finish" or moment not in self.moments
 
     def add_rows(self, rows: Rows) -> None:
         """Steps of the same form as the previous ones, so unit and fields are known."""
@@ -152,12 +156,12 @@ def _warnings(file: LogFile, stream: LogStream, gathered: Gathered) -> list[Mess
         found.append(damaged())
     if stream.num_other_ranks:
         found.append(several_ranks(count=stream.num_other_ranks))
-    begin = gathered.marks.get("test_begin")
+    begin = gathered.moments.get("test_begin")
     if begin is not None and begin.time_s is not None and gathered.first_time_s is not None:
         apart_s = abs(begin.time_s - gathered.first_time_s)
         if apart_s > _MAX_ZONE_S:
             found.append(edited_times(days=apart_s / 86400))
-    if begin is not None and "test_finish" not in gathered.marks:
+    if begin is not None and "test_finish" not in gathered.moments:
         found.append(no_end())
     return found
 

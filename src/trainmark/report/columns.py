@@ -1,8 +1,8 @@
 """Every column of a result, once: what `--json` and CSV have of a run, and what tables show of a line.
 
 To add a column, add it to COLUMNS: `--json`, CSV, console and Markdown follow from this table. A new fact of a run
-folder also needs a field of `RunRow`, from which the index takes its columns, and the code in `store/` that reads it
-from the folder. A new number derived from the steps needs a field of `Analysis` instead.
+folder also needs a field of `RunRow`, from which the index takes its columns, and a field of the same name where it is
+read (`RunDocument`, `CellRecord` or `RankRecords`). A new number derived from the steps needs a field of `Analysis`.
 """
 
 from __future__ import annotations
