@@ -46,7 +46,8 @@ def make_run(
         {"kind": "step", "step": n + 1, "seconds": s, "samples": cell.global_batch_size, "time_s": 0.0}
         for n, s in enumerate(seconds if seconds is not None else [0.1] * 50)
     ]
-    text = "".join(json.dumps(line) + "\n" for line in [*lines, *(extra or [])])
+    end = [{"kind": "run_end", "outcome": outcome}] if outcome == "ok" else []
+    text = "".join(json.dumps(line) + "\n" for line in [*lines, *(extra or []), *end])
     (folder / rank_file(0)).write_text(text)
     (folder / OUTPUT_FILE).write_text("")
     if outcome is not None:

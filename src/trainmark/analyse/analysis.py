@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.training import speeds
-from trainmark.analyse.traps import warn
+from trainmark.messages.numbers import not_analysed
 from trainmark.store.rows import RunRow
 
 
@@ -27,7 +27,7 @@ class Analysis:
     """Of the per-record rates, for comparison with older reports."""
     speeds: dict[str, float] | None
     """Of the whole training, computed three ways; None for a run without pauses."""
-    warnings: tuple[dict[str, str], ...]
+    warnings: tuple[dict[str, Any], ...]
     """Found in the numbers of this run alone."""
 
     def to_json(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def estimate_run(row: RunRow) -> Estimate | None:
     return analysis_of(row).estimate if row.outcome == "ok" else None
 
 
-def own_warnings(row: RunRow) -> list[dict[str, str]]:
+def own_warnings(row: RunRow) -> list[dict[str, Any]]:
     """Warnings that the run recorded, and those found in its numbers."""
     return [*row.warnings, *analysis_of(row).warnings]
 
@@ -68,7 +68,6 @@ def analyse_steps(row: RunRow) -> Analysis:
     try:
         return _analyse(row)
     except (ArithmeticError, TypeError, ValueError) as error:
-        why = f"its numbers cannot be analysed: {type(error).__name__} {error}"
         return Analysis(
             estimate=None,
             num_records=len(row.seconds),
@@ -76,7 +75,7 @@ def analyse_steps(row: RunRow) -> Analysis:
             mean_of_rates=None,
             last=None,
             speeds=None,
-            warnings=(warn("not-analysed", why),),
+            warnings=(not_analysed(error=f"{type(error).__name__}: {error}").to_json(),),
         )
 
 
@@ -96,7 +95,7 @@ def _analyse(row: RunRow) -> Analysis:
         mean_of_rates=float(np.mean(rates)) if rates is not None else None,
         last=float(rates[-1]) if rates is not None else None,
         speeds=speeds(row),
-        warnings=tuple(check_run(row, estimate)),
+        warnings=tuple(warning.to_json() for warning in check_run(row, estimate)),
     )
 
 

@@ -134,7 +134,7 @@ def _measure(request: _Request, store: Path) -> dict[str, Any]:
             for line in output.splitlines()[-_TAIL_LINES:]:
                 talk(f"  {line}")
             hint = "can the machines reach each other by name, and are the ports open? NCCL_DEBUG=INFO says more"
-            raise RunError("the network could not be measured", why=ending.reason, hint=hint)
+            raise RunError("the network could not be measured", why=ending.reason.english, hint=hint)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return document

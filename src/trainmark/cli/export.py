@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    rows = read_rows(Path(args.store), args.runs)
     wanted = exports().load(args.format)
+    rows = read_rows(Path(args.store), args.runs)
     if wanted.export_with_sweeps is None:
         exported = wanted.export(rows)
     else:

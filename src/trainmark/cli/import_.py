@@ -81,6 +81,11 @@ def _check(args: argparse.Namespace) -> None:
         from trainmark.logs.pattern import load_pattern
 
         load_pattern(args.pattern)
+    else:
+        from trainmark.logs.registry import dialects
+
+        for plugin in dialects().broken():
+            talk(f"warning: {plugin}; {plugin.hint}")
     if args.protocol is not None:
         from trainmark.analyse.protocols import parse_protocol
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.stopping import decide, next_look
 from trainmark.cli.output import UNHEARD
+from trainmark.messages.message import Message
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import Kind, Outcome
 from trainmark.spec.suite import Measure
@@ -75,10 +76,10 @@ class RunWatch:
         self._look_at = 0
         self._estimate: Estimate | None = None
         self._begin = self._last_line = time.monotonic()
-        self._enough: str | None = None
+        self._enough: Message | None = None
         self._metric = ("", "")
 
-    def __call__(self, new: list[Json]) -> str | None:
+    def __call__(self, new: list[Json]) -> Message | None:
         for record in new:
             if record["kind"] == Kind.STEP:
                 self._seconds.append(float(record["seconds"]))

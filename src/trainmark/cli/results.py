@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 from trainmark.cli.output import next_command, talk
 from trainmark.errors import InputError, StoreError
-from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, read_json
+from trainmark.runfolder.ending import ExitRecord
+from trainmark.runfolder.files import OUTPUT_FILE
 from trainmark.units import format_count
 
 if TYPE_CHECKING:
     from trainmark.store.index import Store
-    from trainmark.store.rows import Derived, RunRow
+    from trainmark.store.rows import RunRow
 
 _PATIENCE_S = 3.0
 
 
 def open_store(root: Path) -> Store:
     """Keeps the analysis of each run beside it, so that nobody waits for it twice."""
-    from trainmark.analyse.version import analysis_version
+    from trainmark.report.document import result_analyser
     from trainmark.store.index import Store
-    from trainmark.store.rows import Analyser
 
     refuse_file(root)
-    return Store(root, analyser=Analyser(version=analysis_version(), analyse=_derive))
+    return Store(root, analyser=result_analyser())
 
 
 def refuse_file(root: Path) -> None:
@@ -39,17 +39,6 @@ def refuse_file(root: Path) -> None:
         return
     if is_file:
         raise StoreError(f"the store {root} is a file", why="results are kept in a folder", hint="give --store DIR")
-
-
-def _derive(row: RunRow) -> Derived:
-    from dataclasses import replace
-
-    from trainmark.analyse.analysis import analyse_steps
-    from trainmark.analyse.results import render_numbers
-    from trainmark.store.rows import Derived
-
-    analysis = analyse_steps(row).to_json()
-    return Derived(analysis=analysis, document=render_numbers(replace(row, analysis=analysis)))
 
 
 def read_rows(root: Path, wanted: Sequence[str] = (), *, reindex: bool = False) -> list[RunRow]:
@@ -92,8 +81,7 @@ class Patience:
 
 def print_results(rows: Sequence[RunRow], *, protocol: str | None = None, **more: Any) -> None:
     """The `--json` document on stdout."""
-    from trainmark.analyse.results import render_runs
-    from trainmark.report.document import render_document
+    from trainmark.report.document import render_document, render_runs
 
     sys.stdout.write(render_document(render_runs(rows, protocol=protocol), **more))
 
@@ -108,7 +96,8 @@ def say_next(rows: Sequence[RunRow], store: Store, *, given: str) -> None:
         return
     for row in rows:
         folder = store.root / row.id
-        stated = (read_json(folder / EXIT_FILE) or {}).get("look_at")
+        ending = ExitRecord.read(folder)
+        stated = ending.look_at if ending is not None else None
         look_at = folder / str(stated or OUTPUT_FILE)
         if row.outcome is not None and look_at.is_file() and (stated or look_at.stat().st_size):
             next_command(f"look at {shlex.quote(str(look_at))}")

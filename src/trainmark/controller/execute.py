@@ -21,7 +21,8 @@ from trainmark.messages.endings import interrupted_at_start
 from trainmark.messages.message import Message
 from trainmark.plan.identity import cell_id, new_run_id
 from trainmark.plan.sweep import content_id
-from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, SCHEMA, read_end, write_json
+from trainmark.runfolder.ending import write_exit
+from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, SCHEMA, read_end
 from trainmark.runfolder.records import Outcome
 from trainmark.spec.cell import Cell
 from trainmark.spec.command import CommandCell
@@ -175,7 +176,7 @@ def _run_one(task: Task, place: _Place, number: int, facts: Mapping[str, Any]) -
         why = error.strerror or str(error)
         hint = f"is the disk of {store.root} full? finished runs are kept; give --store DIR for another one"
         raise RunError(f"the run {run_id} could not be carried out", why=why, hint=hint) from error
-    progress.end(ending.outcome, ending.reason)
+    progress.end(ending.outcome, ending.reason.english)
     row = _index(store, folder)
     assert row is not None
     return row, ending
@@ -198,7 +199,7 @@ def _mark_interrupted(store: Store, sweep: SweepRuns, run_id: str, interrupt: Ke
     end_all([run_id])
     if not (folder / EXIT_FILE).exists():
         reason = interrupted_at_start(signal=str(interrupt) or "Ctrl-C").to_reason()
-        write_json(folder / EXIT_FILE, {"schema": SCHEMA, "outcome": Outcome.KILLED, **reason, "look_at": OUTPUT_FILE})
+        write_exit(folder, {"outcome": Outcome.KILLED, **reason, "look_at": OUTPUT_FILE})
     row = _index(store, folder)
     if row is not None:
         sweep.add(row)

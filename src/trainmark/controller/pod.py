@@ -78,7 +78,7 @@ def _control(folder: Path, run_id: str, start: dict[str, Any], command: Command)
         ending = supervise(
             folder, run_id, (command,), launcher="kubernetes", timeout_s=start["timeout_s"], observe=watch
         )
-        progress.end(ending.outcome, ending.reason)
+        progress.end(ending.outcome, ending.reason.english)
     return 0 if ending.outcome is Outcome.OK else 1
 
 

@@ -22,10 +22,11 @@ from trainmark.launch import hang
 from trainmark.launch.endings import judge_command
 from trainmark.launch.hang import dump_stacks
 from trainmark.launch.processes import read_oom_kills
+from trainmark.messages.commands import command_bad_loss, no_output, no_records
+from trainmark.messages.message import Message
 from trainmark.runfolder.files import LOG_FILE, OUTPUT_FILE, RUN_FILE, STACKS_FILE, Json, read_json, replacing
-from trainmark.runfolder.records import Kind, Outcome, RecordTail, WarningCode, encode_record
+from trainmark.runfolder.records import Kind, Outcome, RecordTail, encode_record
 from trainmark.silence_limit import NUM_RECENT, SilenceLimit
-from trainmark.units import format_seconds
 
 _LEAST_S = 600.0
 """A script may evaluate or write a checkpoint for minutes without a word: it is not told from a hang any earlier."""
@@ -65,7 +66,7 @@ class CommandSource:
         self._num_oom_kills = read_oom_kills()
         self._stacks: str | None = None
         self._num_marked = self._num_read = 0
-        self._bad_loss: str | None = None
+        self._bad_loss: Message | None = None
 
     def begin(self) -> None:
         self._last_sign = time.monotonic()
@@ -85,14 +86,18 @@ class CommandSource:
         """Only what has a usual gap between records can be seen to hang."""
         return time.monotonic() - self._last_sign, self._silence_limit.after(self._gaps)
 
-    def explain_silence(self, silence_s: float) -> str:
+    def explain_silence(self, silence_s: float) -> Message:
         run_id = self._folder.name
         states = hang.read_states(run_id)
         stopped = hang.describe_stopped(states)
-        self._stacks, problem = dump_stacks(run_id, self._folder / STACKS_FILE)
-        usual = f" (usually {format_seconds(statistics.median(self._gaps))} from one to the next)" if self._gaps else ""
-        what = "; ".join(part for part in (stopped, problem) if part)
-        return f"neither a step nor a word for {silence_s:.0f} s{usual}" + (f": {what}" if what else "")
+        dumped = dump_stacks(run_id, self._folder / STACKS_FILE)
+        self._stacks = dumped if isinstance(dumped, str) else None
+        return no_output(
+            seconds=silence_s,
+            usual_s=statistics.median(self._gaps) if self._gaps else None,
+            stopped=stopped,
+            no_stacks=dumped if isinstance(dumped, Message) else None,
+        )
 
     def close(self, returncode: int | None) -> dict[int, Json]:
         # A full disk, a pattern that takes too long: the end of the run must be written all the same.
@@ -113,7 +118,7 @@ class CommandSource:
         )
         if returncode == 0 and not self._num_marked and not self._num_read:
             with contextlib.suppress(OSError):
-                self._keep([{"kind": Kind.WARNING, "code": WarningCode.NO_RECORDS, "message": NO_RECORDS}])
+                self._keep([{"kind": Kind.WARNING, **no_records().to_json()}])
         return {0: end}
 
     def _read_marks(self) -> list[Json]:
@@ -185,7 +190,7 @@ class CommandSource:
         """The last one counts: a scaler may start with an infinite loss and go on well."""
         if "loss" in record:
             is_bad = record["loss"] is None
-            self._bad_loss = f"the loss was no number at step {record.get('step')}" if is_bad else None
+            self._bad_loss = command_bad_loss(step=record.get("step")) if is_bad else None
 
 
 def _chunks(file: BinaryIO) -> Iterator[tuple[bytes, float | None]]:
@@ -202,9 +207,3 @@ def _is_sound(record: Json) -> bool:
     """A step has a duration and samples: a script may mark what is no batch."""
     numbers = [record.get(name) for name in ("seconds", "samples")] if record["kind"] == Kind.STEP else []
     return all(isinstance(number, (int, float)) and 0 < number < math.inf for number in numbers)
-
-
-NO_RECORDS = (
-    "nothing that the command printed is known as a speed; give a regular expression with --pattern FILE.toml, or put "
-    "`from trainmark import mark` and `mark.step(samples=...)` into the script"
-)

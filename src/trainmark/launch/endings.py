@@ -9,6 +9,34 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainmark.messages.commands import (
+    command_exited,
+    command_killed,
+    command_out_of_memory,
+    command_printed_bad_loss,
+)
+from trainmark.messages.endings import (
+    ended_early,
+    exit_code,
+    failed_after_last_step,
+    killed,
+    named_signal,
+    numbered_signal,
+    process_left,
+    processes_remained,
+    sigkill,
+)
+from trainmark.messages.message import Message
+from trainmark.messages.ranks import (
+    launcher,
+    name_rank,
+    rank_failed,
+    rank_killed,
+    rank_killed_by_kernel,
+    rank_out_of_memory,
+    rank_reason,
+    rank_vanished,
+)
 from trainmark.runfolder.files import OUTPUT_FILE, Json, rank_file
 from trainmark.runfolder.records import Kind, Outcome
 
@@ -16,7 +44,7 @@ from trainmark.runfolder.records import Kind, Outcome
 @dataclass(frozen=True, kw_only=True)
 class Ending:
     outcome: Outcome
-    reason: str
+    reason: Message
     look_at: str
     """The file of the run folder that says more."""
 
@@ -27,28 +55,28 @@ _CAUSE = _TELLING.index(Outcome.FAILED) - 0.5
 """A rank whose death the launcher saw first: others fail for want of it, with errors of their own."""
 
 
-def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: Outcome | None, why: str) -> Ending:
-    """`run_ends` are the ranks' last records; `ended_by` is set where the supervisor itself ended the run."""
-    if ended_by in (Outcome.HANG, Outcome.TIMEOUT) and _is_all_ok(run_ends):
-        reason = f"{run_ends[min(run_ends)].get('reason', '')}; its processes did not end by themselves"
+def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: tuple[Outcome, Message] | None) -> Ending:
+    """`run_ends` are the last records of the ranks; `ended_by`: how and why the supervisor ended the run itself."""
+    if ended_by is not None and ended_by[0] in (Outcome.HANG, Outcome.TIMEOUT) and _is_all_ok(run_ends):
+        reason = processes_remained(reason=Message.from_reason(run_ends[min(run_ends)]))
         return Ending(outcome=Outcome.OK, reason=reason, look_at=rank_file(min(run_ends)))
     if ended_by is not None:
-        stuck = (end.get("look_at") for end in run_ends.values() if end.get("outcome") == ended_by)
-        return Ending(outcome=ended_by, reason=why, look_at=str(next(stuck, None) or OUTPUT_FILE))
+        outcome, reason = ended_by
+        stuck = (end.get("look_at") for end in run_ends.values() if end.get("outcome") == outcome)
+        return Ending(outcome=outcome, reason=reason, look_at=str(next(stuck, None) or OUTPUT_FILE))
     if returncode is None:
-        return Ending(outcome=Outcome.HANG, reason="a process could not be ended", look_at=OUTPUT_FILE)
+        return Ending(outcome=Outcome.HANG, reason=process_left(), look_at=OUTPUT_FILE)
     if run_ends:
         rank = min(run_ends, key=lambda rank: _telling(run_ends[rank], rank))
         outcome = _parse_outcome(run_ends[rank].get("outcome"))
         if outcome is not Outcome.OK or returncode == 0:
             look_at = str(run_ends[rank].get("look_at") or rank_file(rank))
             return Ending(outcome=outcome, reason=_reason_of(run_ends, rank, outcome), look_at=look_at)
-        why = f"all steps were done, but the process then ended with {describe_exit(returncode)}"
-        return Ending(outcome=Outcome.FAILED, reason=why, look_at=OUTPUT_FILE)
+        reason = failed_after_last_step(how=describe_exit(returncode))
+        return Ending(outcome=Outcome.FAILED, reason=reason, look_at=OUTPUT_FILE)
     if returncode < 0:
-        return Ending(outcome=Outcome.KILLED, reason=f"ended by {describe_exit(returncode)}", look_at=OUTPUT_FILE)
-    reason = f"ended before the last step with {describe_exit(returncode)}"
-    return Ending(outcome=Outcome.FAILED, reason=reason, look_at=OUTPUT_FILE)
+        return Ending(outcome=Outcome.KILLED, reason=killed(how=describe_exit(returncode)), look_at=OUTPUT_FILE)
+    return Ending(outcome=Outcome.FAILED, reason=ended_early(how=describe_exit(returncode)), look_at=OUTPUT_FILE)
 
 
 def _is_all_ok(run_ends: Mapping[int, Json]) -> bool:
@@ -65,11 +93,11 @@ def _telling(end: Json, rank: int) -> tuple[float, bool, float, int]:
     return (min(gravity, _CAUSE) if end.get("is_cause") else gravity), not is_own, when, rank
 
 
-def _reason_of(run_ends: Mapping[int, Json], rank: int, outcome: Outcome) -> str:
-    reason = str(run_ends[rank].get("reason", ""))
-    if outcome is Outcome.OK or len(run_ends) == 1 or run_ends[rank].get("is_cause"):
-        return reason
-    return reason if reason.startswith(f"rank {rank} ") else f"rank {rank}: {reason}"
+def _reason_of(run_ends: Mapping[int, Json], rank: int, outcome: Outcome) -> Message:
+    """With the number of the rank, unless the reason names it."""
+    reason = Message.from_reason(run_ends[rank])
+    is_named = outcome is Outcome.OK or len(run_ends) == 1 or run_ends[rank].get("is_inferred")
+    return reason if is_named else rank_reason(rank=rank, reason=reason)
 
 
 _OUT_OF_MEMORY = re.compile(
@@ -87,26 +115,24 @@ _LOSS = re.compile(rb"loss[\"'\])]?[ \t:=|]{1,6}([-+]?(?:nan|inf(?:inity)?|\d))"
 
 
 def judge_command(
-    *, returncode: int | None, last_output: bytes, bad_loss: str | None, was_oom_killed: bool = False
+    *, returncode: int | None, last_output: bytes, bad_loss: Message | None, was_oom_killed: bool = False
 ) -> Json:
     """How a command of the user's own ended, as the record that our worker would have written of itself."""
     losses = _LOSS.findall(last_output)
     if losses and not losses[-1][-1:].isdigit():
-        bad_loss = f"the last loss that the command printed was {losses[-1].decode()}"
-    outcome, reason = Outcome.OK, "the command ended with exit code 0"
+        bad_loss = command_printed_bad_loss(loss=losses[-1].decode())
+    outcome, reason = Outcome.OK, command_exited(exit_code=0, last_line=None)
     if returncode is not None and returncode < 0:
-        outcome, reason = Outcome.KILLED, f"the command was ended by {describe_exit(returncode)}"
+        outcome, reason = Outcome.KILLED, command_killed(how=describe_exit(returncode))
         if returncode == -signal.SIGKILL and was_oom_killed:
-            outcome = Outcome.OUT_OF_MEMORY
-            reason = "the command was ended by the kernel for lack of memory on the host (SIGKILL)"
+            outcome, reason = Outcome.OUT_OF_MEMORY, command_out_of_memory()
     elif returncode:
         text = last_output.decode("utf-8", errors="replace")
-        last = _last_line(text)
         outcome = Outcome.OUT_OF_MEMORY if speaks_of_memory(text) else Outcome.FAILED
-        reason = f"the command ended with exit code {returncode}" + (f": {last[:300]}" if last else "")
+        reason = command_exited(exit_code=returncode, last_line=_last_line(text)[:300])
     elif bad_loss is not None:
         outcome, reason = Outcome.NAN, bad_loss
-    return {"kind": "run_end", "outcome": outcome, "reason": reason, "look_at": OUTPUT_FILE}
+    return {"kind": Kind.RUN_END, "outcome": outcome, **reason.to_reason(), "look_at": OUTPUT_FILE}
 
 
 _STYLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -131,16 +157,15 @@ def _is_readable(sign: str) -> bool:
     return sign == "\t" or (sign.isprintable() and sign != "\ufffd")
 
 
-def describe_exit(returncode: int) -> str:
+def describe_exit(returncode: int) -> Message:
     if returncode >= 0:
-        return f"exit code {returncode}"
+        return exit_code(exit_code=returncode)
+    if returncode == -signal.SIGKILL:
+        return sigkill()
     try:
-        name = signal.Signals(-returncode).name
+        return named_signal(name=signal.Signals(-returncode).name)
     except ValueError:
-        name = f"signal {-returncode}"
-    if name == "SIGKILL":
-        return "SIGKILL (by a person or by the kernel for lack of memory: see dmesg)"
-    return name
+        return numbered_signal(number=-returncode)
 
 
 def _parse_outcome(text: Any) -> Outcome:
@@ -176,15 +201,9 @@ class Death:
     pid: int | None = None
     host: str | None = None
 
-    def __str__(self) -> str:
-        return name_rank(self.rank, pid=self.pid, host=self.host)
-
-
-def name_rank(rank: int, *, pid: int | None, host: str | None) -> str:
-    """rank 1 (pid 123 on gpu2), as far as it is known."""
-    where = [f"pid {pid}" if pid else "", f"on {host}" if host else ""]
-    known = " ".join(part for part in where if part)
-    return f"rank {rank}" + (f" ({known})" if known else "")
+    @property
+    def name(self) -> Message:
+        return name_rank(rank=self.rank, pid=self.pid, host=self.host)
 
 
 def find_deaths(output: str) -> list[Death]:
@@ -210,7 +229,7 @@ def _read_deaths(output: str) -> Iterator[Death]:
 def infer_ends(
     ends: Mapping[int, Json],
     *,
-    started: Mapping[int, str],
+    started: Mapping[int, Message],
     has_launcher: bool,
     output: str,
     returncode: int | None,
@@ -220,29 +239,30 @@ def infer_ends(
     if not returncode:
         return {}
     silent = {rank: name for rank, name in started.items() if rank not in ends}
-    inferred = {rank: _end(f"{name} ended without a word", Outcome.KILLED) for rank, name in silent.items()}
+    inferred = {rank: _end(rank_vanished(who=name), Outcome.KILLED) for rank, name in silent.items()}
     for death in find_deaths(output):
         if death.rank not in ends:
-            inferred[death.rank] = {**_judge(str(death), death.code, output, was_oom_killed), "is_cause": True}
+            inferred[death.rank] = {**_judge(death.name, death.code, output, was_oom_killed), "is_cause": True}
     if returncode < 0 and silent and not any("is_cause" in end for end in inferred.values()):
         first = min(silent)
-        who = "the launcher, which takes its ranks with it," if has_launcher else silent[first]
+        who = launcher() if has_launcher else silent[first]
         inferred[first] = {**_judge(who, returncode, output, was_oom_killed), "is_cause": True}
     return inferred
 
 
-def _judge(who: str, code: int, output: str, was_oom_killed: bool) -> Json:
-    if code == -9 and was_oom_killed:
-        why = "was ended by the kernel for lack of memory on the host (SIGKILL); use a smaller --batch-size"
-        return _end(f"{who} {why}", Outcome.OUT_OF_MEMORY)
-    how = f"was ended by {describe_exit(code)}" if code < 0 else f"ended with {describe_exit(code)}"
-    if code != -9 and speaks_of_memory(output):
-        return _end(f"{who} {how} when memory ran out; use a smaller --batch-size", Outcome.OUT_OF_MEMORY)
-    return _end(f"{who} {how}", Outcome.KILLED if code < 0 else Outcome.FAILED)
+def _judge(who: Message, code: int, output: str, was_oom_killed: bool) -> Json:
+    if code == -signal.SIGKILL and was_oom_killed:
+        return _end(rank_killed_by_kernel(who=who), Outcome.OUT_OF_MEMORY)
+    ended = (rank_killed if code < 0 else rank_failed)(who=who, how=describe_exit(code))
+    if code != -signal.SIGKILL and speaks_of_memory(output):
+        return _end(rank_out_of_memory(ended=ended), Outcome.OUT_OF_MEMORY)
+    return _end(ended, Outcome.KILLED if code < 0 else Outcome.FAILED)
 
 
-def _end(reason: str, outcome: Outcome) -> Json:
-    return {"kind": Kind.RUN_END, "outcome": outcome, "reason": reason, "look_at": OUTPUT_FILE}
+def _end(reason: Message, outcome: Outcome) -> Json:
+    """A `run_end` that the rank did not write itself; its reason names the rank."""
+    end = {"kind": Kind.RUN_END, "outcome": outcome, **reason.to_reason(), "look_at": OUTPUT_FILE}
+    return {**end, "is_inferred": True}
 
 
 LAST_BYTES = 16384
@@ -272,9 +292,9 @@ def why_retry(ending: Ending, last_output: str) -> str | None:
     if ending.outcome is Outcome.HANG:
         return "a hang may not come again"
     if ending.outcome is Outcome.KILLED:
-        crash = _CRASHES.search(ending.reason) or _CRASHES.search(last_output)
+        crash = _CRASHES.search(ending.reason.english) or _CRASHES.search(last_output)
         return None if crash and not _CONNECTION.search(last_output) else "somebody ended it from outside"
-    if ending.outcome is Outcome.FAILED and _is_connection(ending.reason, last_output):
+    if ending.outcome is Outcome.FAILED and _is_connection(ending.reason.english, last_output):
         return "a connection was lost or could not be made"
     return None
 

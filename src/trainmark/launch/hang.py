@@ -15,17 +15,29 @@ from pathlib import Path
 import psutil
 
 from trainmark.launch import processes
-from trainmark.launch.endings import name_rank
+from trainmark.messages.commands import no_process, py_spy_failed, py_spy_missing, stacks_not_written
+from trainmark.messages.message import Message
+from trainmark.messages.ranks import (
+    name_rank,
+    none_behind,
+    others_wait,
+    process_stopped,
+    rank_behind,
+    rank_ended,
+    rank_in_debugger,
+    rank_in_kernel,
+    rank_stopped,
+)
 from trainmark.runfolder.files import write_text
 
 _WAKE_S = 3.0
 _FINISH_S = 0.5
 _STATES = {
-    psutil.STATUS_STOPPED: "is stopped",
-    psutil.STATUS_TRACING_STOP: "is stopped by a debugger",
-    psutil.STATUS_ZOMBIE: "has ended",
-    psutil.STATUS_DEAD: "has ended",
-    psutil.STATUS_DISK_SLEEP: "waits inside the kernel (a disk, a network drive or a driver)",
+    psutil.STATUS_STOPPED: rank_stopped,
+    psutil.STATUS_TRACING_STOP: rank_in_debugger,
+    psutil.STATUS_ZOMBIE: rank_ended,
+    psutil.STATUS_DEAD: rank_ended,
+    psutil.STATUS_DISK_SLEEP: rank_in_kernel,
 }
 """What explains silence; a process that sleeps or runs may be well."""
 _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
@@ -42,8 +54,8 @@ class Silent:
     """None: it has not come to its first one, or its file cannot be seen from here."""
 
     @property
-    def name(self) -> str:
-        return name_rank(self.rank, pid=self.pid, host=self.host)
+    def name(self) -> Message:
+        return name_rank(rank=self.rank, pid=self.pid, host=self.host)
 
 
 def read_states(run_id: str) -> dict[int, str]:
@@ -55,39 +67,39 @@ def read_states(run_id: str) -> dict[int, str]:
     return states
 
 
-def find_culprits(ranks: Sequence[Silent], states: Mapping[int, str], *, host: str) -> dict[int, str]:
+def find_culprits(ranks: Sequence[Silent], states: Mapping[int, str], *, host: str) -> dict[int, Message]:
     """By rank, what is wrong with it: by the state of its process, else by being behind the others. Pure."""
     found = {}
     for silent in ranks:
         is_here = silent.pid is not None and silent.host in (None, host)
         if is_here and silent.pid is not None:
-            state = _STATES.get(states[silent.pid]) if silent.pid in states else "has ended"
+            state = _STATES.get(states[silent.pid]) if silent.pid in states else rank_ended
             if state is not None:
-                found[silent.rank] = state
+                found[silent.rank] = state(who=silent.name)
     if found:
         return found
     steps = [silent.last_step for silent in ranks if silent.last_step is not None]
     return {
-        silent.rank: f"made its last step {silent.last_step}, while others came to {max(steps)}"
+        silent.rank: rank_behind(who=silent.name, step=silent.last_step, most=max(steps))
         for silent in ranks
         if silent.last_step is not None and silent.last_step < max(steps)
     }
 
 
-def describe(ranks: Sequence[Silent], culprits: Mapping[int, str], states: Mapping[int, str]) -> str:
-    """The end of the sentence that begins with "no step for 21 s"."""
-    parts = [f"{silent.name} {culprits[silent.rank]}" for silent in ranks if silent.rank in culprits]
+def describe(ranks: Sequence[Silent], culprits: Mapping[int, Message], states: Mapping[int, str]) -> list[Message]:
+    """The causes for the sentence that begins with "no step for 21 s"."""
     known = {silent.pid for silent in ranks}
-    parts += [describe_stopped({pid: state for pid, state in states.items() if pid not in known})]
-    parts = [part for part in parts if part]
-    if not parts:
-        return "no rank is behind another" if len(ranks) > 1 else ""
-    is_part = 0 < len(culprits) < len(ranks)
-    return ", ".join(parts) + ("; the others wait for it" if is_part and len(culprits) == 1 else "")
+    others = describe_stopped({pid: state for pid, state in states.items() if pid not in known})
+    if not culprits and not others:
+        return [none_behind()] if len(ranks) > 1 else []
+    causes = [culprits[silent.rank] for silent in ranks if silent.rank in culprits]
+    if len(causes) == 1 and len(ranks) > 1:
+        causes = [others_wait(cause=causes[0])]
+    return [*others, *causes]
 
 
-def describe_stopped(states: Mapping[int, str]) -> str:
-    return ", ".join(f"process {pid} of the run is stopped" for pid, state in states.items() if state in _STOPPED)
+def describe_stopped(states: Mapping[int, str]) -> list[Message]:
+    return [process_stopped(pid=pid) for pid, state in states.items() if state in _STOPPED]
 
 
 def wake(states: Mapping[int, str], *, until: Callable[[], bool]) -> None:
@@ -110,24 +122,23 @@ def is_written(path: Path) -> bool:
 
 
 _MOST_S = 20.0
-_HOW = "for the stacks of a command: pip install py-spy (and, not as root, allow ptrace)"
 
 
-def dump_stacks(run_id: str, path: Path) -> tuple[str | None, str]:
+def dump_stacks(run_id: str, path: Path) -> str | Message:
     """The name of the file with the stacks of every Python process of the run, or why there is none."""
     program = shutil.which("py-spy")
     if program is None:
-        return None, _HOW
+        return py_spy_missing()
     texts = [_dump_one(program, process) for process in processes.find(run_id)]
     found = [text for text, is_good in texts if is_good]
     if not found:
-        problem = next((text.strip().splitlines()[-1] for text, _ in texts if text.strip()), "no process is left")
-        return None, f"py-spy could read no process: {problem[:200]}"
+        problems = (text.strip().splitlines()[-1][:200] for text, _ in texts if text.strip())
+        return py_spy_failed(problem=next(problems, None) or no_process())
     try:
         write_text(path, "\n".join(found))
     except OSError as error:
-        return None, f"the stacks could not be written: {error.strerror or error}"
-    return path.name, ""
+        return stacks_not_written(why=error.strerror or str(error))
+    return path.name
 
 
 def _dump_one(program: str, process: psutil.Process) -> tuple[str, bool]:

@@ -16,7 +16,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -26,9 +25,11 @@ from trainmark.launch.job import Command
 from trainmark.launch.processes import Root
 from trainmark.launch.rank_command import LEASE
 from trainmark.launch.worker_source import WorkerSource
+from trainmark.messages.endings import controller_failed, interrupted_steps_kept, timed_out
+from trainmark.messages.message import Message
+from trainmark.runfolder.ending import write_exit
 from trainmark.runfolder.files import (
     COMMAND_FILE,
-    EXIT_FILE,
     LEASE_FILE,
     OUTPUT_FILE,
     SCHEMA,
@@ -39,7 +40,7 @@ from trainmark.runfolder.files import (
 )
 from trainmark.runfolder.records import Outcome
 
-Observer = Callable[[list[Json]], str | None]
+Observer = Callable[[list[Json]], Message | None]
 """Gets the new records; a reason asks the run to stop."""
 
 _POLL_S = 0.1
@@ -58,7 +59,7 @@ class Source(Protocol):
     def quiet_s(self) -> tuple[float, float]:
         """How long there was no sign of life, and how long that is normal."""
 
-    def explain_silence(self, silence_s: float) -> str:
+    def explain_silence(self, silence_s: float) -> Message:
         """Called once, when it was too long: what is wrong, with the stacks of all processes put into the folder."""
 
     def close(self, returncode: int | None) -> dict[int, Json]:
@@ -85,19 +86,19 @@ def supervise(
     with (folder / OUTPUT_FILE).open("ab") as output, (folder / OUTPUT_FILE).open("ab") as lock:
         _hold(lock)
         roots: list[Root] = []
-        ended_by: Outcome | None = Outcome.KILLED  # by the controller's own trouble, which is no answer of the run
-        why = "the controller failed"
+        # A failure of the controller says nothing about the run itself.
+        ended_by: tuple[Outcome, Message] | None = (Outcome.KILLED, controller_failed(error=None))
         grace_s = processes.GRACE_S
         watch = _Watch(folder, source, observe, roots)
         try:
             roots.extend(processes.start(command, output=output) for command in commands)
-            ended_by, why = watch.until_end(timeout_s)
+            ended_by = watch.until_end(timeout_s)
         except KeyboardInterrupt as interrupt:
-            ended_by, why = Outcome.KILLED, f"interrupted by {str(interrupt) or 'Ctrl-C'}; the steps so far are kept"
+            ended_by = Outcome.KILLED, interrupted_steps_kept(signal=str(interrupt) or "Ctrl-C")
             grace_s = processes.PREEMPTION_S if str(interrupt) else grace_s
             raise
         except Exception as error:
-            why = f"the controller failed: {type(error).__name__}: {error}"[:500]
+            ended_by = Outcome.KILLED, controller_failed(error=f"{type(error).__name__}: {error}"[:500])
             raise
         finally:
             with _undisturbed():
@@ -105,7 +106,7 @@ def supervise(
                 processes.end(run_id, roots, grace_s=grace_s)
                 code = processes.returncode(roots) if code is None else code
                 run_ends = source.close(code)
-                ending = decide(run_ends=run_ends, returncode=code, ended_by=ended_by, why=why)
+                ending = decide(run_ends=run_ends, returncode=code, ended_by=ended_by)
                 _write_exit(folder, ending, code, started)
     return ending
 
@@ -152,7 +153,7 @@ class _Watch:
         self._roots = roots
         self._next_lease_s = 0.0
 
-    def until_end(self, timeout_s: float | None) -> tuple[Outcome | None, str]:
+    def until_end(self, timeout_s: float | None) -> tuple[Outcome, Message] | None:
         """One process that ends badly ends the run: the others would wait for it for ever."""
         self._wait_in_queue()
         self._source.begin()
@@ -161,14 +162,11 @@ class _Watch:
             self._sleep()
             self._look()
             if timeout_s is not None and time.monotonic() - began > timeout_s:
-                return (
-                    Outcome.TIMEOUT,
-                    f"took longer than {timeout_s:.0f} s; raise --timeout-s if that is normal for it",
-                )
+                return Outcome.TIMEOUT, timed_out(seconds=timeout_s)
             silence_s, limit_s = self._source.quiet_s()
             if silence_s > limit_s:
                 return Outcome.HANG, self._source.explain_silence(silence_s)
-        return None, ""
+        return None
 
     def _wait_in_queue(self) -> None:
         """Clocks start when the job does."""
@@ -188,7 +186,7 @@ class _Watch:
             return
         reason = self._observe(new)
         if reason is not None and not self._stop.exists():
-            write_text(self._stop, reason)
+            write_text(self._stop, reason.english)
 
 
 def _describe(commands: Sequence[Command], launcher: str) -> Json:
@@ -206,6 +204,6 @@ def _describe(commands: Sequence[Command], launcher: str) -> Json:
 
 def _write_exit(folder: Path, ending: Ending, returncode: int | None, started: float) -> None:
     ended = time.time()
-    document = {"schema": SCHEMA, **asdict(ending), "returncode": returncode}
+    document = {"outcome": ending.outcome, **ending.reason.to_reason(), "look_at": ending.look_at}
     times = {"started_unix_s": started, "ended_unix_s": ended, "wall_s": ended - started}
-    write_json(folder / EXIT_FILE, {**document, **times})
+    write_exit(folder, {**document, "returncode": returncode, **times})

@@ -14,6 +14,8 @@ from trainmark.launch.endings import infer_ends
 from trainmark.launch.hang import Silent
 from trainmark.launch.processes import read_oom_kills
 from trainmark.launch.registry import is_direct
+from trainmark.messages.message import Message
+from trainmark.messages.ranks import no_step, processes_hang
 from trainmark.runfolder.files import (
     COMMAND_FILE,
     OUTPUT_FILE,
@@ -26,7 +28,6 @@ from trainmark.runfolder.files import (
 )
 from trainmark.runfolder.records import Kind, Outcome, RecordTail
 from trainmark.silence_limit import NUM_RECENT, SilenceLimit
-from trainmark.units import format_seconds
 
 _OTHERS_EVERY_S = 1.0
 """Only rank 0 is followed closely: on a network drive each look at a file is a question to its server."""
@@ -68,10 +69,10 @@ class WorkerSource:
             return silence, self._silence_limit.setup_s
         return silence, self._silence_limit.after(self._ranks[0].seconds)
 
-    def explain_silence(self, silence_s: float) -> str:
+    def explain_silence(self, silence_s: float) -> Message:
         self._read_others()
         if self._have_all_ended():
-            return f"all ranks had ended for {silence_s:.0f} s, but their processes had not"
+            return processes_hang(seconds=silence_s)
         ranks = [rank.describe(number) for number, rank in sorted(self._ranks.items())]
         states = hang.read_states(self._folder.name)
         culprits = hang.find_culprits(ranks, states, host=os.uname().nodename)
@@ -79,9 +80,8 @@ class WorkerSource:
         stopped = [self._folder / stacks_file(number) for number in culprits]
         hang.wake(states, until=lambda: all(hang.is_written(path) for path in stopped))
         seconds = self._ranks[0].seconds
-        usual = f" (usual step {format_seconds(statistics.median(seconds))})" if seconds else ""
-        what = hang.describe(ranks, culprits, states)
-        return f"no step for {silence_s:.0f} s{usual}" + (f": {what}" if what else "")
+        usual_s = statistics.median(seconds) if seconds else None
+        return no_step(seconds=silence_s, usual_s=usual_s, causes=hang.describe(ranks, culprits, states))
 
     def close(self, returncode: int | None) -> dict[int, Json]:
         self._read_others()

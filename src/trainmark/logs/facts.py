@@ -9,7 +9,9 @@ from typing import Any
 from trainmark.logs.dialect import Dialect
 from trainmark.logs.paths import facts_of_name
 from trainmark.logs.record import Claim, Facts
-from trainmark.logs.warning import Warn, warn
+from trainmark.messages.logs import config_contradicted, path_disagrees
+from trainmark.messages.message import Message
+from trainmark.units import plain
 
 _SIXTEEN_BITS = ("amp", "fp16", "pure_fp16")
 """Names for 16-bit training. A log often shows only that it is 16-bit; a path may be more specific."""
@@ -20,7 +22,7 @@ _COMPARED = ("framework", "devices", "batch_size_per_device", "precision", "work
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
     facts: Facts
-    warnings: tuple[Warn, ...]
+    warnings: tuple[Message, ...]
 
 
 def resolve(claims: Mapping[str, Sequence[Claim]], path: Facts, given: Facts, dialect: Dialect | None) -> Resolved:
@@ -33,20 +35,24 @@ def resolve(claims: Mapping[str, Sequence[Claim]], path: Facts, given: Facts, di
         found["precision"] = _precision(log.get("precision"), path.precision, dialect)
     _complete(found, log, path, given)
     disagreeing = [
-        warn("path-disagrees", name=name, log=log[name], path=getattr(path, name))
+        path_disagrees(name=name, log=_show(log[name]), path=_show(getattr(path, name)))
         for name in _COMPARED
         if name not in given.known() and not _agree(name, log.get(name), getattr(path, name))
     ]
     # The same number of devices on different nodes. If the devices differ too, that warning is enough.
     is_asked = log.get("devices") == path.devices and not {"nodes", "devices"} & set(given.known())
     if is_asked and not _agree("nodes", log.get("nodes"), path.nodes):
-        disagreeing.append(warn("path-disagrees", name="nodes", log=log["nodes"], path=path.nodes))
+        disagreeing.append(path_disagrees(name="nodes", log=_show(log["nodes"]), path=_show(path.nodes)))
     contradicted = [
-        warn("config-contradicted", name=name, used=claims[name][0].value, config=weaker.value)
+        config_contradicted(name=name, used=_show(claims[name][0].value), config=_show(weaker.value))
         for name in ("batch_size_per_device", "learning_rate")
         for weaker in _contradictions(claims.get(name, ()))
     ]
     return Resolved(facts=Facts(**found), warnings=(*disagreeing, *contradicted))
+
+
+def _show(value: Any) -> str:
+    return plain(value)[:80]
 
 
 def _of_log(claims: Mapping[str, Sequence[Claim]], dialect: Dialect | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from trainmark.logs.pattern import load_pattern
 from trainmark.logs.reading import read_log
 from trainmark.logs.record import Facts
 from trainmark.logs.registry import load_dialects
-from trainmark.runfolder.files import RUN_FILE, read_json
+from trainmark.runfolder.document import Provenance, RunDocument
 
 READER = 3
 """Increase it when the same file would now be read differently, so that the next import reads it again."""
@@ -60,7 +60,8 @@ def import_file(task: Task) -> Imported:
         log = replace(log, facts=replace(log.facts, workload=None))
     try:
         target = task.targets.get(log.facts.workload or "")
-        folder = write_run(log, task.store, target=dict(target) if target else None, extra=_provenance(task))
+        provenance = _provenance(task, log.sha256, log.num_bytes)
+        folder = write_run(log, task.store, provenance, target=dict(target) if target else None)
     except (OSError, TrainmarkError) as error:
         return Imported(path=name, run_id=None, reason=str(error), is_failure=True)
     finally:
@@ -76,9 +77,9 @@ def _why_no_log(file: LogFile) -> str:
     return NO_DIALECT
 
 
-def _provenance(task: Task) -> dict[str, Any]:
+def _provenance(task: Task, sha256: str, num_bytes: int) -> Provenance:
     pattern = digest_of(task.pattern) if task.pattern is not None else None
-    return {"reader": READER, "given": task.given.known(), "pattern": pattern}
+    return Provenance(sha256=sha256, num_bytes=num_bytes, reader=READER, given=task.given.known(), pattern=pattern)
 
 
 class KnownLogs:
@@ -86,25 +87,26 @@ class KnownLogs:
 
     def __init__(self, store: Path) -> None:
         self._store = store
-        self._by_digest: dict[str, dict[str, dict[str, Any]]] = {}
+        self._by_digest: dict[str, dict[str, RunDocument]] = {}
         self._sizes: set[int] = set()
         for folder in sorted(store.glob("log-*")) if store.is_dir() else ():
-            run = read_json(folder / RUN_FILE)
-            if run is not None and isinstance(run.get("sha256"), str) and isinstance(run.get("num_bytes"), int):
-                self._by_digest.setdefault(run["sha256"], {})[folder.name] = run
-                self._sizes.add(run["num_bytes"])
+            run = RunDocument.read(folder)
+            if run is not None and run.provenance is not None:
+                self._by_digest.setdefault(run.provenance.sha256, {})[folder.name] = run
+                self._sizes.add(run.provenance.num_bytes)
 
     def find(self, task: Task, num_bytes: int) -> str | None:
-        """The run imported from the same content with the same options. The file is hashed only if its size matches.
+        """The run that this very content became with the same options; the file is read only if the size is known.
 
-        A file may be moved or renamed; if its new name implies other facts, it is read again.
+        A file may be moved or renamed, but where its new name tells other facts it is read again.
         """
         if num_bytes not in self._sizes:
             return None
-        wanted = _provenance(task)
-        for run_id, run in self._by_digest.get(digest_of(task.path), {}).items():
-            is_same_place = facts_of_path(PurePath(str(run.get("source")))) == facts_of_path(task.path)
-            if is_same_place and {key: run.get(key) for key in wanted} == wanted:
+        sha256 = digest_of(task.path)
+        wanted = _provenance(task, sha256, num_bytes)
+        for run_id, run in self._by_digest.get(sha256, {}).items():
+            is_same_place = facts_of_path(PurePath(str(run.source))) == facts_of_path(task.path)
+            if is_same_place and run.provenance == wanted:
                 return run_id
         return None
 

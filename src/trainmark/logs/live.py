@@ -22,7 +22,7 @@ from trainmark.logs.opening import LogFile
 from trainmark.logs.record import Facts, LogRecord
 from trainmark.logs.scale import Scale, find_scale
 from trainmark.logs.stream import LogStream
-from trainmark.logs.warning import Warn
+from trainmark.messages.message import Message
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import Kind
 
@@ -72,7 +72,7 @@ class LiveLog:
         """The facts used to scale records so far."""
         self._last: _Line | None = None
         self._intervals: Intervals | None = None
-        self._warnings: dict[str, Warn] = {}
+        self._warnings: dict[str, Message] = {}
 
     @property
     def dialect(self) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-RecordKind = Literal["step", "eval", "mark", "stated", "trace"]
+RecordKind = Literal["step", "eval", "moment", "stated", "trace"]
 Scope = Literal["device", "node", "global"]
 
 
@@ -17,7 +17,7 @@ class LogRecord:
     """
 
     kind: RecordKind
-    """`step`: speed of some iterations; `eval`: a metric; `mark`: a moment (test_begin, test_finish); `stated`: a speed
+    """`step`: speed of some iterations; `eval`: a metric; `moment`: test_begin, test_finish; `stated`: a speed
     that the log states for the whole run; `trace`: a speed that the dialect does not count as a record."""
     step: int | None = None
     epoch: float | None = None
@@ -38,7 +38,7 @@ class LogRecord:
     metric: str | None = None
     value: float | None = None
     name: str | None = None
-    """Name of a `mark` or `stated` number in the log."""
+    """Name of a `moment` or `stated` number in the log."""
     memory_bytes: int | None = None
     rank: int | None = None
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from trainmark.logs.dialect import Dialect
 from trainmark.logs.record import Facts, Scope
-from trainmark.logs.warning import Warn, warn
+from trainmark.messages.logs import batch_unknown, devices_unknown, one_node_of_many, scope_ambiguous
+from trainmark.messages.message import Message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +17,7 @@ class Scale:
     factor: float | None
     """Global rate divided by printed rate; None if unknown."""
     global_batch: int | None
-    warnings: tuple[Warn, ...]
+    warnings: tuple[Message, ...]
 
     def convert(
         self, *, num_steps: float, seconds: float | None, rate: float | None, samples: float | None
@@ -56,11 +57,11 @@ def find_scale(
     devices, batch = facts.devices, facts.batch_size_per_device
     global_batch = facts.global_batch_size or (batch * devices if batch and devices else None)
     factor: float | None = None
-    warnings: list[Warn] = []
+    warnings: list[Message] = []
     if scope == "global":
         factor = 1.0
-        if dialect.name == "paddle-rec" and (facts.nodes or 1) > 1:
-            warnings.append(warn("one-node-of-many", nodes=facts.nodes))
+        if dialect.name == "paddle-rec" and facts.nodes is not None and facts.nodes > 1:
+            warnings.append(one_node_of_many(nodes=facts.nodes))
     elif scope == "node":
         factor = float(facts.nodes) if facts.nodes else None
     elif scope == "device":
@@ -68,9 +69,9 @@ def find_scale(
     # The speed follows from the clock and the batch size.
     is_timed = scope is None and has_seconds and global_batch is not None
     if has_rates and factor is None and (scope is not None or devices != 1) and not is_timed:
-        warnings.append(warn("scope-ambiguous" if scope is None else "devices-unknown"))
+        warnings.append(scope_ambiguous() if scope is None else devices_unknown())
     if scope is None and devices == 1:
         factor = 1.0  # one device: both interpretations are the same
     if not has_rates and has_seconds and not has_samples and global_batch is None:
-        warnings.append(warn("batch-unknown"))
+        warnings.append(batch_unknown())
     return Scale(factor=factor, global_batch=global_batch, warnings=tuple(warnings))

@@ -14,7 +14,7 @@ def _read_ai_rank(groups: Groups) -> Found:
     time_s = number(groups["unix_s"])
     what, value = groups["what"], number(groups.get("value"))
     if what in (b"test_begin", b"test_finish"):
-        return LogRecord(kind="mark", name=what.decode(), time_s=time_s)
+        return LogRecord(kind="moment", name=what.decode(), time_s=time_s)
     if value is None or value < 0:
         return None
     if what == b"eval_accuracy":
@@ -24,7 +24,7 @@ def _read_ai_rank(groups: Groups) -> Found:
         return {"wall_s": value}
     if what == b"avg_ips":
         return LogRecord(kind="stated", name="avg_ips", rate=value, time_s=time_s) if value else None
-    return LogRecord(kind="mark", name="target_quality_time", value=value, time_s=time_s)
+    return LogRecord(kind="moment", name="target_quality_time", value=value, time_s=time_s)
 
 
 _AI_RANK = patterns(

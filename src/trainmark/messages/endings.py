@@ -127,5 +127,23 @@ def unreadable(*, file: str | None, why: Message | str) -> None: ...
 def file_damaged(*, file: str) -> None: ...
 
 
+@declare(
+    "changed-after-end",
+    title="结束后文件被改动",
+    en="not as the run left it: {files}; its numbers may have changed",
+    zh="与运行结束时不一致：{files}；其数值可能已改变",
+)
+def changed_after_end(*, files: list[str]) -> None: ...
+
+
+@declare(
+    "no-end-record",
+    title="记录缺少结尾",
+    en="{file} has no record of the end, though the run ended well: records are missing",
+    zh="运行正常结束，但 {file} 中没有结束记录：缺少部分记录",
+)
+def no_end_record(*, file: str) -> None: ...
+
+
 @declare("imported", en="imported from {path}", zh="从 {path} 导入")
 def imported(*, path: str) -> None: ...

@@ -19,6 +19,7 @@ A parameter that is a message itself is printed in the same language.
 from __future__ import annotations
 
 import importlib
+import math
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
@@ -163,6 +164,8 @@ def warning_titles() -> dict[str, str]:
 def _encode(value: Any) -> Any:
     if isinstance(value, Message):
         return value.to_json()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number
     return [_encode(item) for item in value] if isinstance(value, list | tuple) else value
 
 

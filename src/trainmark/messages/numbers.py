@@ -39,7 +39,7 @@ def collapsed_record(*, last: float, usual: float) -> None: ...
 @declare(
     "evaluation-inside",
     title="评估被计入训练时间",
-    en="{records:# records} span an evaluation; about {lost_s:.3g} s of it count as training",
+    en="an evaluation lies within {records:# records}; about {lost_s:.3g} s of it count as training",
     zh="有 {records} 条记录包含评估；其中约 {lost_s:.3g} s 被计为训练时间",
 )
 def evaluation_inside(*, records: int, lost_s: float) -> None: ...

@@ -50,6 +50,10 @@ def precise_enough(*, half_width: float, target: float) -> None: ...
 def step_limit(*, steps: int, why: Message) -> None: ...
 
 
+@declare("first-steps", en="{steps} of the first {least} steps measured", zh="前 {least} 步中已测量 {steps} 步")
+def first_steps(*, steps: int, least: int) -> None: ...
+
+
 @declare(
     "too-few-steps",
     en="{steps:# steps} since the warm-up, at least {least} are needed",

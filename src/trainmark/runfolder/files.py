@@ -4,7 +4,7 @@
     command.json  argv, environment, launcher     output.log     what the processes printed
     env.json      machine and software            exit.json      outcome, with the reason and where to look
     log.jsonl     records read from the output of a command that writes none itself
-    checkpoint.pt where a training can resume, replaced from time to time
+    checkpoint    where a training can resume, replaced from time to time, in the framework's own format
     stop          asks the worker to end at the next block of steps; written by the controller
     lease         rewritten every second while the controller lives, for processes that its signals do not reach
     rank<k>.stacks  what each thread was doing when a step took far too long; stacks.txt for a command
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import os
 import re
@@ -34,7 +35,9 @@ ENVIRONMENT_FILE = "env.json"
 EXIT_FILE = "exit.json"
 OUTPUT_FILE = "output.log"
 LOG_FILE = "log.jsonl"
-CHECKPOINT_FILE = "checkpoint.pt"
+CHECKPOINT_FILE = "checkpoint"
+_OLDER_CHECKPOINT_FILE = "checkpoint.pt"
+"""Up to commit 7cd78e8."""
 STOP_FILE = "stop"
 LEASE_FILE = "lease"
 NETWORK_REQUEST_FILE = "network-request.json"
@@ -44,6 +47,7 @@ STACKS_FILE = "stacks.txt"
 
 Json = dict[str, Any]
 
+_RANK = re.compile(r"rank([0-9]{1,9})\.jsonl")
 _MAX_JSON_BYTES = 16 << 20
 """Our own documents have some kilobytes; the plan of a large sweep has a few megabytes."""
 MAX_LINE_BYTES = 16 << 20
@@ -54,8 +58,26 @@ def rank_file(rank: int) -> str:
     return f"rank{rank}.jsonl"
 
 
+def rank_of(name: str) -> int | None:
+    """The rank whose file has this name; None for another file."""
+    match = _RANK.fullmatch(name)
+    return int(match[1]) if match is not None else None
+
+
+def rank_files(folder: Path) -> list[Path]:
+    """All that are there, by rank."""
+    found = [(rank, path) for path in folder.glob("rank*.jsonl") if (rank := rank_of(path.name)) is not None]
+    return [path for _, path in sorted(found)]
+
+
 def stacks_file(rank: int) -> str:
     return f"rank{rank}.stacks"
+
+
+def find_checkpoint(folder: Path) -> Path | None:
+    """Of this version or an older one; None where the training cannot be resumed."""
+    paths = (folder / name for name in (CHECKPOINT_FILE, _OLDER_CHECKPOINT_FILE))
+    return next((path for path in paths if path.is_file()), None)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -182,7 +204,7 @@ class NotRegularError(OSError):
     """A folder, pipe, socket or device where a file was expected."""
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> io.BufferedReader:
     """Any other kind of file is a NotRegularError: a pipe would block the reader, and a device may never end."""
     _refuse_special(path, path.stat().st_mode)  # before it is opened: opening a device can have effects
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

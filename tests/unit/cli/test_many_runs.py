@@ -13,13 +13,12 @@ import pytest
 
 from making import make_run
 from many_runs import make_store
-from trainmark.analyse.results import describe_runs, render_runs
 from trainmark.analyse.scaling import build_studies
 from trainmark.analyse.table import build_lines
 from trainmark.cli.main import main
 from trainmark.cli.results import open_store
 from trainmark.errors import InputError
-from trainmark.report.document import render_document
+from trainmark.report.document import describe_runs, render_document, render_runs
 from trainmark.report.scaling import describe_studies
 from trainmark.store import columns
 from trainmark.store.index import INDEX_FILE, Store

@@ -8,6 +8,8 @@ import pytest
 
 from trainmark.launch.endings import Death, Ending, decide, find_deaths, infer_ends
 from trainmark.launch.processes import read_oom_kills
+from trainmark.messages.message import Message
+from trainmark.messages.ranks import name_rank
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import Outcome
 
@@ -60,26 +62,26 @@ def end_of(
 ) -> Ending:
     inferred = infer_ends(
         ends,
-        started={0: "rank 0 (pid 20990)", 1: "rank 1 (pid 20991)"},
+        started={rank: name_rank(rank=rank, pid=20990 + rank, host=None) for rank in (0, 1)},
         has_launcher=has_launcher,
         output=output,
         returncode=returncode,
         was_oom_killed=killed,
     )
-    return decide(run_ends={**ends, **inferred}, returncode=returncode, ended_by=None, why="")
+    return decide(run_ends={**ends, **inferred}, returncode=returncode, ended_by=None)
 
 
 def test_the_rank_that_was_killed_is_named_not_the_one_that_lost_it() -> None:
     ending = end_of({0: GLOO}, TORCHRUN)
     assert ending.outcome is Outcome.KILLED
-    assert ending.reason.startswith("rank 1 (pid 20991 on localhost) was ended by SIGKILL")
+    assert ending.reason.english.startswith("rank 1 (pid 20991 on localhost) was killed by SIGKILL")
     assert ending.look_at == "output.log"
 
 
 def test_a_kill_by_the_kernel_for_memory_is_out_of_memory() -> None:
     ending = end_of({0: GLOO}, TORCHRUN, killed=True)
     assert ending.outcome is Outcome.OUT_OF_MEMORY
-    assert "smaller --batch-size" in ending.reason
+    assert "smaller --batch-size" in ending.reason.english
     aborted = TORCHRUN.replace("exitcode  : -9", "exitcode  : -6") + "terminate called ... 'std::bad_alloc'\n"
     assert end_of({0: GLOO}, aborted).outcome is Outcome.OUT_OF_MEMORY
 
@@ -87,22 +89,22 @@ def test_a_kill_by_the_kernel_for_memory_is_out_of_memory() -> None:
 def test_what_a_rank_says_of_itself_is_believed_first() -> None:
     assert end_of({0: {"outcome": "oom", "reason": "x"}}, TORCHRUN).outcome is Outcome.OUT_OF_MEMORY
     own = {1: {"outcome": "failed", "reason": "KeyError: 1", "unix_s": 4.0}, 0: GLOO}
-    assert end_of(own, TORCHRUN).reason == "rank 1: KeyError: 1", "the first in time is the cause"
+    assert end_of(own, TORCHRUN).reason.english == "rank 1: KeyError: 1", "the first in time is the cause"
     killed = {"outcome": "killed", "unix_s": 1.0}
     asked = {0: {**killed, "reason": "as asked", "is_own": False}, 1: {**killed, "reason": "interrupted by SIGTERM"}}
-    assert end_of(asked, "").reason == "rank 1: interrupted by SIGTERM"
+    assert end_of(asked, "").reason.english == "rank 1: interrupted by SIGTERM"
 
 
 def test_a_launcher_that_was_killed_is_named() -> None:
     ending = end_of({}, "", returncode=-9)
-    assert (ending.outcome, ending.reason[:13]) == (Outcome.KILLED, "the launcher,")
+    assert (ending.outcome, ending.reason.english[:13]) == (Outcome.KILLED, "the launcher ")
     ending = end_of({1: {"outcome": "ok"}}, "", returncode=-9, has_launcher=False)
-    assert ending.reason.startswith("rank 0 (pid 20990) was ended by SIGKILL")
+    assert ending.reason.english.startswith("rank 0 (pid 20990) was killed by SIGKILL")
 
 
 def test_a_silent_rank_spoils_nothing_that_went_well() -> None:
     assert end_of({0: {"outcome": "ok", "reason": "done"}}, "", returncode=0) == Ending(
-        outcome=Outcome.OK, reason="done", look_at="rank0.jsonl"
+        outcome=Outcome.OK, reason=Message(code="", recorded="done"), look_at="rank0.jsonl"
     )
 
 

@@ -14,6 +14,7 @@ import pytest
 from trainmark.launch.endings import Ending, why_retry
 from trainmark.launch.processes import kill_left
 from trainmark.launch.warden import Warden
+from trainmark.messages.endings import raised
 from trainmark.runfolder.records import RUN_TAG, Outcome
 
 TORCHRUN = """
@@ -51,7 +52,7 @@ LOST = "RuntimeError: [../gloo/transport/tcp/pair.cc:547] Connection closed by p
     ],
 )
 def test_what_a_retry_can_help(outcome: Outcome, reason: str, output: str, helps: bool) -> None:
-    ending = Ending(outcome=outcome, reason=reason, look_at="output.log")
+    ending = Ending(outcome=outcome, reason=raised(error=reason), look_at="output.log")
     assert (why_retry(ending, output) is not None) is helps
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from trainmark.launch.hang import Silent, describe, find_culprits
 from trainmark.launch.worker_source import WorkerSource
+from trainmark.messages.message import Message
+from trainmark.messages.ranks import rank_ended
 from trainmark.runfolder.files import Json, rank_file
 from trainmark.silence_limit import SilenceLimit, dump_after_s
 
@@ -89,20 +91,24 @@ def silent(rank: int, *, pid: int | None = None, host: str = "here", step: int |
     return Silent(rank=rank, pid=pid, host=host, last_step=step)
 
 
+def say(ranks: list[Silent], culprits: dict[int, Message], states: dict[int, str] | None = None) -> str:
+    return ", ".join(cause.english for cause in describe(ranks, culprits, states or {}))
+
+
 def test_who_is_to_blame() -> None:
     pair = [silent(0, pid=10), silent(1, pid=11)]
     culprits = find_culprits(pair, {10: "sleeping", 11: "stopped"}, host="here")
-    assert describe(pair, culprits, {}) == "rank 1 (pid 11 on here) is stopped; the others wait for it"
-    assert find_culprits(pair, {10: "running"}, host="here") == {1: "has ended"}
+    assert say(pair, culprits) == "rank 1 (pid 11 on here) is stopped; the others wait for it"
+    assert find_culprits(pair, {10: "running"}, host="here") == {1: rank_ended(who=pair[1].name)}
     assert find_culprits(pair, {}, host="elsewhere") == {}, "nothing is known of processes of another machine"
     late = [silent(0, pid=10), silent(1, pid=11, host="there", step=38)]
     culprits = find_culprits(late, {10: "sleeping"}, host="here")
-    assert describe(late, culprits, {}) == (
-        "rank 1 (pid 11 on there) made its last step 38, while others came to 40; the others wait for it"
+    assert say(late, culprits) == (
+        "rank 1 (pid 11 on there) stopped after step 38, while others reached step 40; the others wait for it"
     )
-    assert describe(pair, {}, {10: "sleeping"}) == "no rank is behind another"
-    assert describe(pair, {}, {12: "stopped"}) == "process 12 of the run is stopped"
-    assert describe(pair[:1], {}, {}) == ""
+    assert say(pair, {}, {10: "sleeping"}) == "no rank is behind the others"
+    assert say(pair, {}, {12: "stopped"}) == "process 12 of the run is stopped"
+    assert say(pair[:1], {}) == ""
 
 
 def test_a_training_outlives_a_file_server_that_is_away_for_a_minute() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from samples import SAMPLES, import_text
 
-from trainmark.analyse.results import describe_runs
 from trainmark.messages.message import warning_titles
+from trainmark.report.document import describe_runs
 from trainmark.store.rows import RunRow
 
 ROOT = Path(__file__).parents[3]

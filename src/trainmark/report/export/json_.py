@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmark.analyse.results import render_runs
 from trainmark.analyse.scaling import Asked, build_studies
 from trainmark.analyse.table import build_lines
-from trainmark.report.document import render_document
+from trainmark.report.document import render_document, render_runs
 from trainmark.report.exporting import Exported, ExportFormat
 from trainmark.report.scaling import describe_studies
 from trainmark.store.rows import RunRow
