@@ -1,6 +1,6 @@
 """Kubernetes: a run as the manifest of a PyTorchJob (Kubeflow) or a JobSet. Pure; nothing here talks to a cluster.
 
-Each pod is one node and runs `trainmark.controller.pod`, which starts torchrun; the pod of node 0 is also the
+Each pod is one node and runs `trainmark.cli.pod`, which starts torchrun; the pod of node 0 is also the
 controller. The manifest holds everything that a pod needs, so nothing has to be prepared on the cluster first.
 The store is a volume that all pods share: run folders appear there as on any machine.
 """
@@ -29,7 +29,7 @@ LAUNCHER = Launcher(
     prints=Prints.MANIFESTS,
     has_own_files=True,
 )
-POD_MODULE = "trainmark.controller.pod"
+POD_MODULE = "trainmark.cli.pod"
 POD_VARIABLE = "TRAINMARK_POD"
 """Holds run.json and how to start, as JSON."""
 STORE_PATH = "/trainmark/runs"

@@ -112,7 +112,6 @@ WORDS: dict[str, dict[str, str]] = {
     },
 }
 
-LANGUAGES = tuple(WORDS)
 OUTCOMES = {
     "en": {name: name for name in ("ok", "oom", "nan", "hang", "killed", "failed", "timeout", "running")},
     "zh": {

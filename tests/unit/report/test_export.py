@@ -457,7 +457,7 @@ def test_export_to_a_file_a_folder_and_nowhere(tmp_path: Path, capsys: pytest.Ca
     assert main([*base, "csv", "-o", str(tmp_path / "no" / "x.csv")]) == 2
     assert "cannot write the export" in capsys.readouterr().err
     assert main([*base, "csv", "nonsense"]) == 2
-    assert "no run begins with" in capsys.readouterr().err
+    assert "begins with 'nonsense'" in capsys.readouterr().err
 
 
 def test_files_are_written_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
