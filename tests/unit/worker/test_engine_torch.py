@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from making import make_cell, make_images
+from making import make_images, make_workload_cell
 from trainmark.worker.feed import build_feed, repeat_first_batches
 from trainmark.worker.samples import Share
 from trainmark.worker.torch import is_out_of_memory
@@ -20,7 +20,7 @@ from trainmark.workloads.registry import load_card, load_module
 
 
 def build(**changes: Any) -> TorchEngine:
-    return TorchEngine(make_cell(**{"batch_size_per_device": 4, **changes}).to_json())
+    return TorchEngine(make_workload_cell(**{"batch_size_per_device": 4, **changes}))
 
 
 def losses_of(engine: TorchEngine, num_steps: int) -> list[float]:
