@@ -48,7 +48,7 @@ _BUILT_IN = (
         module="torch",
         distribution="torch",
         is_extra=True,
-        engine="trainmark.worker.torch.engine",
+        engine="trainmark.worker.torch",
     ),
     Framework(name="paddle", summary="PaddlePaddle", module="paddle", distribution="paddlepaddle", is_extra=True),
     Framework(name="jax", summary="JAX", module="jax", distribution="jax"),

@@ -13,7 +13,7 @@ from trainmark.errors import RunError
 from trainmark.messages.message import Message
 from trainmark.plan.identity import cell_id
 from trainmark.plan.sweep import SETTLED, RunKey, key_of
-from trainmark.runfolder.files import CHECKPOINT_FILE, Json
+from trainmark.runfolder.files import Json, find_checkpoint
 from trainmark.runfolder.records import Outcome
 from trainmark.spec.cell import Cell
 from trainmark.spec.command import CommandCell
@@ -102,7 +102,7 @@ class SweepRuns:
         return [row.id for row in same if row.outcome not in (None, Outcome.OK)]
 
     def _has_checkpoint(self, run_id: str) -> bool:
-        return (self._store.root / run_id / CHECKPOINT_FILE).is_file()
+        return find_checkpoint(self._store.root / run_id) is not None
 
 
 @contextlib.contextmanager

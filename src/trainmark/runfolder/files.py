@@ -4,7 +4,7 @@
     command.json  argv, environment, launcher     output.log     what the processes printed
     env.json      machine and software            exit.json      outcome, with the reason and where to look
     log.jsonl     records read from the output of a command that writes none itself
-    checkpoint.pt where a training can resume, replaced from time to time
+    checkpoint    where a training can resume, replaced from time to time, in the framework's own format
     stop          asks the worker to end at the next block of steps; written by the controller
     lease         rewritten every second while the controller lives, for processes that its signals do not reach
     rank<k>.stacks  what each thread was doing when a step took far too long; stacks.txt for a command
@@ -35,7 +35,9 @@ ENVIRONMENT_FILE = "env.json"
 EXIT_FILE = "exit.json"
 OUTPUT_FILE = "output.log"
 LOG_FILE = "log.jsonl"
-CHECKPOINT_FILE = "checkpoint.pt"
+CHECKPOINT_FILE = "checkpoint"
+_OLDER_CHECKPOINT_FILE = "checkpoint.pt"
+"""Up to commit 7cd78e8."""
 STOP_FILE = "stop"
 LEASE_FILE = "lease"
 NETWORK_REQUEST_FILE = "network-request.json"
@@ -70,6 +72,12 @@ def rank_files(folder: Path) -> list[Path]:
 
 def stacks_file(rank: int) -> str:
     return f"rank{rank}.stacks"
+
+
+def find_checkpoint(folder: Path) -> Path | None:
+    """Of this version or an older one; None where the training cannot be resumed."""
+    paths = (folder / name for name in (CHECKPOINT_FILE, _OLDER_CHECKPOINT_FILE))
+    return next((path for path in paths if path.is_file()), None)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import signal
 import sys
 import traceback
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 from trainmark import rank_environment
@@ -28,16 +28,16 @@ from trainmark.runfolder.files import (
     stacks_file,
     write_json,
 )
-from trainmark.runfolder.records import Kind, Outcome, read_records
+from trainmark.runfolder.records import Kind, Outcome
 from trainmark.silence_limit import SilenceLimit
 from trainmark.units import format_bytes
 from trainmark.worker.alarm import Alarm
 from trainmark.worker.communication import measure_communication
-from trainmark.worker.engine import Engine
+from trainmark.worker.engine import Engine, EnginePackage
 from trainmark.worker.environment import describe_environment
-from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, ResumePoint, Warned
+from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop
 from trainmark.worker.recorder import Recorder
-from trainmark.worker.resume import records_before
+from trainmark.worker.resume import Past, resume
 from trainmark.worker.telemetry.sampler import Telemetry
 
 
@@ -80,10 +80,10 @@ class Worker:
         self._alarm.expect_pause()
         self._write_environment({})  # already now: where a run failed is worth knowing too
         with Telemetry(self._recorder, gpu_index=self._gpu_index):
-            module = self._engine_module()
+            package = self._load_package()
             if self._run.get("memory_limit_bytes") is not None:
-                module.limit_memory(self._cell["device"], self._run["memory_limit_bytes"])
-            self._engine = module.build_engine(self._cell)
+                package.limit_memory(self._cell["device"], self._run["memory_limit_bytes"])
+            self._engine = package.build_engine(self._cell)
             self._write_environment(dict(self._engine.facts()))
             end = self._build_loop(self._engine).run()
             peak = self._engine.peak_memory_bytes()
@@ -125,45 +125,27 @@ class Worker:
             targets=self._cell["until_target"],
         )
         checkpoint = self._folder / CHECKPOINT_FILE
-        start, losses, warnings = self._resume(engine)
+        past = self._resume(engine)
         return MeasuredLoop(
             engine=engine,
             recorder=self._recorder,
             limits=limits,
             should_stop=self._reason_to_stop,
             save=lambda progress: engine.save(checkpoint, vars(progress)),
-            start=start,
-            earlier_losses=losses,
-            earlier_warnings=warnings,
+            start=past.point,
+            earlier_losses=past.losses,
+            earlier_warnings=past.warnings,
             alarm=self._alarm,
         )
 
-    def _resume(self, engine: Engine) -> tuple[ResumePoint, tuple[float, ...], frozenset[Warned]]:
-        """Where to go on. The records up to there are copied, so that this run's folder tells the whole training."""
-        if self._run.get("resumed_from") is None:
-            return ResumePoint(), (), frozenset()
-        earlier = self._folder.parent / self._run["resumed_from"]
-        restored = engine.restore(earlier / CHECKPOINT_FILE)
-        start = ResumePoint(
-            num_steps=int(restored["num_steps"]),
-            device_s=restored["device_s"],
-            wall_s=restored["wall_s"],
-            evaluated_step=int(restored["evaluated_step"]),
-        )
-        losses: list[float] = []
-        warnings: set[Warned] = set()
-        for record in records_before(read_records(earlier / rank_file(self._rank)), start):
-            self._recorder.write(record)
-            losses += [record["loss"]] if record.get("loss") is not None else []
-            warnings |= {(record.get("code"), record.get("message"))} if record["kind"] == Kind.WARNING else set()
-        # The copied steps tell the usual one, yet the next has to warm up first: no shorter limit before it.
-        self._recorder.write({"kind": Kind.PHASE, "phase": "resume", "edge": "begin", "step": start.num_steps})
-        return start, tuple(losses), frozenset(warnings)
+    def _resume(self, engine: Engine) -> Past:
+        run_id = self._run.get("resumed_from")
+        return Past() if run_id is None else resume(engine, self._folder.parent / run_id, self._recorder)
 
     def explain(self, error: Exception) -> LoopEnd:
         is_memory = False
         with contextlib.suppress(ImportError, OSError):  # the framework itself may be what cannot be loaded
-            is_memory = self._engine_module().is_out_of_memory(error)
+            is_memory = self._load_package().is_out_of_memory(error)
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")[:1000]
         if not is_memory:
             return LoopEnd(outcome=Outcome.FAILED, reason=reason, num_steps=None)
@@ -202,11 +184,12 @@ class Worker:
             document = describe_environment(facts, gpu_index=self._gpu_index)
             write_json(self._folder / ENVIRONMENT_FILE, document)
 
-    def _engine_module(self) -> ModuleType:
+    def _load_package(self) -> EnginePackage:
         framework = frameworks().load(self._cell["framework"])
         if framework.engine is None:
             raise InputError(f"trainmark has no engine for {framework.name}")
-        return importlib.import_module(framework.engine)
+        package: EnginePackage = importlib.import_module(framework.engine)
+        return package
 
 
 class _Signals:

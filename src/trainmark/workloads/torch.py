@@ -1,11 +1,32 @@
-"""What several workloads compute on the device: normalised pixels, and counts of correct answers."""
+"""What several workloads share: arrays as tensors, normalised pixels, counts of correct answers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.utils import _pytree
+
+from trainmark.workloads.data import Arrays
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterGroup:
+    """Parameters with the same weight decay and learning rate."""
+
+    params: Sequence[Tensor]
+    weight_decay: float
+    lr_scale: float = 1.0
+    """Their learning rate, relative to the schedule's."""
+
+
+def to_tensors(arrays: Arrays) -> Any:
+    """The same nesting with tensors that share the arrays' memory."""
+    return _pytree.tree_map_only(np.ndarray, torch.from_numpy, arrays)
 
 
 def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:

@@ -24,7 +24,7 @@ from trainmark.parent_death import die_with
 from trainmark.runfolder.files import NETWORK_FILE, NETWORK_REQUEST_FILE, SCHEMA, rank_file, read_json, write_json
 from trainmark.runfolder.records import Kind, Outcome
 from trainmark.worker.recorder import Recorder
-from trainmark.worker.torch.collective import join_processes, time_all_reduce
+from trainmark.worker.torch.ranks import join_processes, time_all_reduce
 
 _SMALLEST_BYTES = 4
 _GROWTH = 4
@@ -60,9 +60,8 @@ def main(argv: list[str]) -> int:
 def measure_network(*, device: str, max_bytes: int, max_s: float) -> dict[str, Any]:
     place = _choose_device(device)
     backend = "nccl" if place.type == "cuda" else "gloo"
-    control = join_processes(place)
-    hosts: list[Any] = [None] * distributed.get_world_size()
-    distributed.all_gather_object(hosts, socket.gethostname(), group=control)
+    ranks = join_processes(place)
+    hosts = ranks.gather(socket.gethostname())
     measured: list[dict[str, Any]] = []
     left_out: list[int] = []
     spent_s = 0.0
@@ -72,7 +71,7 @@ def measure_network(*, device: str, max_bytes: int, max_s: float) -> dict[str, A
         if left_out or spent_s + expected_s > max_s:
             left_out.append(num_bytes)
             continue
-        samples, took_s = time_all_reduce(num_bytes, device=place, control=control, max_seconds=_SIZE_S)
+        samples, took_s = time_all_reduce(num_bytes, device=place, ranks=ranks, max_seconds=_SIZE_S)
         measured.append({"num_bytes": num_bytes, "seconds": samples})
         spent_s += took_s
     return {

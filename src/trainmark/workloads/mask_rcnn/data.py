@@ -6,6 +6,7 @@ evaluation they are regions in which detections do not count.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from trainmark.datasets.coco.masks import bitmaps, load_coco_mask, run_lengths
 from trainmark.datasets.coco.read import CocoFolder, read_coco
 from trainmark.datasets.coco.tables import CocoSplit
 from trainmark.datasets.jpeg import decode_lenient
-from trainmark.workloads.card import Size
+from trainmark.workloads.card import ImageSize
 from trainmark.workloads.data import Sample, UnusableSampleError
 
 MEAN = (0.485, 0.456, 0.406)
@@ -29,12 +30,12 @@ _MAX_MASK_BYTES = 2**30
 """Of one image: 900 objects at 1280 x 960. More is a broken file, not a picture."""
 
 
-def open_pipeline(root: Path, *, size: Size) -> CocoPipeline:  # noqa: ARG001 - images are resized on the device
-    load_coco_mask()  # to learn before the run that it is missing, not in it
-    return CocoPipeline(read_coco(root))
+def open_data(root: Path, *, size: ImageSize) -> CocoImages:  # noqa: ARG001 - images are resized on the device
+    load_coco_mask()  # fails now, not during the run, if it is not installed
+    return CocoImages(read_coco(root))
 
 
-class CocoPipeline:
+class CocoImages:
     def __init__(self, folder: CocoFolder) -> None:
         self._root, self._train, self._val = folder.root, folder.train, folder.val
         self.num_train = len(folder.train.images)
@@ -84,6 +85,16 @@ class CocoPipeline:
         problems += [(self._val.path(index), problem) for problem in self._val.problems.get(index, ())]
         arrays: dict[str, NDArray[Any]] = {"image": pixels, "image_id": self._val.images.ids[index : index + 1]}
         return Sample(arrays=arrays, problems=tuple(problems))
+
+    @staticmethod
+    def collate(samples: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, list[Any]]:
+        images = [sample["image"] for sample in samples]
+        if "image_id" in samples[0]:
+            return {"images": images, "image_ids": [sample["image_id"] for sample in samples]}
+        return {
+            "images": images,
+            "targets": [{name: sample[name] for name in ("boxes", "labels", "masks")} for sample in samples],
+        }
 
     def _read(self, split: CocoSplit, index: int) -> tuple[NDArray[np.uint8], list[tuple[str, str]]]:
         path = split.path(index)
