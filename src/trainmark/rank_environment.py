@@ -22,16 +22,16 @@ SOURCES = {
 def read(name: str, environment: Mapping[str, str], *, default: int) -> int:
     """`name` is torchrun's, such as LOCAL_RANK.
 
-    It comes before those of other launchers: whoever sets it in a process of srun means that process.
+    It comes before those of other launchers: a torchrun inside a process of srun sets its own.
     """
     names = (name, *SOURCES[name])
     return next((int(environment[each]) for each in names if environment.get(each, "").isdigit()), default)
 
 
 def translate(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of torchrun from those of the launcher, which beat what an outer shell left in RANK and the like.
+    """The variables of torchrun from those of the launcher, which override RANK and the like of an outer shell.
 
-    The master is the controller's to say; only where it did not, it is the launcher's first machine.
+    The controller sets the master; if it did not, the master is the launcher's first machine.
     """
     found = {}
     for name, sources in SOURCES.items():
@@ -48,6 +48,6 @@ def translate(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def first_host(nodes: str) -> str:
-    """The first of a list as Slurm writes it: `gpu[03-07,12]` begins with gpu03."""
+    """The first host of a list of Slurm: gpu03 for `gpu[03-07,12]`."""
     first = re.split(r",(?![^\[]*\])", nodes, maxsplit=1)[0]
     return re.sub(r"\[(\d+)[^\]]*\]", r"\1", first)

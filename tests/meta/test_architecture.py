@@ -132,7 +132,7 @@ def test_help_loads_no_framework_and_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
-    assert "VERB" in done.stdout
+    assert "COMMAND" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""Traps that made published numbers wrong, in the numbers of one run; docs/concepts/warnings.md explains.
+"""Mistakes that made published numbers wrong, found in the numbers of one run; see docs/concepts/warnings.md.
 
-A check says nothing where the numbers do not tell. Only imported logs are checked: our own runs are made so that these
-cannot happen.
+A check is silent if the numbers are not sufficient. Only imported logs are checked: our own runs cannot have these
+mistakes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def check_run(row: RunRow, estimate: Estimate | None) -> list[Message]:
 
 
 def check_mean_of_rates(row: RunRow, estimate: Estimate | None) -> Message | None:
-    """A mean of rates forgets how long the slow records took; those that another check explains are left to it."""
+    """A mean of rates ignores how long slow records took. Records that another check explains are excluded."""
     if estimate is None or estimate.method == "cumulative" or estimate.num_steps < _MIN_RECORDS:
         return None
     kept = ~_slow_for_evaluation(row)
@@ -64,7 +64,7 @@ def check_mean_of_rates(row: RunRow, estimate: Estimate | None) -> Message | Non
 
 
 def check_stated_scope(row: RunRow, estimate: Estimate | None) -> Message | None:
-    """The log's own total counts the devices of one node, or one device, instead of all; or all of them twice."""
+    """The total that the log states counts one node or one device instead of all, or multiplies a global rate."""
     stated = row.log.get("stated")
     if estimate is None or not isinstance(stated, dict) or not row.devices:
         return None
@@ -82,7 +82,7 @@ def check_stated_scope(row: RunRow, estimate: Estimate | None) -> Message | None
 
 
 def check_collapsed_record(row: RunRow) -> Message | None:
-    """The last record of a run often holds the shutdown."""
+    """The last record of a run often includes the shutdown."""
     if not _is_last_collapsed(row):
         return None
     rates = row.samples / row.seconds
@@ -98,7 +98,7 @@ def _is_last_collapsed(row: RunRow) -> bool:
 
 
 def check_evaluation_inside(row: RunRow) -> Message | None:
-    """Records that span an evaluation and are slow for it."""
+    """Records that include an evaluation and are slow because of it."""
     slow = _slow_for_evaluation(row)
     if not slow.any():
         return None
@@ -108,7 +108,7 @@ def check_evaluation_inside(row: RunRow) -> Message | None:
 
 
 def _slow_for_evaluation(row: RunRow) -> NDArray[np.bool_]:
-    """Which records span an evaluation and are slow; none where most that span one are as fast as others."""
+    """Which records include an evaluation and are slow; none if most that include one are as fast as others."""
     none = np.zeros(len(row.seconds), dtype=np.bool_)
     evaluated = np.unique([step for e in row.evals if (step := e.get("step")) is not None])
     if len(evaluated) == 0 or len(row.seconds) < _MIN_RECORDS or len(row.steps) != len(row.seconds):
@@ -117,7 +117,7 @@ def _slow_for_evaluation(row: RunRow) -> NDArray[np.bool_]:
         return none
     per_sample = row.seconds / row.samples
     before = row.steps[:-1]
-    # An evaluation after iteration n lies in the record that begins there.
+    # An evaluation after iteration n is part of the record that starts there.
     first, last = np.searchsorted(evaluated, before), np.searchsorted(evaluated, row.steps[1:])
     spans = np.concatenate(([False], last > first))
     slow: NDArray[np.bool_] = spans & (per_sample > _SLOW_STEP * np.median(per_sample))
@@ -125,7 +125,7 @@ def _slow_for_evaluation(row: RunRow) -> NDArray[np.bool_]:
 
 
 def check_epoch_index(row: RunRow) -> Message | None:
-    """AI-Rank asks for the number of epochs done; some programs give the index of the last one."""
+    """AI-Rank wants the number of finished epochs; some programs print the index of the last one."""
     epochs = [e.get("epoch") for e in row.evals if e.get("metric") == "eval_accuracy"]
     if not epochs or epochs[0] != 0:
         return None

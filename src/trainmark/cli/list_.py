@@ -6,7 +6,8 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console, talk
+from trainmark.cli.output import next_command, print_json, stdout_console, talk
+from trainmark.cli.parser import add_json_option
 
 if TYPE_CHECKING:
     from trainmark.plugins import Registry
@@ -17,7 +18,7 @@ _NAME_WIDTH = 22
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", nargs="?", choices=KINDS, help="only these (default: all)")
-    add_json_flag(parser)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
-"""The records of a command while it runs: those its script marks, or those read from what it prints.
+"""The records of a command while it runs: the steps that its script marks, or what is read from its output.
 
-Marks (`trainmark.mark`) stand in rank<k>.jsonl, one file for each process. What is read from the output goes to
-log.jsonl beside them, so that nothing is lost where a script does both; readers prefer the marks.
+Marked steps (`trainmark.mark`) are in rank<k>.jsonl, one file per process. What is read from the output goes to
+log.jsonl, so that nothing is lost if a script does both; readers prefer the marked steps.
 """
 
 from __future__ import annotations
@@ -29,34 +29,37 @@ from trainmark.runfolder.records import Kind, Outcome, RecordTail, encode_record
 from trainmark.silence_limit import NUM_RECENT, SilenceLimit
 
 _LEAST_S = 600.0
-"""A script may evaluate or write a checkpoint for minutes without a word: it is not told from a hang any earlier."""
+"""A script may evaluate or write a checkpoint for minutes without any output."""
 _CHUNK_BYTES = 1 << 20
 _MOST_CHUNKS = 64
-"""In one look: a command that prints without end must not keep us from its time-out."""
+"""Per look: a command that prints without end must not prevent the check of its time limit."""
 _LAST_BYTES = 4096
 
 
 class OutputReader(Protocol):
-    """Makes records of what a command prints; `trainmark.logs` has one."""
+    """Makes records from the output of a command; see `trainmark.logs.live`."""
 
     def feed(self, chunk: bytes, written_s: float | None) -> list[Json]:
         """`written_s` is when the end of the chunk was written, by the file's clock."""
 
     def close(self) -> list[Json]:
-        """What an unfinished last line holds."""
+        """The records of an unfinished last line."""
 
     def reread(self, output: Path, looks: Iterable[tuple[int, float | None]]) -> Iterator[Json] | None:
-        """All records anew, by what is known at the end; None where they stay. `looks` is what `feed` was given."""
+        """All records, read again with what is known at the end; None if they stay the same.
+
+        `looks` has the size and time of every chunk that `feed` got.
+        """
 
 
 class CommandSource:
     def __init__(self, folder: Path, reader: OutputReader, *, finish: Callable[[], None] = lambda: None) -> None:
-        """`finish` adds to the folder what is known only at the end, before the end itself is written."""
+        """`finish` is called at the end, before exit.json is written, to add what is known only then."""
         self._folder, self._reader, self._finish = folder, reader, finish
-        self._marks: dict[Path, RecordTail] = {}
+        self._marked: dict[Path, RecordTail] = {}
         self._offset = 0
         self._looks = array("d")
-        """Bytes and time of each chunk, two numbers for each: a run of days has millions."""
+        """Size and time of each chunk, as two numbers: a run of days has millions of chunks."""
         self._last_output = b""
         self._last_sign = time.monotonic()
         self._last_step: float | None = None
@@ -72,7 +75,7 @@ class CommandSource:
         self._last_sign = time.monotonic()
 
     def read_new(self) -> list[Json]:
-        marked = self._read_marks()
+        marked = self._read_marked()
         printed = self._read_output()
         new = marked if self._num_marked else printed
         if any(record["kind"] == Kind.STEP for record in new):
@@ -83,7 +86,7 @@ class CommandSource:
         return new
 
     def quiet_s(self) -> tuple[float, float]:
-        """Only what has a usual gap between records can be seen to hang."""
+        """Without a usual gap between records there is no limit."""
         return time.monotonic() - self._last_sign, self._silence_limit.after(self._gaps)
 
     def explain_silence(self, silence_s: float) -> Message:
@@ -100,9 +103,9 @@ class CommandSource:
         )
 
     def close(self, returncode: int | None) -> dict[int, Json]:
-        # A full disk, a pattern that takes too long: the end of the run must be written all the same.
+        # Even with a full disk or a pattern that takes too long, the end of the run must be written.
         with contextlib.suppress(Exception):
-            self._read_marks()
+            self._read_marked()
             self._read_output(None)
             self._keep(self._reader.close())
             self._keep_final()
@@ -121,13 +124,13 @@ class CommandSource:
                 self._keep([{"kind": Kind.WARNING, **no_records().to_json()}])
         return {0: end}
 
-    def _read_marks(self) -> list[Json]:
-        """Steps of the first process, with the samples of all: for showing how it goes."""
+    def _read_marked(self) -> list[Json]:
+        """The steps of the first process with the samples of all processes, to show progress."""
         for path in self._folder.glob("rank*.jsonl"):
-            self._marks.setdefault(path, RecordTail(path))
+            self._marked.setdefault(path, RecordTail(path))
         shown: list[Json] = []
-        for number, path in enumerate(sorted(self._marks)):
-            new = [record for record in self._marks[path].read_new() if _is_sound(record)]
+        for number, path in enumerate(sorted(self._marked)):
+            new = [record for record in self._marked[path].read_new() if _is_sound(record)]
             self._num_marked += sum(record["kind"] == Kind.STEP for record in new)
             if new:
                 self._last_sign = time.monotonic()
@@ -135,7 +138,7 @@ class CommandSource:
                 shown = new
         for record in shown:
             if record["kind"] == Kind.STEP:
-                record["samples"] *= len(self._marks)
+                record["samples"] *= len(self._marked)
                 self._note_loss(record)
         return shown
 
@@ -164,17 +167,17 @@ class CommandSource:
             self._note_read(record)
 
     def _keep_final(self) -> None:
-        """Whole or not at all: a file that was written as the lines came is better than half of a new one."""
+        """Replace log.jsonl atomically: the old file is better than half of a new one."""
         pairs = zip(self._looks[::2], self._looks[1::2], strict=True)
         looks = ((int(num_bytes), None if math.isnan(came_s) else came_s) for num_bytes, came_s in pairs)
-        anew = self._reader.reread(self._folder / OUTPUT_FILE, looks)
-        if anew is None:
+        records = self._reader.reread(self._folder / OUTPUT_FILE, looks)
+        if records is None:
             return
         before = self._num_read, self._bad_loss
         self._num_read, self._bad_loss = 0, self._bad_loss if self._num_marked else None
         try:
             with replacing(self._folder / LOG_FILE) as file:
-                for record in anew:
+                for record in records:
                     file.write(encode_record(record))
                     self._note_read(record)
         except BaseException:
@@ -187,23 +190,23 @@ class CommandSource:
             self._note_loss(record)
 
     def _note_loss(self, record: Json) -> None:
-        """The last one counts: a scaler may start with an infinite loss and go on well."""
+        """Only the last loss counts: with a loss scaler a good run may start with an infinite loss."""
         if "loss" in record:
             is_bad = record["loss"] is None
             self._bad_loss = command_bad_loss(step=record.get("step")) if is_bad else None
 
 
 def _chunks(file: BinaryIO) -> Iterator[tuple[bytes, float | None]]:
-    """Each with the time when its last byte was written, where that is known: nothing was written since."""
+    """Each with the time of its last byte, if that is known because nothing was written after it."""
     while chunk := file.read(_CHUNK_BYTES):
         facts = os.fstat(file.fileno())
-        if facts.st_size != file.tell():  # between the two calls, or more than a chunk
+        if facts.st_size != file.tell():  # more was written between the two calls, or is more than a chunk
             chunk += file.read(_CHUNK_BYTES - len(chunk))
             facts = os.fstat(file.fileno())
         yield chunk, facts.st_mtime if facts.st_size == file.tell() else None
 
 
 def _is_sound(record: Json) -> bool:
-    """A step has a duration and samples: a script may mark what is no batch."""
+    """Whether a step has a duration and samples: a script may pass anything to `mark.step`."""
     numbers = [record.get(name) for name in ("seconds", "samples")] if record["kind"] == Kind.STEP else []
     return all(isinstance(number, (int, float)) and 0 < number < math.inf for number in numbers)

@@ -1,4 +1,4 @@
-"""How a run ended: decided from what its ranks and its launcher said, and whether another attempt can help. Pure."""
+"""How a run ended, from what its ranks and its launcher reported, and whether a retry can help. Pure."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Ending:
     outcome: Outcome
     reason: Message
     look_at: str
-    """The file of the run folder that says more."""
+    """The file of the run folder with more details."""
 
 
-_TELLING = (Outcome.NAN, Outcome.OUT_OF_MEMORY, Outcome.FAILED, Outcome.KILLED, Outcome.OK)
-"""Which rank's word counts when they differ: the others are usually ended because of it."""
-_CAUSE = _TELLING.index(Outcome.FAILED) - 0.5
-"""A rank whose death the launcher saw first: others fail for want of it, with errors of their own."""
+_BY_IMPORTANCE = (Outcome.NAN, Outcome.OUT_OF_MEMORY, Outcome.FAILED, Outcome.KILLED, Outcome.OK)
+"""Which outcome counts if ranks differ, most important first: the other ranks usually ended because of it."""
+_CAUSE = _BY_IMPORTANCE.index(Outcome.FAILED) - 0.5
+"""Importance of a rank that the launcher saw die first: the others then fail with errors of their own."""
 
 
 def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: tuple[Outcome, Message] | None) -> Ending:
@@ -67,7 +67,7 @@ def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: tu
     if returncode is None:
         return Ending(outcome=Outcome.HANG, reason=process_left(), look_at=OUTPUT_FILE)
     if run_ends:
-        rank = min(run_ends, key=lambda rank: _telling(run_ends[rank], rank))
+        rank = min(run_ends, key=lambda rank: _importance(run_ends[rank], rank))
         outcome = _parse_outcome(run_ends[rank].get("outcome"))
         if outcome is not Outcome.OK or returncode == 0:
             look_at = str(run_ends[rank].get("look_at") or rank_file(rank))
@@ -80,13 +80,13 @@ def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: tu
 
 
 def _is_all_ok(run_ends: Mapping[int, Json]) -> bool:
-    """Every rank said so itself: what hangs afterwards cannot spoil a finished run."""
+    """Whether every rank itself reported success: a hang after that does not spoil a finished run."""
     return bool(run_ends) and all(end.get("outcome") == Outcome.OK and "unix_s" in end for end in run_ends.values())
 
 
-def _telling(end: Json, rank: int) -> tuple[float, bool, float, int]:
-    """The smallest is told: by gravity; one's own word before another's; the first in time is the cause."""
-    gravity = _TELLING.index(_parse_outcome(end.get("outcome")))
+def _importance(end: Json, rank: int) -> tuple[float, bool, float, int]:
+    """The rank with the smallest key is reported: by outcome, then its own failure before a reaction, then by time."""
+    gravity = _BY_IMPORTANCE.index(_parse_outcome(end.get("outcome")))
     at = end.get("unix_s")
     is_own = end.get("is_own", True) is not False
     when = at if isinstance(at, (int, float)) else math.inf
@@ -117,7 +117,7 @@ _LOSS = re.compile(rb"loss[\"'\])]?[ \t:=|]{1,6}([-+]?(?:nan|inf(?:inity)?|\d))"
 def judge_command(
     *, returncode: int | None, last_output: bytes, bad_loss: Message | None, was_oom_killed: bool = False
 ) -> Json:
-    """How a command of the user's own ended, as the record that our worker would have written of itself."""
+    """How a command of the user ended, as the `run_end` that our worker would have written."""
     losses = _LOSS.findall(last_output)
     if losses and not losses[-1][-1:].isdigit():
         bad_loss = command_printed_bad_loss(loss=losses[-1].decode())
@@ -137,24 +137,24 @@ def judge_command(
 
 _STYLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _MIN_READABLE = 0.8
-"""The part of a line's characters that can be read: text in a foreign encoding is still a line, a tensor is none."""
+"""Share of readable characters in a line of text: high enough to exclude binary data."""
 _MIN_TEXT = 4
-"""Fewer readable characters in a row stand among bytes by chance."""
+"""Shorter runs of readable characters occur in binary data by chance."""
 
 
 def _last_line(text: str) -> str:
-    """The last one that a person can read; where none is, what can be read of the last."""
+    """The last readable line; if there is none, the readable parts of the last line."""
     lines = [line for part in re.split(r"[\r\n]", _STYLE.sub("", text)) if (line := part.strip())]
     for line in reversed(lines):
-        readable = "".join(sign for sign in line if _is_readable(sign))
+        readable = "".join(char for char in line if _is_readable(char))
         if len(readable) >= _MIN_READABLE * len(line):
             return readable.strip()
-    parts = "".join(sign if _is_readable(sign) else "\0" for sign in lines[-1]).split("\0") if lines else []
+    parts = "".join(char if _is_readable(char) else "\0" for char in lines[-1]).split("\0") if lines else []
     return " ".join(part.strip() for part in parts if len(part.strip()) >= _MIN_TEXT)
 
 
-def _is_readable(sign: str) -> bool:
-    return sign == "\t" or (sign.isprintable() and sign != "\ufffd")
+def _is_readable(char: str) -> bool:
+    return char == "\t" or (char.isprintable() and char != "\ufffd")
 
 
 def describe_exit(returncode: int) -> Message:
@@ -173,7 +173,7 @@ def _parse_outcome(text: Any) -> Outcome:
         outcome = Outcome(text)
     except ValueError:
         return Outcome.FAILED
-    return outcome if outcome in _TELLING else Outcome.FAILED
+    return outcome if outcome in _BY_IMPORTANCE else Outcome.FAILED
 
 
 _TORCHRUN = re.compile(
@@ -197,7 +197,7 @@ _WORDS = {"Killed": 9, "Terminated": 15, "Aborted": 6, "Segmentation fault": 11}
 class Death:
     rank: int
     code: int
-    """Below zero: the signal."""
+    """Negative: the number of the signal."""
     pid: int | None = None
     host: str | None = None
 
@@ -207,7 +207,7 @@ class Death:
 
 
 def find_deaths(output: str) -> list[Death]:
-    """The first death that each launcher of the run told: what died later did so because of it."""
+    """The first death that each launcher reported: later ones are its consequence."""
     found: dict[int, Death] = {}
     for death in _read_deaths(output):
         found.setdefault(death.rank, death)
@@ -235,7 +235,7 @@ def infer_ends(
     returncode: int | None,
     was_oom_killed: bool,
 ) -> dict[int, Json]:
-    """For ranks without a `run_end`. `started` names each rank that began; `returncode` is the launcher's, if any."""
+    """The `run_end` of ranks that wrote none. `started`: names of ranks that started; `returncode`: the launcher's."""
     if not returncode:
         return {}
     silent = {rank: name for rank, name in started.items() if rank not in ends}
@@ -266,10 +266,10 @@ def _end(reason: Message, outcome: Outcome) -> Json:
 
 
 LAST_BYTES = 16384
-"""How much of the end of output.log is worth reading."""
+"""How much of the end of output.log `why_retry` needs."""
 
 _CRASHES = re.compile(r"SIG(?:SEGV|BUS|ILL|FPE|ABRT|SYS|TRAP)\b")
-"""Signals that a program brings on itself: it does so again. Others were sent by somebody."""
+"""Signals of a crash, which would happen again. Others were sent from outside."""
 _CONNECTION = re.compile(
     r"address already in use|EADDRINUSE"
     r"|connection (?:refused|reset|closed by peer|timed out|aborted|was lost|to .{1,80} (?:closed|lost))"
@@ -281,26 +281,26 @@ _CONNECTION = re.compile(
 )
 _EXCEPTION = re.compile(r"^(?:\[?rank ?\d+\]?:? ?)?\s*((?:\w+\.)*\w*(?:Error|Exception|Exit)\b.*)$", re.MULTILINE)
 _FOLLOWS = re.compile(r"ChildFailedError|SignalException|CalledProcessError")
-"""What a launcher raises because a process of it failed: it says nothing of the cause."""
+"""What a launcher raises because one of its processes failed: it does not name the cause."""
 
 
 def why_retry(ending: Ending, last_output: str) -> str | None:
-    """What may go better the next time; None where it would end the same way, or nobody can say.
+    """Why a retry may succeed; None if it would probably end the same way.
 
-    Out of memory, NaN, a time-out and an exception of the program's own come again. The user's Ctrl-C never gets here.
+    Out of memory, NaN, the time limit and exceptions of the program would repeat. Ctrl-C never gets here.
     """
     if ending.outcome is Outcome.HANG:
-        return "a hang may not come again"
+        return "a hang may not repeat"
     if ending.outcome is Outcome.KILLED:
         crash = _CRASHES.search(ending.reason.english) or _CRASHES.search(last_output)
-        return None if crash and not _CONNECTION.search(last_output) else "somebody ended it from outside"
+        return None if crash and not _CONNECTION.search(last_output) else "it was killed from outside"
     if ending.outcome is Outcome.FAILED and _is_connection(ending.reason.english, last_output):
-        return "a connection was lost or could not be made"
+        return "a connection was lost or refused"
     return None
 
 
 def _is_connection(reason: str, last_output: str) -> bool:
-    """Every exception that was printed is of a connection: when one rank fails, others lose theirs to it."""
+    """Whether all printed exceptions are about connections: if one rank fails, the others lose theirs to it."""
     raised = [line for line in _EXCEPTION.findall(last_output) if not _FOLLOWS.search(line)]
     if raised:
         return all(_CONNECTION.search(line) for line in raised)

@@ -1,4 +1,4 @@
-"""What can be said of a run that hangs: which rank is silent, what its process does, where its threads stand."""
+"""Diagnosis of a run that hangs: which rank stopped, the state of its process, the stacks of its threads."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ _STATES = {
     psutil.STATUS_DEAD: rank_ended,
     psutil.STATUS_DISK_SLEEP: rank_in_kernel,
 }
-"""What explains silence; a process that sleeps or runs may be well."""
+"""States that explain a hang; a process that sleeps or runs may be fine."""
 _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Silent:
-    """A rank as far as it is known when the run hangs."""
+    """What is known about a rank when the run hangs."""
 
     rank: int
     pid: int | None
     host: str | None
     last_step: int | None
-    """None: it has not come to its first one, or its file cannot be seen from here."""
+    """None: it has not finished a step, or its file is not visible here."""
 
     @property
     def name(self) -> Message:
@@ -68,7 +68,7 @@ def read_states(run_id: str) -> dict[int, str]:
 
 
 def find_culprits(ranks: Sequence[Silent], states: Mapping[int, str], *, host: str) -> dict[int, Message]:
-    """By rank, what is wrong with it: by the state of its process, else by being behind the others. Pure."""
+    """What is wrong, by rank: from the states of processes, else from ranks that are behind the others. Pure."""
     found = {}
     for silent in ranks:
         is_here = silent.pid is not None and silent.host in (None, host)
@@ -87,7 +87,7 @@ def find_culprits(ranks: Sequence[Silent], states: Mapping[int, str], *, host: s
 
 
 def describe(ranks: Sequence[Silent], culprits: Mapping[int, Message], states: Mapping[int, str]) -> list[Message]:
-    """The causes for the sentence that begins with "no step for 21 s"."""
+    """The causes to name after "no step for 21 s"."""
     known = {silent.pid for silent in ranks}
     others = describe_stopped({pid: state for pid, state in states.items() if pid not in known})
     if not culprits and not others:
@@ -103,7 +103,7 @@ def describe_stopped(states: Mapping[int, str]) -> list[Message]:
 
 
 def wake(states: Mapping[int, str], *, until: Callable[[], bool]) -> None:
-    """A stopped process can write no stacks: let it go on, for as long as it takes to do so."""
+    """Continue stopped processes until they have written their stacks."""
     stopped = [pid for pid, state in states.items() if state == psutil.STATUS_STOPPED]
     for pid in stopped:
         with contextlib.suppress(OSError):
@@ -112,7 +112,7 @@ def wake(states: Mapping[int, str], *, until: Callable[[], bool]) -> None:
     while stopped and time.monotonic() < deadline and not until():
         time.sleep(0.05)
     if stopped:
-        time.sleep(_FINISH_S)  # the first byte is there: the rest is written thread by thread
+        time.sleep(_FINISH_S)  # the first byte is there; the other threads follow
 
 
 def is_written(path: Path) -> bool:
@@ -121,7 +121,7 @@ def is_written(path: Path) -> bool:
     return False
 
 
-_MOST_S = 20.0
+_PY_SPY_S = 20.0
 
 
 def dump_stacks(run_id: str, path: Path) -> str | Message:
@@ -142,10 +142,10 @@ def dump_stacks(run_id: str, path: Path) -> str | Message:
 
 
 def _dump_one(program: str, process: psutil.Process) -> tuple[str, bool]:
-    """`--nonblocking`: a process that is stopped would never answer otherwise."""
+    """`--nonblocking`: otherwise a stopped process would never answer."""
     argv = [program, "dump", "--nonblocking", "--pid", str(process.pid)]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_MOST_S, check=False, errors="replace")
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_PY_SPY_S, check=False, errors="replace")
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error), False
     return done.stdout or done.stderr, done.returncode == 0

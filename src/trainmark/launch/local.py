@@ -1,4 +1,4 @@
-"""One process on this machine, no launcher in between."""
+"""One process on this machine, without a launcher process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _ALONE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE":
 
 
 def build_commands(job: Job) -> tuple[Command, ...]:
-    # A container may set these for a process that it takes for one of several; a command of somebody's own may mean it.
+    # Overrides what a container may have set. A command of the user may rely on such variables, so it keeps them.
     alone = _ALONE if job.argv is None else {}
     return (Command(argv=worker_argv(job), environment={**alone, **worker_environment(job)}),)
 

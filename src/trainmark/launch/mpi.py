@@ -1,4 +1,4 @@
-"""mpirun (Open MPI): one process for each device on the machines of a host file, or on this one."""
+"""mpirun (Open MPI): one process per device on the machines of a host file, or on this one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build_commands(job: Job) -> tuple[Command, ...]:
 def _where(job: Job) -> tuple[str, ...]:
     if job.hosts:
         return ("--hostfile", str(job.folder / HOST_FILE))
-    # Open MPI counts cores as slots; a CPU run may have two processes on a machine that shows it one.
+    # Open MPI counts cores as slots; a CPU run may have two processes on a machine with one.
     return ("--host", f"localhost:{job.processes_per_node}")
 
 

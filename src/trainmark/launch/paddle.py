@@ -16,7 +16,7 @@ def build_commands(job: Job) -> tuple[Command, ...]:
 
 
 def _argv(job: Job, *rendezvous: str) -> tuple[str, ...]:
-    """What does not end in .py is run as it is, by Paddle's own rule, so `python -m` may stand there."""
+    """Paddle runs a command that does not end in .py as it is, so `python -m` works."""
     return (
         *own_python(job.python),
         "paddle.distributed.launch",

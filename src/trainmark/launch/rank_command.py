@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
 
 
 def _resolve(node: str) -> str:
-    """Slurm may know a node by a name that no name server knows; it has its address then."""
+    """Slurm may use node names that no name server knows; then it knows their address."""
     try:
         socket.getaddrinfo(node, None)
     except OSError:
@@ -61,9 +61,9 @@ def _resolve(node: str) -> str:
 
 def _run_under(lease: Path, command: list[str], environment: dict[str, str]) -> int:
     seen, since = _read(lease), time.monotonic()
-    while _read(lease) == seen:  # a job that waited in a queue must not begin for a controller that is gone
+    while _read(lease) == seen:  # a job that waited in a queue must not start if the controller is gone
         if time.monotonic() - since > LEASE_S:
-            print(f"no word of the controller for {LEASE_S:g} s: nothing is begun", file=sys.stderr)
+            print(f"no sign of the controller for {LEASE_S:g} s: nothing is started", file=sys.stderr)
             return 1
         time.sleep(_POLL_S / 4)
     child = subprocess.Popen(command, env=environment, preexec_fn=dying_with(os.getpid()))
@@ -76,18 +76,20 @@ def _run_under(lease: Path, command: list[str], environment: dict[str, str]) -> 
         except subprocess.TimeoutExpired:
             begin = time.monotonic()
             now = _read(lease)
-            is_stuck = time.monotonic() - begin > _POLL_S  # the file server was away, for the controller too
+            is_stuck = (
+                time.monotonic() - begin > _POLL_S
+            )  # the file server did not answer, nor did it for the controller
             if now != seen or is_stuck:
                 seen, since = now, time.monotonic()
             elif time.monotonic() - since > LEASE_S:
-                print(f"no word of the controller for {LEASE_S:g} s: ending", file=sys.stderr)
+                print(f"no sign of the controller for {LEASE_S:g} s: ending the command", file=sys.stderr)
                 child.kill()
             continue
         return returncode if returncode >= 0 else _end_alike(-returncode)
 
 
 def _end_alike(number: int) -> int:
-    """By the same signal, so that the launcher tells of it."""
+    """By the same signal, so that the launcher reports it."""
     if number != signal.SIGKILL:
         signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
@@ -95,7 +97,7 @@ def _end_alike(number: int) -> int:
 
 
 def _read(lease: Path) -> bytes | None:
-    """By opening it: only that makes a network file system look anew."""
+    """Opening the file makes a network file system refresh it; `stat` may not."""
     try:
         return lease.read_bytes()
     except OSError:

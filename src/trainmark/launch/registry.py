@@ -32,7 +32,7 @@ def launchers() -> plugins.Registry[Launcher]:
 
 
 def is_direct(name: object) -> bool:
-    """Whether `name`, as recorded in command.json, is a launcher whose command is the process of the run itself."""
+    """Whether the launcher `name`, as recorded in command.json, starts the training process itself."""
     return any(found.value.is_direct for found in launchers().found() if found.name == name)
 
 
@@ -45,7 +45,7 @@ def choose(
     num_hosts: int = 0,
     is_allocated: bool = False,
 ) -> Launcher:
-    """`num_processes` is for each node; `framework` is None for a command of the user's own."""
+    """`num_processes` is per node; `framework` is None for a command of the user."""
     asked = launchers().load(name)
     total = num_nodes * num_processes
     if asked.build_commands is not None:
@@ -69,7 +69,7 @@ def _check_fit(launcher: Launcher, total: int, framework: str | None) -> None:
 
 
 def _prefer(machines: Machines, framework: str | None) -> Launcher:
-    """One that is made for the framework, else one that starts anything."""
+    """A launcher made for the framework, else one that starts any."""
     able = [
         found.value
         for found in launchers().found()

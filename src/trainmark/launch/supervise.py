@@ -1,9 +1,8 @@
 """Starts a run, watches it and ends it: the only place that owns processes.
 
-Watching reads records as they appear: those that our worker writes, or that a command of the user's prints or marks
-(`Source`). A run is ended early when its observer says enough is known (by a `stop` file, which the worker obeys at the
-next block of steps), when it takes too long, or when no step has come for many times the usual step: a hang is told by
-silence, not by a fixed time-out.
+It reads records as they appear: those that our worker writes, or those that a command of the user marks or prints
+(`Source`). A run ends early when its observer has seen enough (a `stop` file tells the worker, which stops after the
+current block of steps), when it exceeds its time limit, or when it hangs: no step for many times the usual step.
 """
 
 from __future__ import annotations
@@ -41,29 +40,29 @@ from trainmark.runfolder.files import (
 from trainmark.runfolder.records import Outcome
 
 Observer = Callable[[list[Json]], Message | None]
-"""Gets the new records; a reason asks the run to stop."""
+"""Gets the new records; returns a reason to stop the run, or None."""
 
 _POLL_S = 0.1
 _LEASE_EVERY_S = 1.0
 
 
 class Source(Protocol):
-    """Where the records of a run come from while it goes on."""
+    """Where the records of a run come from while it runs."""
 
     def begin(self) -> None:
         """The processes have started: silence counts from now."""
 
     def read_new(self) -> list[Json]:
-        """Those since the last call."""
+        """The records since the last call."""
 
     def quiet_s(self) -> tuple[float, float]:
-        """How long there was no sign of life, and how long that is normal."""
+        """Seconds without any sign of life, and the limit for them."""
 
     def explain_silence(self, silence_s: float) -> Message:
-        """Called once, when it was too long: what is wrong, with the stacks of all processes put into the folder."""
+        """Called once, when the limit is exceeded: what is wrong. Writes the stacks of all processes to the folder."""
 
     def close(self, returncode: int | None) -> dict[int, Json]:
-        """All processes have ended: what each of them said of its end, by rank."""
+        """Called when all processes have ended; the `run_end` of each rank."""
 
 
 def supervise(
@@ -76,13 +75,13 @@ def supervise(
     observe: Observer,
     source: Source | None = None,
 ) -> Ending:
-    """Runs `commands` side by side to their end; writes command.json and exit.json. Ctrl-C ends them, then goes up."""
+    """Run `commands` in parallel until they end; write command.json and exit.json. Ctrl-C ends them and is raised."""
     source = source or WorkerSource(folder)
     write_json(folder / COMMAND_FILE, _describe(commands, launcher))
     for name, text in (item for command in commands for item in command.files.items()):
         write_text(folder / name, text)
     started = time.time()
-    # To be appended to: Slurm and the nodes of torchrun write into the same file.
+    # Opened for appending: Slurm and the nodes of torchrun write to the same file.
     with (folder / OUTPUT_FILE).open("ab") as output, (folder / OUTPUT_FILE).open("ab") as lock:
         _hold(lock)
         roots: list[Root] = []
@@ -112,9 +111,10 @@ def supervise(
 
 
 def _hold(file: IO[bytes]) -> None:
-    """Held while the controller lives; not inherited, so that readers tell a live run from a dead one by it.
+    """Lock the file while the controller lives: this is how readers tell a live run from a dead one.
 
-    The file is open for writing, as NFS wants it for an exclusive lock. A file system without locks has none to hold.
+    Processes of the run do not inherit the lock. NFS wants a file opened for writing for an exclusive lock. Some file
+    systems have no locks.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -125,9 +125,9 @@ def _hold(file: IO[bytes]) -> None:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Cleaning up takes seconds, and an impatient second Ctrl-C must not leave the run without its end.
+    """Delay signals: clean-up takes seconds, and a second Ctrl-C must not leave the run without exit.json.
 
-    What comes meanwhile takes effect afterwards: a pre-emption says so only once.
+    A signal that arrives meanwhile takes effect afterwards: a pre-emption sends only one.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -154,7 +154,7 @@ class _Watch:
         self._next_lease_s = 0.0
 
     def until_end(self, timeout_s: float | None) -> tuple[Outcome, Message] | None:
-        """One process that ends badly ends the run: the others would wait for it for ever."""
+        """One process that fails ends the run: the others would wait for it forever."""
         self._wait_in_queue()
         self._source.begin()
         began = time.monotonic()
@@ -169,7 +169,7 @@ class _Watch:
         return None
 
     def _wait_in_queue(self) -> None:
-        """Clocks start when the job does."""
+        """Time limits count from the start of the job."""
         files = [root.command.started_file for root in self._roots if root.command.started_file is not None]
         while processes.returncode(self._roots) is None and not all(path.exists() for path in files):
             self._sleep()

@@ -25,7 +25,7 @@ def _rendezvous(job: Job, number: int) -> tuple[str, ...]:
     nodes = f"--nnodes={job.num_nodes}"
     if job.cluster.rendezvous == "static":
         return (nodes, f"--node-rank={number}", f"--master-addr={job.master_address}", f"--master-port={job.port}")
-    # Address and role are given: a machine may know itself by another name than the one that the others reach.
+    # Address and role are explicit: a machine may know itself by another name than the others use.
     return (
         nodes,
         "--rdzv-backend=c10d",

@@ -1,4 +1,4 @@
-"""Our worker's signs of life: the records of all its ranks, how long it may be silent, and what its silence means."""
+"""The records of our worker while it runs: of all its ranks, with what they say about a hang and about the end."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from trainmark.runfolder.records import Kind, Outcome, RecordTail
 from trainmark.silence_limit import NUM_RECENT, SilenceLimit
 
 _OTHERS_EVERY_S = 1.0
-"""Only rank 0 is followed closely: on a network drive each look at a file is a question to its server."""
+"""Only rank 0 is polled at full rate: on a network drive every look at a file is a request to its server."""
 _LAST_BYTES = 1 << 16
 _TEARDOWN_S = 120.0
-"""After the last word of all ranks: the exchange is looked at, groups and loaders are taken down."""
+"""After the `run_end` of all ranks: communication is measured, process groups and loaders are shut down."""
 
 
 class WorkerSource:
-    """Follows the files of all ranks that can be seen from here. Any sign of any rank counts: they step together."""
+    """Follows the files of all ranks that are visible here. A record of any rank counts: they step together."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -51,7 +51,7 @@ class WorkerSource:
         self._last_sign = time.monotonic()
 
     def read_new(self) -> list[Json]:
-        """Rank 0's: each record of it stands for all ranks."""
+        """The records of rank 0, each of which stands for all ranks."""
         new = self._ranks[0].read_new()
         now = time.monotonic()
         if now - self._others_at >= _OTHERS_EVERY_S:
@@ -61,7 +61,7 @@ class WorkerSource:
         return new
 
     def quiet_s(self) -> tuple[float, float]:
-        """A rank in an evaluation or a checkpoint keeps the others waiting."""
+        """While one rank evaluates or writes a checkpoint, the others wait for it."""
         silence = time.monotonic() - self._last_sign
         if self._have_all_ended():
             return silence, max(_TEARDOWN_S, self._silence_limit.after(self._ranks[0].seconds))
@@ -103,7 +103,7 @@ class WorkerSource:
         return all(rank.end is not None for rank in self._ranks.values())
 
     def _stuck_ends(self) -> dict[int, Json]:
-        """One record that names the file to look at: the culprit's stacks, or those of whoever left some."""
+        """One record that names the file to look at: the stacks of the rank to blame, else of any rank."""
         files = [stacks_file(number) for number in self._stuck]
         written = (name for name in files if hang.is_written(self._folder / name))
         return {self._stuck[0]: {"kind": Kind.RUN_END, "outcome": Outcome.HANG, "look_at": next(written, None)}}
@@ -118,7 +118,7 @@ class WorkerSource:
 
 
 class _Rank:
-    """What one rank's file has told so far."""
+    """What the file of one rank says so far."""
 
     def __init__(self, path: Path) -> None:
         self._tail = RecordTail(path)
@@ -141,7 +141,7 @@ class _Rank:
 
     def _note(self, record: Json) -> None:
         kind = record["kind"]
-        if kind == Kind.TELEMETRY:  # it has a thread of its own, which goes on while the loop hangs
+        if kind == Kind.TELEMETRY:  # from a thread of its own, which continues while the loop hangs
             return
         self.last_sign = time.monotonic()
         if kind == Kind.STEP:

@@ -1,8 +1,8 @@
 """Every column of a result, once: what `--json` and CSV have of a run, and what tables show of a line.
 
 To add a column, add it to COLUMNS: `--json`, CSV, console and Markdown follow from this table. A new fact of a run
-folder also needs a field of `RunRow`, from which the index takes its columns, and the code in `store/` that reads it
-from the folder. A new number derived from the steps needs a field of `Analysis` instead.
+folder also needs a field of `RunRow`, from which the index takes its columns, and a field of the same name where it is
+read (`RunDocument`, `CellRecord` or `RankRecords`). A new number derived from the steps needs a field of `Analysis`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Shown(Enum):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cell:
+class TableColumn:
     """The column in tables of the console and of Markdown, whose rows are lines."""
 
     en: str
@@ -85,17 +85,17 @@ class Column:
     """CSV columns by heading, each from the value in `--json`."""
     csv_after: str | None = None
     """The column that it follows in CSV; None: declared order."""
-    cell: Cell | None = None
+    table: TableColumn | None = None
     """In tables; None: not there."""
 
 
 # -- how a value is taken ----------------------------------------------------------------------------------------------
 
 
-def _fact(name: str, *, in_csv: bool = False, csv_after: str | None = None, cell: Cell | None = None) -> Column:
+def _fact(name: str, *, in_csv: bool = False, csv_after: str | None = None, table: TableColumn | None = None) -> Column:
     """A field of the row as it is."""
     csv = {name: _same} if in_csv else {}
-    return Column(name=name, value=attrgetter(name), csv=csv, csv_after=csv_after, cell=cell)
+    return Column(name=name, value=attrgetter(name), csv=csv, csv_after=csv_after, table=table)
 
 
 def _rate(name: str) -> Column:
@@ -161,25 +161,25 @@ COLUMNS: tuple[Column, ...] = (
     _fact("id", in_csv=True),
     _fact("source", in_csv=True),
     _fact("dialect", in_csv=True),
-    _fact("workload", in_csv=True, cell=Cell(
+    _fact("workload", in_csv=True, table=TableColumn(
         en="workload", zh="模型", text=say_workload, shown=Shown.ALWAYS, is_setup=True, drop=11, drop_only_same=True)),
     _fact("model", in_csv=True),
-    _fact("framework", in_csv=True, cell=Cell(
+    _fact("framework", in_csv=True, table=TableColumn(
         en="framework", zh="框架", text=_text("framework"), shown=Shown.DIFFERING, is_setup=True, drop=None)),
-    _fact("recipe", in_csv=True, cell=Cell(
+    _fact("recipe", in_csv=True, table=TableColumn(
         en="recipe", zh="配方", text=_text("recipe"), is_setup=True, drop=6)),
-    _fact("precision", in_csv=True, cell=Cell(
+    _fact("precision", in_csv=True, table=TableColumn(
         en="precision", zh="精度", text=_text("precision"), shown=Shown.ALWAYS, is_setup=True,
         drop=8, drop_only_same=True)),
     _fact("size", in_csv=True),
     _fact("device", in_csv=True),
     _fact("nodes", in_csv=True),
-    _fact("devices", in_csv=True, cell=Cell(
+    _fact("devices", in_csv=True, table=TableColumn(
         en="devices", zh="设备数", text=say_devices, shown=Shown.ALWAYS, is_setup=True, drop=9, drop_only_same=True)),
-    _fact("batch_size_per_device", in_csv=True, cell=Cell(
+    _fact("batch_size_per_device", in_csv=True, table=TableColumn(
         en="batch/device", zh="单设备批大小", text=_text("batch_size_per_device"), shown=Shown.ALWAYS, is_setup=True,
         is_number=True, drop=10, drop_only_same=True)),
-    _fact("data", in_csv=True, cell=Cell(en="data", zh="数据", text=say_data, is_setup=True, drop=2)),
+    _fact("data", in_csv=True, table=TableColumn(en="data", zh="数据", text=say_data, is_setup=True, drop=2)),
     _fact("epochs", in_csv=True),
     _fact("lr"),
     _fact("until_target"),
@@ -192,31 +192,32 @@ COLUMNS: tuple[Column, ...] = (
     _fact("repeat", in_csv=True),
     _fact("suite"),
     _fact("cell_id"),
-    _fact("machine", in_csv=True, csv_after="device", cell=Cell(
+    _fact("machine", in_csv=True, csv_after="device", table=TableColumn(
         en="machine", zh="机器", text=_text("machine"), shown=Shown.DIFFERING, is_setup=True, drop=5,
         after="framework")),
     _fact("outcome", in_csv=True),
     _fact("reason", in_csv=True),
     _fact("wall_s", in_csv=True, csv_after="time_to_train_s"),
-    _fact("peak_memory_bytes", in_csv=True, csv_after="wall_s", cell=Cell(
+    _fact("peak_memory_bytes", in_csv=True, csv_after="wall_s", table=TableColumn(
         en="peak memory", zh="峰值内存", text=say_peak_memory, shown=Shown.REPORT, after="steady_steps")),
     Column(name="records", value=_num_records, csv={"records": _same}),
-    Column(name="runs", cell=Cell(en="runs", zh="次数", text=say_runs, shown=Shown.ALWAYS, drop=1)),
+    Column(name="runs", table=TableColumn(en="runs", zh="次数", text=say_runs, shown=Shown.ALWAYS, drop=1)),
     Column(
         name="throughput",
         value=lambda row: describe_estimate(analysis_of(row).estimate, row.unit),
         csv={"throughput": _part("value"), "unit": _part("unit"), "ci95_low": _bound(0), "ci95_high": _bound(1),
              "steps": _part("steps"), "warmup_steps": _part("warmup_steps"), "method": _part("method")},
-        cell=Cell(en="throughput (all devices)", zh="吞吐量（全部设备）", text=say_throughput, shown=Shown.ALWAYS,
-                  is_number=True, drop=None),
+        table=TableColumn(
+            en="throughput (all devices)", zh="吞吐量（全部设备）", text=say_throughput, shown=Shown.ALWAYS,
+            is_number=True, drop=None),
     ),
-    Column(name="interval", cell=Cell(
+    Column(name="interval", table=TableColumn(
         en="95% interval", zh="95% 置信区间", text=say_interval, shown=Shown.ALWAYS, is_number=True, drop=0)),
-    Column(name="relative", cell=Cell(
+    Column(name="relative", table=TableColumn(
         en="±", zh="±", text=say_relative, shown=Shown.ALWAYS, is_number=True, drop=None)),
-    Column(name="speedup", cell=Cell(
+    Column(name="speedup", table=TableColumn(
         en="speed-up", zh="加速比", text=say_speedup, is_number=True, is_shortened=True, drop=7)),
-    Column(name="efficiency", cell=Cell(
+    Column(name="efficiency", table=TableColumn(
         en="efficiency", zh="效率", text=say_efficiency, is_number=True, is_shortened=True, drop=4)),
     _rate("median"),
     _rate("mean_of_rates"),
@@ -226,11 +227,11 @@ COLUMNS: tuple[Column, ...] = (
         value=lambda row: list(row.evals),
         csv={"last_metric": _of_last("metric"), "last_value": _of_last("value")},
         csv_after="peak_memory_bytes",
-        cell=Cell(en="metric", zh="指标", text=say_last_metric, is_said=True, drop=3),
+        table=TableColumn(en="metric", zh="指标", text=say_last_metric, is_said=True, drop=3),
     ),
-    Column(name="warmup_steps", cell=Cell(
+    Column(name="warmup_steps", table=TableColumn(
         en="warm-up steps found", zh="识别出的预热步数", text=_count("num_warmup_steps"), shown=Shown.REPORT)),
-    Column(name="steady_steps", cell=Cell(
+    Column(name="steady_steps", table=TableColumn(
         en="steady steps", zh="稳态步数", text=_count("num_steps"), shown=Shown.REPORT)),
     Column(name="loss", value=_losses),
     Column(name="time_to_train_s", value=time_to_train, csv={"time_to_train_s": _same}),
@@ -262,15 +263,15 @@ def csv_columns() -> list[Column]:
     return [column for column in _arrange(COLUMNS, lambda column: column.csv_after) if column.csv]
 
 
-def table_cells() -> Mapping[str, Cell]:
+def table_columns() -> Mapping[str, TableColumn]:
     """By column name, in the order of tables."""
-    return _table_cells(COLUMNS)
+    return _table_columns(COLUMNS)
 
 
 @lru_cache(maxsize=2)
-def _table_cells(columns: tuple[Column, ...]) -> dict[str, Cell]:
-    arranged = _arrange(columns, lambda column: column.cell.after if column.cell else None)
-    return {column.name: column.cell for column in arranged if column.cell is not None}
+def _table_columns(columns: tuple[Column, ...]) -> dict[str, TableColumn]:
+    arranged = _arrange(columns, lambda column: column.table.after if column.table else None)
+    return {column.name: column.table for column in arranged if column.table is not None}
 
 
 def _arrange(columns: Sequence[Column], after: Callable[[Column], str | None]) -> list[Column]:
@@ -283,18 +284,20 @@ def _arrange(columns: Sequence[Column], after: Callable[[Column], str | None]) -
 
 
 def heading(name: str, lang: str) -> str:
-    cell = table_cells()[name]
-    return cell.zh if lang == "zh" else cell.en
+    shown = table_columns()[name]
+    return shown.zh if lang == "zh" else shown.en
 
 
 def describe_line(line: Line, lang: str) -> dict[str, str]:
     """The text of every cell, by column name."""
-    return {name: plain(cell.text(line, lang)) for name, cell in table_cells().items()}
+    return {name: plain(column.text(line, lang)) for name, column in table_columns().items()}
 
 
 def shown_columns(lines: Sequence[Mapping[str, str]], *, in_report: bool = False) -> list[str]:
     """Names of the columns that a table of these lines has."""
-    return [name for name, cell in table_cells().items() if _is_shown(name, cell.shown, lines, in_report=in_report)]
+    return [
+        name for name, column in table_columns().items() if _is_shown(name, column.shown, lines, in_report=in_report)
+    ]
 
 
 def _is_shown(name: str, shown: Shown, lines: Sequence[Mapping[str, str]], *, in_report: bool) -> bool:
@@ -308,4 +311,4 @@ def _is_shown(name: str, shown: Shown, lines: Sequence[Mapping[str, str]], *, in
 
 def differing_columns() -> list[str]:
     """Columns that are shown only where lines differ in them."""
-    return [name for name, cell in table_cells().items() if cell.shown is Shown.DIFFERING]
+    return [name for name, column in table_columns().items() if column.shown is Shown.DIFFERING]

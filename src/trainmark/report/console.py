@@ -11,7 +11,7 @@ from rich.text import Text
 
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import OTHER_BASELINE_MARK, say_unit
-from trainmark.report.columns import describe_line, differing_columns, heading, shown_columns, table_cells
+from trainmark.report.columns import describe_line, differing_columns, heading, shown_columns, table_columns
 from trainmark.report.layout import fold, least_widths, print_rows, total_width, unfolded_widths
 from trainmark.report.recorded import say_coded_warning, say_outcome
 from trainmark.report.words import WORDS
@@ -79,7 +79,8 @@ def _say(line: Line, cells: dict[str, str], lang: str) -> str:
     relative = known.get("relative", f"({words['too_few']})")
     runs = f"({heading('runs', lang)}{words['colon']}{cells['runs']})"
     text = f"{what}{words['colon']}{cells['throughput']} {relative} {runs}"
-    return ", ".join([text, *(known[name] for name, cell in table_cells().items() if cell.is_said and name in known)])
+    more = (name for name, column in table_columns().items() if column.is_said and name in known)
+    return ", ".join([text, *(known[name] for name in more)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,18 +121,18 @@ def _least_widths(columns: Sequence[str], table: Sequence[Sequence[str]]) -> lis
 
 
 def _are_numbers(columns: Sequence[str]) -> list[bool]:
-    return [table_cells()[name].is_number for name in columns]
+    return [table_columns()[name].is_number for name in columns]
 
 
 def _spare_columns(described: Sequence[dict[str, str]]) -> list[str]:
     """The least important first: the sentences above the table have all of it."""
-    ranked = sorted((cell.drop, name) for name, cell in table_cells().items() if cell.drop is not None)
+    ranked = sorted((column.drop, name) for name, column in table_columns().items() if column.drop is not None)
     same = [name for _, name in ranked if len({cells[name] for cells in described}) == 1]
-    return [ranked[0][1], *same, *(name for _, name in ranked if not table_cells()[name].drop_only_same)]
+    return [ranked[0][1], *same, *(name for _, name in ranked if not table_columns()[name].drop_only_same)]
 
 
 def _short_value(text: str, name: str, *, has_unit: bool) -> str:
-    is_shortened = table_cells()[name].is_shortened or (name == "throughput" and not has_unit)
+    is_shortened = table_columns()[name].is_shortened or (name == "throughput" and not has_unit)
     return text.split(" ", 1)[0] if is_shortened else text
 
 

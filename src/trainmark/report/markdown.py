@@ -11,7 +11,7 @@ from typing import Any
 from trainmark.analyse.scaling import Study, build_studies
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import OTHER_BASELINE_MARK
-from trainmark.report.columns import describe_line, heading, shown_columns, table_cells
+from trainmark.report.columns import describe_line, heading, shown_columns, table_columns
 from trainmark.report.recorded import say_first_warning, say_outcome
 from trainmark.report.scaling import columns, describe_case, explain, say_heading, titles
 from trainmark.report.words import WORDS
@@ -72,7 +72,7 @@ def _software(environment: dict[str, Any]) -> str:
 def _setup(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
     """A row has only the settings in which it differs from most; the usual ones are below the table, once."""
     described = [describe_line(line, "en") for line in lines]
-    names = [name for name in shown_columns(described) if table_cells()[name].is_setup]
+    names = [name for name in shown_columns(described) if table_columns()[name].is_setup]
     settings = [_settings(line) for line in lines]
     usual = _usual(settings)
     others = [{key: own for key in usual if (own := found.get(key, ABSENT)) != usual[key]} for found in settings]

@@ -13,7 +13,7 @@ from trainmark.analyse.estimate import Ratio
 from trainmark.analyse.scaling import Case, Missing, Study
 from trainmark.analyse.table import name_apart
 from trainmark.report.cells import OTHER_BASELINE_MARK, format_ratio, say_unit
-from trainmark.report.columns import describe_estimate, describe_line, differing_columns, heading, table_cells
+from trainmark.report.columns import describe_estimate, describe_line, differing_columns, heading, table_columns
 from trainmark.report.layout import print_rows
 from trainmark.report.recorded import name_outcome
 from trainmark.report.words import WORDS
@@ -52,7 +52,7 @@ def columns(study: Study) -> tuple[str, ...]:
 
 
 def say_heading(name: str, lang: str) -> str:
-    return heading(name, lang) if name in table_cells() else WORDS[lang][name]
+    return heading(name, lang) if name in table_columns() else WORDS[lang][name]
 
 
 def describe_case(case: Case, lang: str) -> dict[str, str]:

@@ -14,20 +14,20 @@ WORDS: dict[str, dict[str, str]] = {
         "outcome": "outcome",
         "software": "software",
         "system": "system",
-        "commands": "These commands made the numbers; each run folder holds its own in `command.json`.",
+        "commands": "These commands produced the numbers; each run folder has its own in `command.json`.",
         "how": "Throughput is samples over seconds of the steady state, over all devices. The interval covers the true "
         "value 95 times in 100, allowing for steps that depend on each other and for differences between repeats.",
         "folder": "run folder",
         "problem": "what went wrong",
         "time": "time",
-        "flags": "switches",
-        "usual_flags": "Switches, but where a line has others: {flags}.",
+        "flags": "settings",
+        "usual_flags": "Settings (unless noted in the row): {flags}.",
         "not_known": "not known",
         "warnings": "warnings",
         "warning": "warning",
         "no_result": "no result",
         "too_few": "too few steps for an interval",
-        "none": "No run has ended well yet, so there is no speed to report.",
+        "none": "No run has finished successfully yet, so there is no speed to report.",
         "scaling": "Scaling",
         "weak": "weak scaling",
         "strong": "strong scaling",
@@ -35,7 +35,7 @@ WORDS: dict[str, dict[str, str]] = {
         "global_batch": "global batch",
         "base": "base",
         "other_base": "compared with another environment: {base}, not {own}",
-        "other_base_note": "compared with another environment (software, host): its own has no fewer devices",
+        "other_base_note": "baseline of another environment (software, host): its own has none with fewer devices",
         "missing": "missing",
         "skipped": "skipped",
         "not_run": "not run",
@@ -46,11 +46,11 @@ WORDS: dict[str, dict[str, str]] = {
         "at_rate": " at {rate}",
         "why_communication": "efficiency {efficiency}: communication: {share} lost per step is exposed all-reduce of "
         "{size}{rate}",
-        "why_compute": "efficiency {efficiency}: slower compute: {share} lost per step; without exchange a step takes "
-        "{twin} instead of {ideal}",
-        "why_rest": "efficiency {efficiency}: neither exchange nor slower compute: {share} lost per step was gone when "
-        "exchange was measured right after; the machine is not quiet",
-        "why_unknown": "efficiency {efficiency}: the cause is not known: {reason}",
+        "why_compute": "efficiency {efficiency}: slower compute: {share} lost per step; without communication "
+        "a step takes {twin} instead of {ideal}",
+        "why_rest": "efficiency {efficiency}: neither communication nor slower compute: {share} lost per step was not "
+        "seen when communication was measured right after; other processes may disturb the machine",
+        "why_unknown": "efficiency {efficiency}: unknown cause: {reason}",
         "cores": "{num} cores",
         "colon": ": ",
         "semicolon": "; ",
@@ -112,7 +112,6 @@ WORDS: dict[str, dict[str, str]] = {
     },
 }
 
-LANGUAGES = tuple(WORDS)
 OUTCOMES = {
     "en": {name: name for name in ("ok", "oom", "nan", "hang", "killed", "failed", "timeout", "running")},
     "zh": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -56,32 +57,18 @@ def read_run(folder: Path) -> RunRow | None:
     ending = read_ending(folder, read_state(folder))
     environment = as_object(read_json(folder / ENVIRONMENT_FILE))
     recorded, warnings = _read_records(folder, document)
-    return RunRow(
+    facts = {
         **_facts(folder, document),
-        devices=document.cell.num_devices,
-        lr=document.cell.lr,
-        until_target=dict(document.cell.until_target or {}),
-        resumed_from=document.resumed_from,
-        retry_of=document.retry_of,
-        outcome=ending.outcome,
-        reason=ending.reason,
-        reason_code=ending.reason_code,
-        reason_params=ending.reason_params,
-        wall_s=ending.wall_s,
-        environment=environment,
-        log=_log_facts(document),
-        machine=_machine(document.cell, environment),
-        load_steps=lambda: recorded.steps,
-        num_records=recorded.num_steps,
-        evals=recorded.evals,
-        warnings=(*warnings, *_warn_of_changes(folder, document, ending, recorded)),
-        pauses=recorded.pauses,
-        resumed_steps=recorded.resumed_steps,
-        peak_memory_bytes=recorded.peak_memory_bytes,
-        communication=recorded.communication,
-        folder_state=ending.state,
-        reading_version=reading_version(),
-    )
+        **_shared(ending),
+        **_shared(recorded),
+        "devices": document.cell.num_devices,
+        "environment": environment,
+        "machine": _machine(document.cell, environment),
+        "num_records": recorded.num_steps,
+        "warnings": (*warnings, *_warn_of_changes(folder, document, ending, recorded)),
+        "folder_state": ending.state,
+    }
+    return RunRow(**facts, load_steps=lambda: recorded.steps, reading_version=reading_version())
 
 
 def _read_records(folder: Path, document: RunDocument) -> tuple[RankRecords, list[Json]]:
@@ -113,34 +100,24 @@ def _machine(cell: CellRecord, environment: Json) -> str | None:
 
 
 def _facts(folder: Path, document: RunDocument) -> dict[str, Any]:
-    """What run.json says, as far as it is kept of a run that cannot be read otherwise."""
-    cell = document.cell
+    """What run.json says."""
     return {
+        **_shared(document),
+        **_shared(document.cell),
         "id": folder.name,
-        "cell_id": document.cell_id,
-        "suite": document.suite,
         "source": document.source or "trainmark",
-        "dialect": document.dialect,
-        "model": document.model,
-        "unit": document.unit,
         "started_unix_s": document.created_unix_s,
-        "asked": document.asked,
-        "sweep": document.sweep,
-        "attempt": document.attempt,
-        "purpose": document.purpose,
-        "workload": cell.workload,
-        "framework": cell.framework,
-        "recipe": cell.recipe,
-        "precision": cell.precision,
-        "size": cell.size,
-        "device": cell.device,
-        "nodes": cell.nodes,
-        "batch_size_per_device": cell.batch_size_per_device,
-        "data": cell.data,
-        "epochs": cell.epochs,
-        "seed": cell.seed,
-        "repeat": cell.repeat,
+        "until_target": dict(document.cell.until_target or {}),
+        "log": _log_facts(document),
     }
+
+
+_ROW = {field.name for field in fields(RunRow)}
+
+
+def _shared(part: RunDocument | CellRecord | RankRecords | FoundEnding) -> dict[str, Any]:
+    """The fields that a row has under the same name, so that a new one needs no line here."""
+    return {field.name: getattr(part, field.name) for field in fields(part) if field.name in _ROW}
 
 
 def _log_facts(document: RunDocument) -> Json:
@@ -159,13 +136,5 @@ def _explain(error: Exception) -> Message:
 def _describe_unreadable(folder: Path, state: str, why: Message) -> RunRow:
     """With what run.json says about the cell, if that can be read."""
     document = RunDocument.read(folder) or RunDocument(cell=CellRecord())
-    return RunRow(
-        **_facts(folder, document),
-        devices=None,
-        outcome=str(Outcome.FAILED),
-        **why.to_reason(),
-        wall_s=None,
-        load_steps=no_steps,
-        folder_state=state,
-        reading_version=reading_version(),
-    )
+    facts = {**_facts(folder, document), **why.to_reason(), "devices": None, "outcome": str(Outcome.FAILED)}
+    return RunRow(**facts, wall_s=None, load_steps=no_steps, folder_state=state, reading_version=reading_version())

@@ -1,10 +1,10 @@
 """The one measured loop.
 
-Steps are queued without waiting for the device. Behind each step goes a mark; marks are read later, at the edges of
+Steps are queued without waiting for the device. A time stamp is queued behind each step; stamps are read later, between
 blocks of steps, when the device has long passed them. So measuring neither drains the device's queue nor waits for it.
-The first block is one step; later blocks last about a quarter of a second, so the work at an edge stays below a
-thousandth of it. Evaluation and checkpoints are pauses between blocks: the clock of steps stands still meanwhile, and
-each pause is recorded with its length.
+The first block is one step; later blocks last about a quarter of a second, so that the work between them stays below a
+thousandth of it. The end of a block is called an edge. Evaluation and checkpoints are pauses at edges: they do not
+count as step time, and each is recorded with its length.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from trainmark.worker.sanity import LossTrend, why_no_metric, why_not_plausible,
 
 _BLOCK_S = 0.25
 _MAX_LOSSES = 128
-"""A training's losses of a block wait in the engine until they are read; there is room for twice as many."""
+"""Losses of a block stay in the engine until they are read; it has room for twice as many."""
 _MIN_STEPS = 30
-"""For the weights to have changed: a scaler of fp16 losses may skip the first steps until its scale fits."""
+"""Before the weights are checked for a change: a loss scaler for fp16 may skip the first steps."""
 _SIGN_EVERY_S = 10.0
 _GRAVITY = (None, Outcome.OK, Outcome.KILLED, Outcome.FAILED, Outcome.NAN)
-"""What a rank may say at an edge, from "go on" to the gravest; ranks agree on the largest index."""
+"""What a rank can want at an edge, from "continue" to the gravest; ranks agree on the largest index."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +50,13 @@ class Limits:
     max_seconds: float
     max_steps: int | None = None
     epochs: int | None = None
-    """Train this many epochs, with evaluations; `max_seconds` then does not apply."""
+    """Train this many epochs, with evaluations; `max_seconds` does not apply then."""
     eval_every: int = 1
-    """Epochs from one evaluation to the next; the last epoch is always evaluated."""
+    """Epochs between evaluations; the last epoch is always evaluated."""
     targets: Mapping[str, float] = field(default_factory=dict)
-    """End the training at the first evaluation in which every metric named here is at or above its value."""
+    """Stop at the first evaluation in which every metric named here reaches its value."""
     checkpoint_s: float = 60.0
-    """From one checkpoint of a training to the next; there is one after each evaluation too."""
+    """Between checkpoints of a training; there is also one after each evaluation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +64,9 @@ class LoopEnd:
     outcome: Outcome
     reason: Message
     num_steps: int | None
-    """None where the loop was left by an exception."""
+    """None if the loop ended with an exception."""
     is_own: bool = True
-    """Whether this rank has the reason itself, not only agreed to it."""
+    """Whether the reason is this rank's own; otherwise it only agreed with another rank."""
 
 
 @dataclass(kw_only=True)
@@ -78,13 +78,13 @@ class _Pending:
 
 @dataclass(kw_only=True)
 class ResumePoint:
-    """Where a training stands: all that a checkpoint must hold beside the engine's own state."""
+    """Where a training can resume: what a checkpoint holds besides the engine's own state."""
 
     num_steps: int = 0
     device_s: float = 0.0
     """Of all steps."""
     wall_s: float = 0.0
-    """Since the first step, pauses included; the time between a kill and its resumption is not counted."""
+    """Since the first step, pauses included; the time between an interruption and the resumption is not counted."""
     evaluated_step: int = 0
 
 
@@ -94,16 +94,16 @@ class MeasuredLoop:
     recorder: Recorder
     limits: Limits
     should_stop: Callable[[], tuple[Outcome, Message] | None]
-    """A reason to end now and what that makes of the run, asked at each edge: the controller's stop file, a signal."""
+    """A reason to end now, and the outcome; asked at each edge: the controller's stop file, a signal."""
     save: Callable[[ResumePoint], None] | None = None
-    """Writes a checkpoint; None for a run that needs none."""
+    """Writes a checkpoint; None for a run without checkpoints."""
     start: ResumePoint = field(default_factory=ResumePoint)
     earlier_losses: tuple[float, ...] = ()
     """Of the steps before `start`."""
     earlier_warnings: frozenset[Message] = frozenset()
-    """Those that the records hold already: an image that cannot be read is named once."""
+    """Already in the records: an image that cannot be read is named once."""
     alarm: Alarm | None = None
-    """Leaves stacks where the next edge never comes."""
+    """Writes stack traces if the next edge does not come in time."""
     clock: Callable[[], float] = time.perf_counter
     _pending: deque[_Pending] = field(default_factory=deque)
     _last_timestamp: Timestamp = None
@@ -159,8 +159,8 @@ class MeasuredLoop:
         return warning
 
     def _run_steps(self, until_step: float | None) -> LoopEnd | None:
-        """None when `until_step` is reached; a LoopEnd when there is a reason to end the run."""
-        self._last_timestamp = self.engine.timestamp()  # the clock starts here: what came before it is not step time
+        """None if `until_step` was reached, else why the run ends."""
+        self._last_timestamp = self.engine.timestamp()  # the clock starts here: anything before it is not step time
         begin = self.clock()
         block = 1
         self._expect_step()
@@ -171,7 +171,7 @@ class MeasuredLoop:
             self._record_done()
             self._expect_step()
             if block == 1 and not self._is_warm:
-                # The first step ever chooses kernels and fills caches, for seconds: that is set-up, not measuring time.
+                # The very first step chooses kernels and fills caches for seconds: set-up, not measuring time.
                 self.engine.wait()
                 self._is_warm, begin = True, self.clock()
             now = self.clock()
@@ -180,7 +180,7 @@ class MeasuredLoop:
             if end is not None or is_due:
                 self.engine.wait()
                 self._record_done()
-                end = self._agree(now - begin, block)[0] or end  # a NaN known only now is the end, and not checkpointed
+                end = self._agree(now - begin, block)[0] or end  # a NaN seen only now must not be checkpointed
                 if end is not None:
                     return end
                 self._checkpoint()
@@ -188,12 +188,12 @@ class MeasuredLoop:
                 self._expect_step()
         self.engine.wait()
         self._record_done()
-        return self._agree(0.0, block)[0]  # once more: the last losses are known only now
+        return self._agree(0.0, block)[0]  # again: the last losses are known only now
 
     # -- at an edge ----------------------------------------------------------------------------------------------------
 
     def _agree(self, elapsed_s: float, block: int) -> tuple[LoopEnd | None, int, bool]:
-        """All ranks go on or end together, with the gravest of their outcomes; rank 0's block is everyone's."""
+        """All ranks continue or end together, with the gravest of their outcomes and with rank 0's block size."""
         outcome, reason = self._reason_to_end(elapsed_s)
         is_due = self.limits.epochs is not None and self.clock() - self._saved_s >= self.limits.checkpoint_s
         gravity, (block, due) = self.engine.agree(_GRAVITY.index(outcome), (block, int(is_due)))
@@ -209,8 +209,8 @@ class MeasuredLoop:
         for position in range(num_steps):
             self.engine.step()
             self._at.num_steps += 1
-            # The loss is copied before the mark, so that a mark that is done says that the loss has arrived.
-            # A measurement of speed looks at the last of a block; a training wants to know them all.
+            # The loss is copied before the time stamp, so that it has arrived when the stamp is done.
+            # A measurement of speed needs the last one of a block; a training records all.
             is_wanted = position == num_steps - 1 or self.limits.epochs is not None
             loss = self.engine.queue_loss() if is_wanted else None
             self._pending.append(_Pending(step=self._at.num_steps, timestamp=self.engine.timestamp(), loss=loss))
@@ -269,9 +269,9 @@ class MeasuredLoop:
         if step == 0 or step == self._at.evaluated_step or not is_due:
             return None
         metrics = self._pause("eval", lambda: self.engine.evaluate(self._signs_of_life("eval"))) or {}
-        self._write_warnings()  # now: after the last evaluation there is no other edge
+        self._write_warnings()  # now: there is no edge after the last evaluation
         self._at.evaluated_step = step
-        # Since the first step, earlier pauses and this one included: that is what a person waits for a result.
+        # Since the first step, pauses included: that is how long a person waits for the result.
         where = {"step": step, "epoch": step / per_epoch, "time_s": self.clock() - self._begin_s}
         for metric, value in metrics.items():
             self.recorder.write({"kind": Kind.EVAL, **where, "metric": metric, "value": value})
@@ -305,7 +305,7 @@ class MeasuredLoop:
         self.recorder.write({"kind": Kind.PHASE, "phase": phase, "step": self._at.num_steps, **facts})
 
     def _signs_of_life(self, phase: str) -> Callable[[], None]:
-        """To be called now and then in a long pause: it may take hours, as long as it goes on."""
+        """Called during a long pause, which may take hours as long as it makes progress."""
         last_s = self.clock()
 
         def sign() -> None:
@@ -324,7 +324,7 @@ class MeasuredLoop:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _judge(self, end: LoopEnd) -> LoopEnd:
-        """A run that went through may still have trained nothing. One verdict: a rank's own losses are noisier."""
+        """A run that completed may still have trained nothing. One verdict for all ranks: single ones are noisier."""
         if end.outcome is not Outcome.OK:
             return end
         trends = self.engine.gather(LossTrend.of(self._losses))
@@ -340,6 +340,6 @@ class MeasuredLoop:
 
 
 def _next_block(num_steps: int, seconds: float) -> int:
-    """Toward a quarter of a second, at most doubling, so that a slow first step does not decide for all."""
+    """Toward a quarter of a second, at most doubling, so that one slow step does not set the size."""
     wanted = num_steps * _BLOCK_S / max(seconds, 1e-9)
     return max(1, min(int(wanted), 2 * num_steps))

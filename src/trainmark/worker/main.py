@@ -1,4 +1,4 @@
-"""The measured process: reads run.json, trains, leaves records. Started by a launcher, once per device."""
+"""The measured process: read run.json, train, write records. Started by a launcher, once per device."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Worker:
         start = {"kind": Kind.RUN_START, "schema": SCHEMA, "rank": self._rank}
         self._recorder.write({**start, "pid": os.getpid(), "host": os.uname().nodename})
         self._alarm.expect_pause()
-        self._write_environment({})  # already now: where a run failed is worth knowing too
+        self._write_environment({})  # now already, so that a run that fails has it too
         with Telemetry(self._recorder, gpu_index=self._gpu_index):
             package = self._load_package()
             if self._run.get("memory_limit_bytes") is not None:
@@ -95,14 +95,14 @@ class Worker:
             return end
 
     def _look_at_communication(self, engine: Engine, end: LoopEnd) -> None:
-        """Of a measurement of speed that went well on all ranks. It cannot spoil the run: a failure is its record."""
+        """After a measurement of speed that succeeded on all ranks. A failure here does not fail the run."""
         if engine.world_size == 1 or self._cell["epochs"] is not None:
             return
         went_wrong, _ = engine.agree(int(end.outcome is not Outcome.OK), ())
         if went_wrong:
             return
-        self._record_end(end)  # now: what follows cannot spoil a finished measurement
-        phase = {"kind": Kind.PHASE, "phase": "communication"}  # without its seconds: it is no pause of a training
+        self._record_end(end)  # now: nothing that follows can fail a finished measurement
+        phase = {"kind": Kind.PHASE, "phase": "communication"}  # without seconds: it is not a pause of a training
         self._recorder.write({**phase, "edge": "begin"})
         self._alarm.expect_pause()
         try:
@@ -147,7 +147,7 @@ class Worker:
 
     def explain(self, error: Exception) -> LoopEnd:
         is_memory = False
-        with contextlib.suppress(ImportError, OSError):  # the framework itself may be what cannot be loaded
+        with contextlib.suppress(ImportError, OSError):  # loading the framework may be what failed
             is_memory = self._load_package().is_out_of_memory(error)
         text = f"{type(error).__name__}: {error}".removesuffix(": ")[:1000]
         if not is_memory:
@@ -156,7 +156,7 @@ class Worker:
         return LoopEnd(outcome=Outcome.OUT_OF_MEMORY, reason=reason, num_steps=None)
 
     def finish(self, end: LoopEnd) -> None:
-        """The end is on disk before anything is torn down: what hangs there cannot spoil a finished run."""
+        """The end is recorded before anything is closed: a hang while closing cannot fail a finished run."""
         if end.outcome is not Outcome.OK:
             print(f"{end.outcome}: {end.reason.english}", file=sys.stderr)
         self._record_end(end)
@@ -197,8 +197,8 @@ class Worker:
 class _Signals:
     """A signal asks the loop to end at the next edge, with everything recorded; a second SIGINT ends at once.
 
-    A second SIGTERM says nothing new: the controller, torchrun and a batch system each pass on the same request, and a
-    training needs the time to write its checkpoint. SIGHUP is what is left of it where a remote shell has ended.
+    A second SIGTERM is ignored: the controller, torchrun and a batch system each pass on the same request, and a
+    training needs the time to write its checkpoint. SIGHUP arrives instead when a remote shell has ended.
     """
 
     def __init__(self) -> None:

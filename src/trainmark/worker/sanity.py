@@ -1,4 +1,4 @@
-"""Correctness gates speed: what makes a run that went through a failed one. Pure functions of what it left."""
+"""Checks that a completed run really trained: a run that did not has no speed. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from trainmark.messages.training import (
 )
 
 _MIN_LOSSES = 20
-"""Fewer tell nothing."""
+"""Fewer losses are not judged."""
 _CLEAR_RISE = 0.05
 _CLEAR_ERRORS = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossTrend:
-    """From the first quarter of the steps to the last. Of a few numbers, so that ranks can tell each other theirs."""
+    """The loss in the first and the last quarter of the steps: a few numbers, which ranks can exchange."""
 
     begin: float
     end: float
     error: float
     """Standard error of their difference."""
     is_still: bool
-    """The same at every step, to the last digit."""
+    """Exactly the same at every step."""
 
     @classmethod
     def of(cls, losses: Sequence[float]) -> LossTrend | None:
-        """None for losses too few to tell anything."""
+        """None for too few losses."""
         if len(losses) < _MIN_LOSSES:
             return None
         quarter = len(losses) // 4
@@ -47,7 +47,7 @@ class LossTrend:
 
     @classmethod
     def mean(cls, trends: Sequence[LossTrend]) -> LossTrend | None:
-        """Of the ranks: the loss of the global batch is the mean of theirs, and less noisy than any."""
+        """Over the ranks: the loss of the global batch is the mean of theirs, and less noisy than any of them."""
         if not trends:
             return None
         return cls(
@@ -59,14 +59,14 @@ class LossTrend:
 
 
 def why_not_training(trend: LossTrend) -> Message | None:
-    """Of a training on real data, from its first step on: the loss must have fallen."""
+    """For a training on real data from its first step on: the loss must have fallen."""
     if trend.end < trend.begin:
         return None
     return loss_did_not_fall(first=trend.begin, last=trend.end)
 
 
 def why_not_plausible(trend: LossTrend) -> Message | None:
-    """Of a measurement of speed, whose learning rate may still be near zero: the loss moved, and did not blow up."""
+    """For a measurement of speed, whose learning rate may be near zero: the loss changed and did not explode."""
     if trend.is_still:
         return loss_constant(loss=trend.begin)
     if trend.end - trend.begin > max(_CLEAR_RISE * abs(trend.begin), _CLEAR_ERRORS * trend.error):
@@ -75,7 +75,7 @@ def why_not_plausible(trend: LossTrend) -> Message | None:
 
 
 def advise_on_bad_loss(*, rate: float, peak: float, recipe_peak: float, is_fp16: bool) -> Message:
-    """A rate to try: the recipe's own where a higher one was asked for, else a tenth."""
+    """A learning rate to try: the recipe's own if a higher one was used, else a tenth."""
     lower, whose = (recipe_peak, "the recipe's own") if peak > recipe_peak else (peak / 10, "a tenth")
     advice = try_lower_rate(rate=rate, peak=None if math.isclose(rate, peak) else peak, lower=lower, whose=whose)
     return try_bf16(advice=advice) if is_fp16 and peak <= recipe_peak else advice

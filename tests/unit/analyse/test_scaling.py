@@ -121,7 +121,7 @@ def test_slower_compute_is_told_from_communication(rows: Rows) -> None:
 def test_neither(rows: Rows) -> None:
     rows.add(1, 0.5).add(2, 1.0, exposed_s=0.1, compute_s=0.5)
     two = rows.studies()[0].cases[1]
-    assert explain(two, "en").startswith("efficiency 50%: neither exchange nor slower compute: 400 ms of 500 ms")
+    assert explain(two, "en").startswith("efficiency 50%: neither communication nor slower compute: 400 ms of 500 ms")
 
 
 def test_a_base_of_two_devices_has_its_own_exchange(rows: Rows) -> None:
@@ -136,7 +136,7 @@ def test_a_base_of_two_devices_has_its_own_exchange(rows: Rows) -> None:
 
 def test_an_unknown_cause_is_said(rows: Rows) -> None:
     rows.add(1, 0.5).add(2, 1.0)
-    assert explain(rows.studies()[0].cases[1], "en").startswith("efficiency 50%: the cause is not known")
+    assert explain(rows.studies()[0].cases[1], "en").startswith("efficiency 50%: unknown cause")
 
 
 def test_good_efficiency_needs_no_cause(rows: Rows) -> None:
@@ -278,7 +278,7 @@ def test_a_base_of_other_software_is_marked(rows: Rows) -> None:
     assert describe_studies((study,))[0]["lines"][1]["base"]["same_environment"] is False
     markdown = render_markdown(build_lines(rows.rows), lang="en")
     assert "80.0%\\*" in markdown
-    assert "\\* compared with another environment (software, host)" in markdown
+    assert "\\* baseline of another environment (software, host)" in markdown
     rows.add(4, 0.5, env=NEW)
     (study,) = rows.studies()
     assert efficiencies(study) == [(1, None, False), (2, None, False), (4, 1.0, False)]

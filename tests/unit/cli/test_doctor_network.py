@@ -55,4 +55,4 @@ def test_the_verdict_and_the_table() -> None:
     file = io.StringIO()
     print_network(network, Console(file=file, width=80))
     assert "16.0 ms" in file.getvalue()
-    assert "left out, since they would take too long: 256.0 MiB" in file.getvalue()
+    assert "skipped, would take too long: 256.0 MiB" in file.getvalue()

@@ -269,14 +269,14 @@ def test_the_command_writes_verifies_and_never_overwrites(tmp_path: Path, capsys
     code, _, err = check(str(root), "--write-manifest", capsys=capsys)
     assert (code, "written" in err, (root / NAME).read_bytes()) == (0, True, made)
     code, _, err = check(str(root), "--write-manifest", capsys=capsys)
-    assert (code, "as manifest.sha256 says" in err) == (0, True)
+    assert (code, "all files match manifest.sha256" in err) == (0, True)
 
     (root / "train" / "extra.txt").write_text("extra")
     code, out, err = check(str(root), "--write-manifest", capsys=capsys)
-    assert (code, "train/extra.txt: not in manifest.sha256" in out, "left as it is" in err) == (2, True, True)
+    assert (code, "train/extra.txt: not in manifest.sha256" in out, "was not changed" in err) == (2, True, True)
     assert (root / NAME).read_bytes() == made
     code, _, err = check(str(root), "--quick", capsys=capsys)
-    assert (code, "no checksum" in err) == (0, True)
+    assert (code, "checksums were not compared" in err) == (0, True)
     code, out, _ = check(str(root), "--json", capsys=capsys)
     document = json.loads(out)
     assert (code, document["manifest"], document["ok"]) == (2, "differs", False)

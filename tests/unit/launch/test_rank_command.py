@@ -51,7 +51,7 @@ def test_nothing_begins_for_a_controller_that_is_gone(tmp_path: Path) -> None:
     environment = {**os.environ, "TRAINMARK_LEASE": str(lease)}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, began.exists()) == (1, False)
-    assert "nothing is begun" in done.stderr
+    assert "nothing is started" in done.stderr
 
 
 def test_a_command_that_is_not_there(tmp_path: Path) -> None:

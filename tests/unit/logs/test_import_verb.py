@@ -150,9 +150,9 @@ def test_links_are_not_followed_out(root: Path, capsys: pytest.CaptureFixture[st
 def test_one_log_is_no_logs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [str(root / "logs" / name) for name in ("two.txt", "notes.md")]
     _, _, err = run("import", *words, "--store", str(root / "store"), capsys=capsys)
-    assert "1 log imported, 0 known, 1 other file\n" in err
+    assert "1 log imported, 0 already imported, 1 skipped\n" in err
     code, _, err = run("import", words[1], "--store", str(root / "store"), capsys=capsys)
-    assert (code, "reading 1 file\n" in err, "no log was found in 1 file\n" in err) == (2, True, True)
+    assert (code, "reading 1 file\n" in err, "no log found in 1 file\n" in err) == (2, True, True)
 
 
 @pytest.mark.parametrize(
@@ -164,14 +164,14 @@ def test_one_log_is_no_logs(root: Path, capsys: pytest.CaptureFixture[str]) -> N
         (("import", "BLANK"), "blank.log: the file is empty"),
         (("import", "CUT"), "cut.gz: the file is cut short in its compressed data"),
         (("import", "PIPE"), "pipe: not a regular file"),
-        (("import", "LOGS", "--framework", "foo"), "--framework 'foo' is not known"),
+        (("import", "LOGS", "--framework", "foo"), "--framework: unknown value 'foo'"),
         (("import", "LOGS", "--framework", "tensorflw"), "did you mean tensorflow?"),
-        (("import", "LOGS", "--devices", "0"), "--devices 0"),
-        (("import", "LOGS", "--devices", "3", "--nodes", "2"), "3 devices cannot be spread over 2 nodes"),
+        (("import", "LOGS", "--devices", "0"), "--devices: must be an integer >= 1, got '0'"),
+        (("import", "LOGS", "--devices", "3", "--nodes", "2"), "--devices: must be a multiple of --nodes (2), got 3"),
         (("import", "LOGS", "--protocol", "magic"), "'magic' is not known"),
         (("import", "LOGS", "--protocol", "paddle-benchmark:mode=7"), "mode=7 is not supported"),
         (("import", "LOGS", "--protocol", "dlperf:skip=x"), "skip=x"),
-        (("import", "LOGS", "--workload", "resnet51"), "'resnet51' is not known"),
+        (("import", "LOGS", "--workload", "resnet51"), "unknown workload 'resnet51'"),
         (("import", "LOGS", "--pattern", "/no/such.toml"), "why: No such file or directory"),
         (("import", "LOGS", "--pattern", "DEEP"), "too deep"),
     ],

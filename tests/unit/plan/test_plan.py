@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from making import make_cell
-from trainmark.cli.specify import read_catalog
+from trainmark.controller.workload import read_catalog
 from trainmark.plan.estimate import estimate
 from trainmark.plan.expand import expand
 from trainmark.plan.feasible import Reach, why_not

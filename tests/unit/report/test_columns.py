@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, inspect
 from making import make_cell, make_run
 from trainmark.analyse.table import build_lines
 from trainmark.report import columns
-from trainmark.report.columns import COLUMNS, Cell, Column, csv_columns, table_cells
+from trainmark.report.columns import COLUMNS, Column, TableColumn, csv_columns, table_columns
 from trainmark.report.console import print_lines, say
 from trainmark.report.document import render_document, render_runs, result_analyser
 from trainmark.report.exporting import exports
@@ -43,7 +43,9 @@ STEP_TIME = Column(
     name="step_s",
     value=lambda row: float(row.seconds.mean()),
     csv={"step_s": lambda value: value},
-    cell=Cell(en="step time", zh="单步用时", text=lambda line, _: f"{line.runs[0].seconds.mean():.3f} s", is_said=True),
+    table=TableColumn(
+        en="step time", zh="单步用时", text=lambda line, _: f"{line.runs[0].seconds.mean():.3f} s", is_said=True
+    ),
 )
 """The column that the tests add."""
 
@@ -100,7 +102,7 @@ def test_without_it_the_formats_have_the_columns_of_schema_1(tmp_path: Path) -> 
 def test_columns_are_named_once_and_have_both_headings() -> None:
     names = [column.name for column in COLUMNS]
     assert len(set(names)) == len(names)
-    assert all(cell.en and cell.zh for cell in table_cells().values())
+    assert all(column.en and column.zh for column in table_columns().values())
 
 
 def test_a_narrow_terminal_drops_the_new_column_before_the_throughput(

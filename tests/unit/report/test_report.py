@@ -144,10 +144,10 @@ def test_switches_that_are_usual_stand_once(tmp_path: Path) -> None:
     setup = text[text.index("## Set-up") : text.index("## Steps")]
     told = [line.split(" | ")[-1].removesuffix(" |") for line in setup.splitlines() if line.startswith("| resnet50")]
     assert told == ["–", "–", "compiled=True", "compiled=–", "not known"]
-    assert "Switches, but where a line has others: layout=contiguous, compiled=False.\n" in setup
+    assert "Settings (unless noted in the row): layout=contiguous, compiled=False.\n" in setup
     alike = render_markdown(lines_of(tmp_path / "r0", tmp_path / "r1"), lang="en")
-    assert "| switches |" not in alike
-    assert "| switches |" not in render_markdown(lines_of(tmp_path / "r4"), lang="en")
+    assert "| settings |" not in alike
+    assert "| settings |" not in render_markdown(lines_of(tmp_path / "r4"), lang="en")
 
 
 def test_a_report_of_failures_says_what_they_were(tmp_path: Path) -> None:

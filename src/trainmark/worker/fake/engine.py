@@ -1,7 +1,4 @@
-"""An engine without a framework and a clock without time: loop, records and statistics can be tested exactly.
-
-It is part of the product: `trainmark`'s own tests and those of a new launcher or dialect run on it.
-"""
+"""An engine without a framework and a clock that it moves itself, so that loop and records can be tested exactly."""
 
 from __future__ import annotations
 
@@ -23,10 +20,10 @@ class FakeClock:
 
 
 class FakeEngine:
-    """Each step takes the next of `seconds`, each evaluation the next of `metrics`; the last one for ever.
+    """Each step takes the next of `seconds`, each evaluation the next of `metrics`; the last one repeats.
 
-    The device lags `lag` steps behind the host. Losses fall as 1/step where none are given. A twin of a step is
-    shorter by `exchange_s`, which is also what an all-reduce takes.
+    The device lags `lag` steps behind the host. By default losses fall as 1/step. A twin step is shorter by
+    `exchange_s`, which is also the time of an all-reduce.
     """
 
     rank = 0

@@ -1,7 +1,7 @@
-"""Was the run alone, and undisturbed? Decided from its telemetry records; docs/concepts/warnings.md explains.
+"""Whether the run had the machine to itself, decided from its telemetry records; see docs/concepts/warnings.md.
 
-The worker decides, second by second, rather than the analysis afterwards: it keeps tallies only, so a run of a week
-costs no memory, and no reader of run folders needs to know of telemetry.
+The worker decides this during the run rather than the analysis afterwards: it keeps only sums, so a run of a week costs
+no memory, and readers of run folders need not read telemetry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEAST_SHARE = 0.05
 _JUMP_S = 0.5
 _LEAST_OTHER_CORES = 0.25
 _LEAST_OTHER_SHARE = 0.05
-"""Of our cores: both must be passed, since a desktop is never quite idle and a large server never at all."""
+"""Of our cores. Both limits must be exceeded: a desktop is never quite idle, and a large server even less."""
 _LEAST_STOLEN_SHARE = 0.02
 _POWER_CAP = "software power cap"
 _ACTIONS = {
@@ -42,7 +42,7 @@ _ACTIONS = {
 
 
 class Isolation:
-    """Fed with telemetry records in their order; those made while steps were timed have `is_measuring`."""
+    """Takes telemetry records in order; those from while steps were timed have `is_measuring`."""
 
     def __init__(self, *, gpu: Message | None = None, host: Message | str | None = None) -> None:
         self._gpu, self._host = gpu or name_gpu(index=0, host=None, rank=None), host or this_host()
@@ -50,7 +50,7 @@ class Isolation:
         self._throttling = _Throttling()
         self._num_listed = self._num_shared = 0
         self._foreign: dict[tuple[int, str | None], int] = {}
-        """Most bytes of each."""
+        """Largest number of bytes of each."""
         self._shift_s = 0.0
         self._jumps_s: list[float] = []
         self._load = Counter[str]()
@@ -81,7 +81,7 @@ class Isolation:
             self._foreign[key] = max(self._foreign.get(key, 0), process.get("used_bytes") or 0)
 
     def _warn_shared(self) -> Iterator[Message]:
-        if self._num_shared < 2:  # one sample may be a process that is just about to end
+        if self._num_shared < 2:  # a single sample may be a process that is about to end
             return
         (pid, name), used_bytes = max(self._foreign.items(), key=lambda item: item[1])
         yield foreign_gpu_process(
@@ -119,7 +119,7 @@ class Isolation:
     # -- the host ------------------------------------------------------------------------------------------------------
 
     def _note_clock(self, record: Mapping[str, Any]) -> None:
-        """Between two samples: a clock that is slowly put right is none that jumps."""
+        """Between two samples: a clock that is adjusted slowly does not jump."""
         shift_s = record.get("clock_shift_s")
         if shift_s is None:
             return
@@ -156,13 +156,13 @@ class Isolation:
 
 
 class _Throttling:
-    """How often, why, and at what clock."""
+    """How often the GPU was throttled, why, and at what clock."""
 
     def __init__(self) -> None:
         self.num_samples = self.num_throttled = 0
         self.reasons = Counter[str]()
         self._clocks: dict[bool, list[float]] = {True: [0, 0.0], False: [0, 0.0]}
-        """Number and sum, of the samples that were throttled and of the others."""
+        """Number and sum, for throttled samples and for the others."""
 
     def note(self, record: Mapping[str, Any], limits: Mapping[str, float]) -> None:
         reasons = record.get("gpu_throttle")
@@ -183,6 +183,6 @@ class _Throttling:
 
 
 def _is_limit_lowered(limits: Mapping[str, float]) -> bool:
-    """At its usual limit a busy card meets the power cap all the time: that is its speed, not a fault."""
+    """At its default limit a busy GPU is always at the power cap: that is normal, not throttling."""
     limit, usual = limits.get("power_w"), limits.get("power_usual_w")
     return limit is not None and usual is not None and limit < 0.99 * usual

@@ -1,8 +1,8 @@
-"""Measures the network between the real processes: `python -m trainmark.worker.torch.network FOLDER`.
+"""Measure the network between the processes of a run: `python -m trainmark.worker.torch.network FOLDER`.
 
-Started by a launcher, once per device, as the worker is. Reads network-request.json in the folder; rank 0 writes
-network.json: all-reduce over sizes, the raw samples of each. Every rank ends with a run_end record, so that the
-supervisor can tell who failed and why.
+Started by a launcher, once per device, like the worker. Reads network-request.json in the folder; rank 0 writes
+network.json: the raw samples of all-reduce for each size. Every rank ends with a run_end record, so that the supervisor
+knows which one failed and why.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trainmark.worker.torch.ranks import join_processes, time_all_reduce
 _SMALLEST_BYTES = 4
 _GROWTH = 4
 _SIZE_S = 0.25
-"""To spend on the samples of one size."""
+"""Time for the samples of one size."""
 
 
 def main(argv: list[str]) -> int:
@@ -68,7 +68,7 @@ def measure_network(*, device: str, max_bytes: int, max_s: float) -> dict[str, A
     left_out: list[int] = []
     spent_s = 0.0
     for num_bytes in _sizes(max_bytes):
-        # Next to come: two to warm up and one that counts, each about the growth of the sizes longer than the last.
+        # The next size takes two warm-ups and one sample, each longer by about the growth of the sizes.
         expected_s = 3 * _GROWTH * measured[-1]["seconds"][-1] if measured else 0.0
         if left_out or spent_s + expected_s > max_s:
             left_out.append(num_bytes)

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from listening import KeepingListener
 from making import make_cell, make_run
 from trainmark.analyse.table import build_lines
-from trainmark.cli.main import build_parser, main
-from trainmark.cli.run import sweep_settings, workload_tasks
-from trainmark.cli.specify import make_plan
-from trainmark.controller.execute import content_of
+from trainmark.cli.main import main
 from trainmark.controller.sweep import SweepRuns
+from trainmark.controller.workload import SpecOptions, make_plan, workload_request
 from trainmark.errors import StoreError
+from trainmark.runfolder.document import RunDocument
 from trainmark.runfolder.files import CHECKPOINT_FILE, EXIT_FILE, RUN_FILE, write_json
+from trainmark.spec.cell import Cell
 from trainmark.store.index import Store
 from trainmark.store.sweeps import SweepRecord, Sweeps
 
@@ -41,6 +42,13 @@ def read(root: Path, *, resumes: bool = False) -> SweepRuns:
     return sweep
 
 
+def attempt(sweep: SweepRuns, cell: Cell) -> tuple[int | None, str | None, str | None]:
+    """Number, predecessor and checkpoint of the next attempt."""
+    document = sweep.next_attempt(cell, RunDocument(cell=cell.record), KeepingListener())
+    assert document.sweep == "s1"
+    return document.attempt, document.retry_of, document.resumed_from
+
+
 def test_the_last_attempt_counts(tmp_path: Path) -> None:
     cell, other = make_cell(), make_cell(repeat=2)
     make_attempt(tmp_path, "z-first", outcome="failed")
@@ -52,8 +60,8 @@ def test_the_last_attempt_counts(tmp_path: Path) -> None:
     assert answer is not None
     assert (answer.id, sweep.answer(other), sweep.cut_short()) == ("a-second", None, ["b-other"])
     assert [row.id for row in sweep.results([cell, other])] == ["a-second", "b-other"]
-    assert sweep.facts(other) == {"sweep": "s1", "attempt": 2, "retry_of": "b-other"}
-    assert sweep.facts(make_cell(seed=9)) == {"sweep": "s1", "attempt": 1}
+    assert attempt(sweep, other) == (2, "b-other", None)
+    assert attempt(sweep, make_cell(seed=9)) == (1, None, None)
 
 
 def test_an_index_that_was_read_too_early_is_put_right(tmp_path: Path) -> None:
@@ -69,20 +77,20 @@ def test_a_training_goes_on_from_its_latest_checkpoint(tmp_path: Path) -> None:
     cell = make_cell(**TRAINING)
     make_attempt(tmp_path, "one", cell=cell, outcome=None, checkpoint=True)
     make_attempt(tmp_path, "two", cell=cell, outcome="killed", attempt=2, retry_of="one")
-    facts = read(tmp_path).facts(cell)
-    assert (facts["resumed_from"], facts["retry_of"], facts["attempt"]) == ("one", "two", 3)
+    assert attempt(read(tmp_path), cell) == (3, "two", "one")
 
 
-def test_resume_takes_any_training_that_was_cut_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_takes_any_training_that_was_cut_short(tmp_path: Path) -> None:
     cell = make_cell(**TRAINING)
     make_attempt(tmp_path, "late", cell=cell, outcome="timeout", checkpoint=True)
     make_attempt(tmp_path, "earlier", cell=make_cell(**TRAINING, seed=1), sweep="s0", outcome=None, checkpoint=True)
     assert read(tmp_path).answer(cell) is not None
     sweep = read(tmp_path, resumes=True)
-    assert (sweep.answer(cell), sweep.facts(cell)["resumed_from"]) == (None, "late")
-    assert sweep.facts(make_cell(**TRAINING, seed=1))["resumed_from"] == "earlier"
-    assert "resumed_from" not in sweep.facts(make_cell(**TRAINING, seed=2))
-    assert "no checkpoint of it" in capsys.readouterr().err
+    assert (sweep.answer(cell), attempt(sweep, cell)[2]) == (None, "late")
+    assert attempt(sweep, make_cell(**TRAINING, seed=1))[2] == "earlier"
+    other, listener = make_cell(**TRAINING, seed=2), KeepingListener()
+    assert sweep.next_attempt(other, RunDocument(cell=other.record), listener).resumed_from is None
+    assert "no checkpoint found" in listener.said[0]
 
 
 def test_an_attempt_that_was_made_again_is_in_no_line(tmp_path: Path) -> None:
@@ -98,8 +106,8 @@ def test_an_attempt_that_was_made_again_is_in_no_line(tmp_path: Path) -> None:
 
 def test_plan_says_what_an_unfinished_sweep_has_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["plan", "resnet50", "--device", "cpu", "--size", "small", "--repeat", "3", "--store", str(tmp_path)]
-    plan = make_plan(build_parser().parse_args(words))
-    content = content_of(workload_tasks(plan, plan.cells, launcher="auto"), sweep_settings(plan.machine))
+    plan = make_plan(SpecOptions(what="resnet50", overrides={"device": "cpu", "size": "small", "repeat": 3}))
+    content = workload_request(plan).content
     held = Sweeps(tmp_path).begin(content, planned=[], skipped=[], settings={})
     make_attempt(tmp_path, "done", cell=plan.cells[1], sweep=held.record.id)
     assert main(words) == 0
@@ -136,7 +144,7 @@ def test_the_same_word_in_another_folder_is_another_data_set(tmp_path: Path, mon
         folder = tmp_path / name
         folder.mkdir()
         monkeypatch.chdir(folder)
-        plan = make_plan(build_parser().parse_args(["plan", "resnet50", "--data", "set", "--epochs", "1"]))
+        plan = make_plan(SpecOptions(what="resnet50", overrides={"data": "set", "epochs": 1}))
         assert plan.cells[0].data.path == str(folder / "set")
-        contents.add(content_of(workload_tasks(plan, plan.cells, launcher="auto"), sweep_settings(plan.machine)))
+        contents.add(workload_request(plan).content)
     assert len(contents) == 2

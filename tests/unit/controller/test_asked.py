@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from listening import KeepingListener
 from making import make_cell, make_run
 from trainmark.cli.main import main
-from trainmark.controller.scaling import read_asked
+from trainmark.controller.results import read_asked
 from trainmark.controller.sweep import SweepRequest, open_sweep
 from trainmark.messages.message import Message
 from trainmark.messages.skips import too_few_cores
@@ -25,7 +26,7 @@ WHY = too_few_cores(wanted=8, available=4)
 
 def make_sweep(root: Path, *, planned: list[Cell], skipped: dict[Cell, Message]) -> str:
     request = SweepRequest(content=f"c{len(planned)}", cells=planned, skipped=skipped)
-    with open_sweep(request, Store(root), fresh=False, resumes=False) as (held, _):
+    with open_sweep(request, Store(root), KeepingListener(), fresh=False, resumes=False) as (held, _):
         held.finish()
         return held.record.id
 
