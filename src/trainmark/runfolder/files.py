@@ -47,9 +47,10 @@ STACKS_FILE = "stacks.txt"
 
 Json = dict[str, Any]
 
-_RANK = re.compile(r"rank([0-9]{1,9})\.jsonl")
+_RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})\.jsonl")
 _MAX_JSON_BYTES = 16 << 20
 """Our own documents have some kilobytes; the plan of a large sweep has a few megabytes."""
+_CHUNK_BYTES = 1 << 18
 MAX_LINE_BYTES = 16 << 20
 """A record has some hundred bytes; what is longer is not one."""
 
@@ -66,8 +67,9 @@ def rank_of(name: str) -> int | None:
 
 def rank_files(folder: Path) -> list[Path]:
     """All that are there, by rank."""
-    found = [(rank, path) for path in folder.glob("rank*.jsonl") if (rank := rank_of(path.name)) is not None]
-    return [path for _, path in sorted(found)]
+    with os.scandir(folder) as entries:
+        ranks = [rank for entry in entries if (rank := rank_of(entry.name)) is not None]
+    return [folder / rank_file(rank) for rank in sorted(ranks)]
 
 
 def stacks_file(rank: int) -> str:
@@ -224,10 +226,10 @@ def _refuse_special(path: Path, mode: int) -> None:
 def read_bounded(path: Path, max_bytes: int) -> bytes:
     """The content of a regular file; a larger one is an OSError."""
     with open_regular(path) as file:
-        content = file.read(max_bytes + 1)
-    if len(content) > max_bytes:
-        raise OSError(errno.EFBIG, f"larger than {max_bytes} bytes", str(path))
-    return content
+        num_bytes = os.fstat(file.fileno()).st_size
+        if num_bytes > max_bytes:
+            raise OSError(errno.EFBIG, f"larger than {max_bytes} bytes", str(path))
+        return file.read(num_bytes)  # without a size that is far too large, which would be allocated first
 
 
 def read_json(path: Path) -> Json | None:
@@ -244,8 +246,13 @@ def read_lines(path: Path) -> Iterator[bytes]:
     if not path.is_file():
         return
     with open_regular(path) as file:
-        while (line := file.readline(MAX_LINE_BYTES)) and len(line) < MAX_LINE_BYTES:
-            yield line
+        rest = b""
+        while (chunk := file.read(_CHUNK_BYTES)) and len(rest) < MAX_LINE_BYTES:
+            lines = (rest + chunk).split(b"\n")
+            rest = lines.pop()
+            yield from lines
+    if rest and len(rest) < MAX_LINE_BYTES:
+        yield rest
 
 
 def read_end(path: Path, num_bytes: int) -> str:

@@ -27,15 +27,6 @@ class Outcome(StrEnum):
     TIMEOUT = "timeout"
 
 
-class WarningCode(StrEnum):
-    """Warnings that a worker or its controller writes during a run, except those of `worker.telemetry.isolation`."""
-
-    BAD_SAMPLE = "bad-sample"
-    NOT_COMPILED = "not-compiled"
-    TARGET_NOT_REACHED = "target-not-reached"
-    NO_RECORDS = "no-records"
-
-
 class Kind(StrEnum):
     RUN_START = "run_start"
     STEP = "step"
@@ -61,13 +52,8 @@ class Step(NamedTuple):
     @classmethod
     def from_json(cls, record: Json) -> Step:
         get = record.get
-        return cls(
-            as_float(get("step")),
-            as_float(get("seconds")),
-            as_float(get("samples")),
-            as_float(get("time_s")),
-            as_float(get("loss")),
-        )
+        number, seconds, samples = as_float(get("step")), as_float(get("seconds")), as_float(get("samples"))
+        return cls(number, seconds, samples, as_float(get("time_s")), as_float(get("loss")))
 
 
 class Evaluation(NamedTuple):
@@ -176,10 +162,14 @@ def encode_record(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace") + b"\n"
 
 
+_decode = json.JSONDecoder().decode
+"""`json.loads` of bytes guesses their encoding first, which takes a fifth of the time of a record."""
+
+
 def decode_record(line: bytes) -> Json | None:
     """None for a torn or foreign line, which a kill or a full disk may leave."""
     try:
-        record = json.loads(line)
+        record = _decode(line.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and isinstance(record.get("kind"), str) else None

@@ -115,19 +115,21 @@ class _StepColumns:
         self.num_records = 0
         self._choose = choose
         self._columns = {name: array("d") for name in _COLUMNS}
+        self._appends = tuple(column.append for column in self._columns.values())
 
     def add(self, step: Step) -> None:
         self.num_records += 1
-        columns = self._columns
+        number, _, _, time_s, loss = step
         pair = self._choose(step)
+        seconds, samples, steps, times, loss_steps, losses = self._appends
         if pair is not None:
-            columns["seconds"].append(pair[0])
-            columns["samples"].append(pair[1])
-            columns["steps"].append(math.nan if step.number is None else step.number)
-            columns["times"].append(math.nan if step.time_s is None else step.time_s)
-        if step.loss is not None:
-            columns["loss_steps"].append(self.num_records if step.number is None else step.number)
-            columns["losses"].append(step.loss)
+            seconds(pair[0])
+            samples(pair[1])
+            steps(math.nan if number is None else number)
+            times(math.nan if time_s is None else time_s)
+        if loss is not None:
+            loss_steps(self.num_records if number is None else number)
+            losses(loss)
 
     def to_arrays(self) -> Steps:
         arrays = {name: np.frombuffer(column, dtype=np.float64) for name, column in self._columns.items() if column}
@@ -136,7 +138,7 @@ class _StepColumns:
 
 def _as_measured(step: Step) -> tuple[float, float] | None:
     """Seconds and samples; None for values that cannot be a measurement."""
-    seconds, samples = step.seconds, step.samples
+    _, seconds, samples, _, _ = step
     if seconds is None or samples is None:
         return None
     return (seconds, samples) if MIN_SECONDS <= seconds <= MAX_SECONDS and 0 < samples <= _MAX_SAMPLES else None

@@ -447,7 +447,7 @@ def test_annotations_are_not_thrown_away_for_some_entries(
     (tmp_path / "train2017/a.jpg").write_bytes(encoded("RGB", "JPEG"))
     code, out, err = run("data", "check", "coco", str(tmp_path), capsys=capsys)
     assert code == (0 if len(categories) == 1 else 2)
-    assert "note: annotation 2 has a bbox of zero size; left out" in out
+    assert "note: annotation 2 has a bbox of zero size; skipped" in out
     assert out.endswith(f"{verdict}\n")
     assert "skips such entries" in err
     assert next_ in err
