@@ -194,7 +194,7 @@ def test_out_of_memory_and_nan_are_results_and_the_sweep_goes_on(tmp_path: Path,
         seen.append(f"{name:<26}{ending['outcome']:<9}{ending['wall_s']:>13.1f} s  {ending['reason']}")
     assert memory["outcome"] == "oom"
     assert memory["reason"].endswith(
-        "; out of memory within the 1.9 GiB that this process may have: use a smaller --batch-size"
+        "; out of memory within the 1.9 GiB that this process may use: use a smaller --batch-size"
     )
     assert nan["outcome"] == "nan"
     assert "learning rate was" in nan["reason"]

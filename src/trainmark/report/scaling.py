@@ -58,7 +58,8 @@ def say_heading(name: str, lang: str) -> str:
 def describe_case(case: Case, lang: str) -> dict[str, str]:
     """For a missing count, the throughput says so."""
     words = WORDS[lang]
-    cells = describe_line(case.line, lang) if case.line is not None else {}
+    measured = ("throughput", "interval", "relative")
+    cells = describe_line(case.line, lang, only=measured) if case.line is not None else {}
     is_base, is_marked = case.line is not None and case.baseline is None, case.has_other_baseline
     texts = {
         "nodes": str(case.nodes or ABSENT),

@@ -150,7 +150,7 @@ def test_the_observer_stops_a_run(tmp_path: Path) -> None:
 
     assert run(tmp_path, body, observe=observe) is Outcome.OK
     assert 50 <= len(seen) < 2000
-    assert (tmp_path / "stop").read_text() == controller_stopped().english
+    assert Message.from_json(read_json(tmp_path / "stop") or {}) == controller_stopped()
 
 
 def test_an_observer_that_fails_leaves_an_end_and_no_process(tmp_path: Path) -> None:

@@ -72,13 +72,13 @@ def build(
     return feed
 
 
-def seen(feed: DataFeed[Any]) -> tuple[list[Tensor], list[Tensor], list[tuple[str, str]]]:
+def seen(feed: DataFeed[Any]) -> tuple[list[Tensor], list[Tensor], list[str]]:
     trained: list[Tensor] = []
     for epoch in range(2):
         feed.begin_epoch(epoch)
         trained += [batch[name] for batch in (feed.next_batch() for _ in range(6)) for name in ("frames", "labels")]
         evaluated = [batch["frames"] for batch in feed.eval_batches()]
-    warnings = sorted(feed.warnings())
+    warnings = sorted(warning.english for warning in feed.warnings())
     feed.close()
     return trained, evaluated, warnings
 

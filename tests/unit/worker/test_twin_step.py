@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainmark.messages.scaling import one_process
 from trainmark.worker.ranks import SingleRank
 from trainmark.worker.torch import network
 from trainmark.worker.torch.ranks import _sample, time_all_reduce
@@ -86,7 +87,7 @@ def test_a_step_without_ddp_has_no_twin() -> None:
         model=nn.Linear(2, 2), workload=workload, optimizer_facts=Sgd(momentum=0.9, weight_decay=0.0),
         precision=Precision.of("fp32", "cpu"), is_fast=False,
     )  # fmt: skip
-    assert step.why_no_twin() == "there is one process only"
+    assert step.why_no_twin() == one_process()
 
 
 def test_all_reduce_is_timed(group: None) -> None:
