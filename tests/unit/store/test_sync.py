@@ -107,8 +107,8 @@ def test_a_run_that_is_just_starting_is_not_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [None, _END])
-def test_an_outcome_judged_too_early_is_judged_anew(tmp_path: Path, end: dict[str, Any] | None) -> None:
-    """Seen between the creation of output.log and its lock; then it continued, and its controller could not index it."""
+def test_an_outcome_judged_too_early_is_judged_again(tmp_path: Path, end: dict[str, Any] | None) -> None:
+    """Seen between creating and locking output.log; then it continued, and its controller could not index it."""
     folder = make_young_run(tmp_path)
     (folder / OUTPUT_FILE).touch()
     Store(tmp_path).sync()
