@@ -86,7 +86,7 @@ def test_counts_that_are_missing_say_why_in_chinese(tmp_path: Path) -> None:
 
 
 def test_folders_of_older_versions_are_shown_in_english(tmp_path: Path) -> None:
-    """They hold sentences only."""
+    """They have only English sentences."""
     old = {"kind": "warning", "code": "throttled", "message": "the GPU was hot"}
     folders = [
         make_run(tmp_path, "a", extra=[old]),
