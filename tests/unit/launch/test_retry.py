@@ -14,7 +14,7 @@ import pytest
 from trainmark.launch.endings import Ending, why_retry
 from trainmark.launch.processes import kill_left
 from trainmark.launch.warden import Warden
-from trainmark.messages.endings import raised
+from trainmark.messages.endings import killed, raised, sigkill
 from trainmark.runfolder.records import RUN_TAG, Outcome
 
 TORCHRUN = """
@@ -29,12 +29,12 @@ LOST = "RuntimeError: [../gloo/transport/tcp/pair.cc:547] Connection closed by p
 @pytest.mark.parametrize(
     ("outcome", "reason", "output", "helps"),
     [
-        (Outcome.KILLED, "ended by SIGKILL (by a person or by the kernel for lack of memory: see dmesg)", "", True),
-        (Outcome.KILLED, "the command was ended by SIGTERM", "", True),
-        (Outcome.KILLED, "ended by SIGSEGV", "", False),
+        (Outcome.KILLED, killed(how=sigkill()).english, "", True),
+        (Outcome.KILLED, "the command was killed by SIGTERM", "", True),
+        (Outcome.KILLED, "killed by SIGSEGV", "", False),
         (Outcome.KILLED, "interrupted by SIGTERM", "Signal 11 (SIGSEGV) received by PID 77", False),
         (Outcome.KILLED, "interrupted by SIGTERM", "Signal 9 (SIGKILL) received by PID 77", True),
-        (Outcome.KILLED, "ended by SIGABRT", "Watchdog caught collective operation timeout: WorkNCCL", True),
+        (Outcome.KILLED, "killed by SIGABRT", "Watchdog caught collective operation timeout: WorkNCCL", True),
         (Outcome.HANG, "no step for 61 s", "", True),
         (Outcome.FAILED, LOST, LOST, True),
         (Outcome.FAILED, "the command ended with exit code 1: ======", LOST + TORCHRUN, True),
