@@ -39,7 +39,7 @@ def test_normal_noise(phi: float, num: int) -> None:
 
 
 def test_the_usual_formula_would_fail_here() -> None:
-    """That the tests above can fail: with independence assumed, half of the intervals miss."""
+    """Shows that the tests above can fail: if independence is assumed, half of the intervals miss."""
     noise = correlated(np.random.default_rng(1), 0.8, 300)
     half_width = 1.96 * noise.std(axis=1, ddof=1) / np.sqrt(300)
     assert np.mean(np.abs(noise.mean(axis=1)) <= half_width) < 0.6
@@ -65,7 +65,7 @@ def test_a_compile_step_before_mildly_correlated_steps() -> None:
 
 
 def test_steps_of_random_size_with_a_fixed_cost() -> None:
-    """Small steps are dear per sample, so neither a mean of rates nor independence of size and rate would do."""
+    """Small steps cost more per sample, so a mean of rates would be wrong, and size and rate are not independent."""
     random = np.random.default_rng(4)
     samples = random.integers(20, 65, (TRIALS, 200)).astype(np.float64)
     seconds = 0.005 + samples * 0.0003 * (1 + 0.03 * correlated(random, 0.5, 200))

@@ -347,7 +347,7 @@ def test_an_unknown_protocol_is_refused_before_anything_is_printed(
     words = [str(tmp_path)] if verb == "import" else []
     code, out, err = run(verb, *words, "--protocol", "foo", "--store", str(tmp_path), capsys=capsys)
     assert (code, out) == (2, "")
-    assert "the protocol 'foo' is not known" in err
+    assert "unknown protocol 'foo'" in err
 
 
 def test_json_drives_no_terminal_and_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
