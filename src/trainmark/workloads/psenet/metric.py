@@ -1,9 +1,9 @@
 """ICDAR's matching of found and true words, and precision, recall and F from its counts. No framework.
 
 A found word and a true word match if they share more than half of their union. True words marked `###` need not be
-found, and a found word with more than half of its area inside such a word is ignored. Matching is one to one and greedy in
-the order of the label file, as in ICDAR's own script. Areas are pyclipper's, exact on a grid of 1/256 pixel and correct
-for any quadrilateral, also for one that crosses itself: everything that its outline encloses counts.
+found, and a found word with more than half of its area inside such a word is ignored. Matching is one to one and
+greedy in the order of the label file, as in ICDAR's own script. Areas are pyclipper's, exact on a grid of 1/256 pixel
+and correct for any quadrilateral, also for one that crosses itself: everything that its outline encloses counts.
 """
 
 from __future__ import annotations
