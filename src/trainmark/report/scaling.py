@@ -15,8 +15,7 @@ from trainmark.analyse.table import name_apart
 from trainmark.report.cells import OTHER_BASELINE_MARK, format_ratio, say_unit
 from trainmark.report.columns import describe_estimate, describe_line, differing_columns, heading, table_columns
 from trainmark.report.layout import print_rows
-from trainmark.report.recorded import name_outcome
-from trainmark.report.words import WORDS
+from trainmark.report.words import WORDS, name_outcome
 from trainmark.units import ABSENT, format_bytes, format_number, format_seconds, plain
 
 
