@@ -16,6 +16,7 @@ from trainmark.launch.processes import kill_left
 from trainmark.launch.warden import Warden
 from trainmark.messages.endings import killed, raised, sigkill
 from trainmark.runfolder.records import RUN_TAG, Outcome
+from waiting import wait_until
 
 TORCHRUN = """
 E1115 failed (exitcode: 1) local_rank: 1 (pid: 77) of binary: python
@@ -95,7 +96,4 @@ def test_a_dead_controllers_queued_job_is_cancelled(tmp_path: Path) -> None:
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", source], check=False, timeout=30)
-    deadline = time.monotonic() + 20
-    while not cancelled.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert cancelled.exists()
+    wait_until(cancelled.exists, what="the queued job is cancelled")
