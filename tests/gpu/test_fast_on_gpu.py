@@ -122,7 +122,7 @@ def test_images_on_the_gpu_are_those_of_the_cpu(tmp_path: Path) -> None:
         engine._feed.begin_epoch(0)
         inputs, targets = engine._feed.next_batch()
         batches[device] = inputs.float().cpu(), targets.cpu()
-        assert [message.split(":")[0] for _, message in engine.warnings()] == ["train/class0/3.jpg"]
+        assert [warning.params["path"] for warning in engine.warnings()] == ["train/class0/3.jpg"]
         engine.close()
     assert torch.equal(batches["cpu"][1], batches["cuda"][1])
     apart = (batches["cpu"][0] - batches["cuda"][0]).abs() * 0.225 * 255

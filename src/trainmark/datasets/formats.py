@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -85,11 +85,6 @@ def formats() -> plugins.Registry[DatasetFormat]:
         built_in=plugins.loaders(sorted(own, key=lambda format_: format_.name)),
         check=plugins.expect(DatasetFormat),
     )
-
-
-def all_formats() -> Mapping[str, DatasetFormat]:
-    """Those that can be used, by name."""
-    return {found.name: found.value for found in formats().found()}
 
 
 def find_format(name: str) -> DatasetFormat:

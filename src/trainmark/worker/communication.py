@@ -40,7 +40,7 @@ def measure_communication(
     record: dict[str, Any] = {"kind": Kind.COMMUNICATION, "num_ranks": engine.world_size}
     reason = engine.why_no_twin()
     if reason is not None:
-        return {**record, "reason": reason}
+        return {**record, **reason.to_reason()}
     begin = clock()
     most = _PAIRS if max_steps is None else min(_PAIRS, max_steps)
     steps_per_block = _warm_up(engine, clock)

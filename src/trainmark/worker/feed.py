@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from trainmark.messages.message import Message
 from trainmark.units import format_count
 from trainmark.worker.samples import Problems, Share
 from trainmark.workloads.card import Card, Size
@@ -74,7 +75,7 @@ class Feed(Protocol[B_co]):
     def eval_batches(self) -> Iterator[B_co]:
         """Every validation sample once over all ranks."""
 
-    def warnings(self) -> list[tuple[str, str]]: ...
+    def warnings(self) -> list[Message]: ...
     def close(self) -> None: ...
 
 
@@ -115,7 +116,7 @@ class RepeatingFeed(Generic[B]):
         *,
         num_classes: int,
         num_samples: tuple[int, int] | None = None,
-        warnings: list[tuple[str, str]] | None = None,
+        warnings: list[Message] | None = None,
     ) -> None:
         self.num_classes, self.num_samples = num_classes, num_samples
         self._warnings = warnings or []
@@ -130,7 +131,7 @@ class RepeatingFeed(Generic[B]):
     def eval_batches(self) -> Iterator[B]:
         return iter(())
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         new, self._warnings = self._warnings, []
         return new
 
@@ -182,7 +183,7 @@ class DataFeed(Generic[B]):
         self._stop()  # batches prepared while the clock stands still would count as if they had cost nothing
         yield from self._source.evaluation()
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         return self._problems.take()
 
     def close(self) -> None:

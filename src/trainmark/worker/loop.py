@@ -16,9 +16,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trainmark.runfolder.records import Kind, Outcome, WarningCode
+from trainmark.messages.message import Message
+from trainmark.messages.ranks import another_rank
+from trainmark.messages.training import (
+    bad_loss,
+    no_epochs,
+    records_not_written,
+    steps_done,
+    target_not_reached,
+    target_reached,
+    time_limit,
+    weights_unchanged,
+)
+from trainmark.runfolder.records import Kind, Outcome
 from trainmark.silence_limit import NUM_RECENT
-from trainmark.units import format_count
 from trainmark.worker.alarm import Alarm
 from trainmark.worker.engine import Engine, Timestamp
 from trainmark.worker.recorder import Recorder
@@ -32,9 +43,6 @@ _MIN_STEPS = 30
 _SIGN_EVERY_S = 10.0
 _GRAVITY = (None, Outcome.OK, Outcome.KILLED, Outcome.FAILED, Outcome.NAN)
 """What a rank can want at an edge, from "continue" to the gravest; ranks agree on the largest index."""
-
-Warned = tuple[Any, Any]
-"""Code and message of a warning, as it was read from a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +62,7 @@ class Limits:
 @dataclass(frozen=True, kw_only=True)
 class LoopEnd:
     outcome: Outcome
-    reason: str
+    reason: Message
     num_steps: int | None
     """None if the loop ended with an exception."""
     is_own: bool = True
@@ -85,14 +93,14 @@ class MeasuredLoop:
     engine: Engine
     recorder: Recorder
     limits: Limits
-    should_stop: Callable[[], tuple[Outcome, str] | None]
+    should_stop: Callable[[], tuple[Outcome, Message] | None]
     """A reason to end now, and the outcome; asked at each edge: the controller's stop file, a signal."""
     save: Callable[[ResumePoint], None] | None = None
     """Writes a checkpoint; None for a run without checkpoints."""
     start: ResumePoint = field(default_factory=ResumePoint)
     earlier_losses: tuple[float, ...] = ()
     """Of the steps before `start`."""
-    earlier_warnings: frozenset[Warned] = frozenset()
+    earlier_warnings: frozenset[Message] = frozenset()
     """Already in the records: an image that cannot be read is named once."""
     alarm: Alarm | None = None
     """Writes stack traces if the next edge does not come in time."""
@@ -105,7 +113,7 @@ class MeasuredLoop:
     _saved_s: float = 0.0
     _recent_s: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_RECENT))
     _losses: list[float] = field(default_factory=list)
-    _bad_loss: str | None = None
+    _bad_loss: Message | None = None
 
     def run(self) -> LoopEnd:
         self._at = ResumePoint(**vars(self.start))
@@ -122,12 +130,12 @@ class MeasuredLoop:
     def _run_until_stopped(self) -> LoopEnd:
         self.engine.begin_epoch(0)
         end = self._run_steps(self.limits.max_steps)
-        return end or self._end(Outcome.OK, f"{format_count(self._at.num_steps, 'steps')} done")
+        return end or self._end(Outcome.OK, steps_done(steps=self._at.num_steps, epochs=None))
 
     def _run_epochs(self, epochs: int) -> LoopEnd:
         per_epoch = self.engine.steps_per_epoch
         if per_epoch is None:
-            return self._end(Outcome.FAILED, "this data has no epochs; give --data DIR")
+            return self._end(Outcome.FAILED, no_epochs())
         last_step = min(epochs * per_epoch, self.limits.max_steps or math.inf)
         while True:
             end = self._evaluate_if_due(per_epoch, last_step)
@@ -141,14 +149,14 @@ class MeasuredLoop:
             if end is not None:
                 return end
 
-    def _all_done(self, per_epoch: int) -> str:
-        done = f"{_amount(self._at.num_steps, per_epoch)} done"
+    def _all_done(self, per_epoch: int) -> Message:
+        steps, epochs = self._at.num_steps, self._at.num_steps / per_epoch
         if not self.limits.targets:
-            return done
-        wanted = ", ".join(f"{metric} {value:g}" for metric, value in self.limits.targets.items())
-        message = f"the target was not reached in {done}: {wanted}"
-        self.recorder.write({"kind": Kind.WARNING, "code": WarningCode.TARGET_NOT_REACHED, "message": message})
-        return message
+            return steps_done(steps=steps, epochs=epochs)
+        wanted = [f"{metric} {value:g}" for metric, value in self.limits.targets.items()]
+        warning = target_not_reached(steps=steps, epochs=epochs, wanted=wanted)
+        self.recorder.write({"kind": Kind.WARNING, **warning.to_json()})
+        return warning
 
     def _run_steps(self, until_step: float | None) -> LoopEnd | None:
         """None if `until_step` was reached, else why the run ends."""
@@ -192,9 +200,9 @@ class MeasuredLoop:
         agreed = _GRAVITY[gravity]
         if agreed is None:
             return None, block, bool(due)
-        if agreed is outcome:
+        if agreed is outcome and reason is not None:
             return self._end(agreed, reason), block, False
-        end = self._end(agreed, "as another rank asked; see its rank file")
+        end = self._end(agreed, another_rank())
         return replace(end, is_own=False), block, False
 
     def _queue_block(self, num_steps: int) -> None:
@@ -231,25 +239,26 @@ class MeasuredLoop:
             self.alarm.expect_step(self._recent_s)
 
     def _write_warnings(self) -> None:
-        for code, message in self.engine.warnings():
-            if (code, message) not in self.earlier_warnings:
-                self.recorder.write({"kind": Kind.WARNING, "code": code, "message": message})
+        for warning in self.engine.warnings():
+            if warning not in self.earlier_warnings:
+                self.recorder.write({"kind": Kind.WARNING, **warning.to_json()})
 
     def _check_loss(self, loss: float, step: int) -> float | None:
         if math.isfinite(loss):
             self._losses.append(loss)
             return loss
-        self._bad_loss = self._bad_loss or f"the loss was {loss} at step {step}; {self.engine.advise_on_bad_loss(step)}"
+        if self._bad_loss is None:
+            self._bad_loss = bad_loss(loss=str(loss), step=step, advice=self.engine.advise_on_bad_loss(step))
         return None
 
-    def _reason_to_end(self, elapsed_s: float) -> tuple[Outcome | None, str]:
+    def _reason_to_end(self, elapsed_s: float) -> tuple[Outcome | None, Message | None]:
         if self._bad_loss is not None:
             return Outcome.NAN, self._bad_loss
         if self.recorder.failure is not None:
-            return Outcome.FAILED, f"records could not be written: {self.recorder.failure}"
+            return Outcome.FAILED, records_not_written(why=self.recorder.failure)
         if self.limits.epochs is None and elapsed_s >= self.limits.max_seconds:
-            return Outcome.OK, f"the measuring time of {self.limits.max_seconds:g} s is over"
-        return self.should_stop() or (None, "")
+            return Outcome.OK, time_limit(seconds=self.limits.max_seconds)
+        return self.should_stop() or (None, None)
 
     # -- pauses --------------------------------------------------------------------------------------------------------
 
@@ -271,8 +280,8 @@ class MeasuredLoop:
             return self._end(Outcome.FAILED, problem)
         targets = self.limits.targets
         if targets and all(metrics.get(metric, -math.inf) >= value for metric, value in targets.items()):
-            reached = ", ".join(f"{metric} {metrics[metric]:.4g}" for metric in targets)
-            return self._end(Outcome.OK, f"the target was reached after {_amount(step, per_epoch)}: {reached}")
+            reached = [f"{metric} {metrics[metric]:.4g}" for metric in targets]
+            return self._end(Outcome.OK, target_reached(steps=step, epochs=step / per_epoch, reached=reached))
         if step < last_step:
             self._checkpoint()
         return None
@@ -323,15 +332,11 @@ class MeasuredLoop:
         why_not = why_not_plausible if self.limits.epochs is None else why_not_training
         problem = why_not(trend) if trend is not None else None
         if problem is None and self._at.num_steps >= _MIN_STEPS and not self.engine.weights_changed():
-            problem = f"no weight changed in {self._at.num_steps} steps: the optimizer does nothing"
+            problem = weights_unchanged(steps=self._at.num_steps)
         return end if problem is None else self._end(Outcome.FAILED, problem)
 
-    def _end(self, outcome: Outcome, reason: str) -> LoopEnd:
+    def _end(self, outcome: Outcome, reason: Message) -> LoopEnd:
         return LoopEnd(outcome=outcome, reason=reason, num_steps=self._at.num_steps)
-
-
-def _amount(num_steps: int, per_epoch: int) -> str:
-    return f"{format_count(num_steps, 'steps')}, {format_count(num_steps / per_epoch, 'epochs')}"
 
 
 def _next_block(num_steps: int, seconds: float) -> int:

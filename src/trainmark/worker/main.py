@@ -17,6 +17,10 @@ from typing import Any
 from trainmark import rank_environment
 from trainmark.errors import InputError
 from trainmark.frameworks import frameworks
+from trainmark.messages.endings import controller_stopped, interrupted, raised
+from trainmark.messages.message import Message
+from trainmark.messages.scaling import exchange_failed
+from trainmark.messages.training import out_of_memory
 from trainmark.parent_death import die_with
 from trainmark.runfolder.document import MeasureRecord, RunDocument
 from trainmark.runfolder.files import (
@@ -26,12 +30,12 @@ from trainmark.runfolder.files import (
     SCHEMA,
     STOP_FILE,
     rank_file,
+    read_json,
     stacks_file,
     write_json,
 )
 from trainmark.runfolder.records import Kind, Outcome
 from trainmark.silence_limit import SilenceLimit
-from trainmark.units import format_bytes
 from trainmark.worker.alarm import Alarm
 from trainmark.worker.communication import measure_communication
 from trainmark.worker.engine import Engine, EnginePackage
@@ -114,8 +118,8 @@ class Worker:
             )
         except Exception as error:
             traceback.print_exc()
-            reason = f"it could not be measured: {type(error).__name__}: {error}"[:300]
-            record = {"kind": Kind.COMMUNICATION, "reason": reason}
+            reason = exchange_failed(error=f"{type(error).__name__}: {error}"[:300])
+            record = {"kind": Kind.COMMUNICATION, **reason.to_reason()}
         self._recorder.write(record)
         self._recorder.write({**phase, "edge": "end"})
 
@@ -149,18 +153,16 @@ class Worker:
         is_memory = False
         with contextlib.suppress(ImportError, OSError):  # loading the framework may be what failed
             is_memory = self._load_package().is_out_of_memory(error)
-        reason = f"{type(error).__name__}: {error}".removesuffix(": ")[:1000]
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")[:1000]
         if not is_memory:
-            return LoopEnd(outcome=Outcome.FAILED, reason=reason, num_steps=None)
-        limit = self._run.memory_limit_bytes
-        within = f" within the {format_bytes(limit)} that this process may have" if limit is not None else ""
-        hint = f"; out of memory{within}: use a smaller --batch-size"
-        return LoopEnd(outcome=Outcome.OUT_OF_MEMORY, reason=reason + hint, num_steps=None)
+            return LoopEnd(outcome=Outcome.FAILED, reason=raised(error=text), num_steps=None)
+        reason = out_of_memory(error=text, limit_bytes=self._run.memory_limit_bytes)
+        return LoopEnd(outcome=Outcome.OUT_OF_MEMORY, reason=reason, num_steps=None)
 
     def finish(self, end: LoopEnd) -> None:
         """The end is recorded before anything is closed: a hang while closing cannot fail a finished run."""
         if end.outcome is not Outcome.OK:
-            print(f"{end.outcome}: {end.reason}", file=sys.stderr)
+            print(f"{end.outcome}: {end.reason.english}", file=sys.stderr)
         self._record_end(end)
         self._recorder.close()
         self._alarm.close()
@@ -171,16 +173,17 @@ class Worker:
     def _record_end(self, end: LoopEnd) -> None:
         if not self._has_ended:
             self._has_ended = True
-            record = {"kind": Kind.RUN_END, "outcome": end.outcome, "reason": end.reason, "steps": end.num_steps}
+            record = {"kind": Kind.RUN_END, "outcome": end.outcome, **end.reason.to_reason(), "steps": end.num_steps}
             self._recorder.write(record if end.is_own else {**record, "is_own": False})
 
-    def _reason_to_stop(self) -> tuple[Outcome, str] | None:
+    def _reason_to_stop(self) -> tuple[Outcome, Message] | None:
         if self._signals.reason is not None:
             return Outcome.KILLED, self._signals.reason
         stop_file = self._folder / STOP_FILE
         if not stop_file.exists():
             return None
-        return Outcome.OK, stop_file.read_text(encoding="utf-8") or "the controller asked to stop"
+        asked = read_json(stop_file)  # an empty file asks as well
+        return Outcome.OK, controller_stopped() if asked is None else Message.from_json(asked)
 
     def _write_environment(self, facts: dict[str, Any]) -> None:
         if self._rank == 0:
@@ -203,14 +206,14 @@ class _Signals:
     """
 
     def __init__(self) -> None:
-        self.reason: str | None = None
+        self.reason: Message | None = None
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._note)
 
     def _note(self, number: int, _: FrameType | None) -> None:
         if self.reason is not None and number == signal.SIGINT:
             os._exit(128 + number)
-        self.reason = self.reason or f"interrupted by {signal.Signals(number).name}"
+        self.reason = self.reason or interrupted(signal=signal.Signals(number).name)
 
 
 if __name__ == "__main__":

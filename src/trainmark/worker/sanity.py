@@ -7,6 +7,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from trainmark.messages.message import Message
+from trainmark.messages.training import (
+    loss_constant,
+    loss_did_not_fall,
+    loss_rose,
+    metric_out_of_range,
+    try_bf16,
+    try_lower_rate,
+)
+
 _MIN_LOSSES = 20
 """Fewer losses are not judged."""
 _CLEAR_RISE = 0.05
@@ -48,39 +58,32 @@ class LossTrend:
         )
 
 
-def why_not_training(trend: LossTrend) -> str | None:
+def why_not_training(trend: LossTrend) -> Message | None:
     """For a training on real data from its first step on: the loss must have fallen."""
     if trend.end < trend.begin:
         return None
-    return (
-        f"the loss did not fall: {trend.begin:.4g} at first, {trend.end:.4g} at last; "
-        "check the data and the learning rate"
-    )
+    return loss_did_not_fall(first=trend.begin, last=trend.end)
 
 
-def why_not_plausible(trend: LossTrend) -> str | None:
+def why_not_plausible(trend: LossTrend) -> Message | None:
     """For a measurement of speed, whose learning rate may be near zero: the loss changed and did not explode."""
     if trend.is_still:
-        return f"the loss was {trend.begin:.4g} at every step, to the last digit: nothing is being trained"
+        return loss_constant(loss=trend.begin)
     if trend.end - trend.begin > max(_CLEAR_RISE * abs(trend.begin), _CLEAR_ERRORS * trend.error):
-        return f"the loss rose from {trend.begin:.4g} to {trend.end:.4g}; try a lower learning rate"
+        return loss_rose(first=trend.begin, last=trend.end)
     return None
 
 
-def advise_on_bad_loss(*, rate: float, peak: float, recipe_peak: float, is_fp16: bool) -> str:
+def advise_on_bad_loss(*, rate: float, peak: float, recipe_peak: float, is_fp16: bool) -> Message:
     """A learning rate to try: the recipe's own if a higher one was used, else a tenth."""
-    lower = recipe_peak if peak > recipe_peak else peak / 10
-    whose = "the recipe's own" if peak > recipe_peak else "a tenth"
-    used = f"the learning rate was {rate:.3g}" + ("" if math.isclose(rate, peak) else f" on its way to {peak:.3g}")
-    advice = f"{used}: try --lr {lower:.3g} ({whose})"
-    if is_fp16 and peak <= recipe_peak:
-        return f"fp16 holds nothing above 65504: try --precision bf16; else {advice}"
-    return advice
+    lower, whose = (recipe_peak, "the recipe's own") if peak > recipe_peak else (peak / 10, "a tenth")
+    advice = try_lower_rate(rate=rate, peak=None if math.isclose(rate, peak) else peak, lower=lower, whose=whose)
+    return try_bf16(advice=advice) if is_fp16 and peak <= recipe_peak else advice
 
 
-def why_no_metric(metrics: Mapping[str, float]) -> str | None:
+def why_no_metric(metrics: Mapping[str, float]) -> Message | None:
     """All our metrics are fractions."""
     for name, value in metrics.items():
         if not 0 <= value <= 1:
-            return f"the evaluation gave {name} = {value}, which is no fraction between 0 and 1"
+            return metric_out_of_range(metric=name, value=str(value))
     return None

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Generic, TypeVar
 
 import numpy as np
 
+from trainmark.messages.message import Message
 from trainmark.runfolder.document import WorkloadCell
 from trainmark.worker.checkpoint import remove_unfinished, write_checkpoint
 from trainmark.worker.engine import Timestamp
@@ -129,7 +130,7 @@ class TrainingEngine(ABC, Generic[B]):
     @abstractmethod
     def time_all_reduce(self, num_bytes: int, *, max_seconds: float) -> list[float]: ...
     @abstractmethod
-    def why_no_twin(self) -> str | None: ...
+    def why_no_twin(self) -> Message | None: ...
     @abstractmethod
     def twin_step(self) -> None: ...
     @abstractmethod
@@ -152,7 +153,7 @@ class TrainingEngine(ABC, Generic[B]):
         num_steps = epochs * steps_per_epoch
         return learning_rate(self._card.schedule, peak=self._peak_rate, step=step, num_steps=num_steps, epochs=epochs)
 
-    def advise_on_bad_loss(self, step: int) -> str:
+    def advise_on_bad_loss(self, step: int) -> Message:
         return advise_on_bad_loss(
             rate=self.learning_rate(step - 1),
             peak=self._peak_rate,
@@ -203,7 +204,7 @@ class TrainingEngine(ABC, Generic[B]):
         self._num_steps = int(progress["num_steps"])
         return progress
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         return self._feed.warnings()
 
     def close(self) -> None:

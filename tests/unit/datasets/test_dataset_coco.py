@@ -17,7 +17,7 @@ from trainmark.datasets.coco.parse import parse_split
 from trainmark.datasets.coco.read import read_coco
 from trainmark.datasets.coco.scene import draw_scene
 from trainmark.datasets.coco.trace import trace
-from trainmark.datasets.formats import all_formats, check_dataset
+from trainmark.datasets.formats import check_dataset, find_format
 from trainmark.datasets.manifest import write_manifest
 from trainmark.datasets.report import FaultKind
 from trainmark.errors import DataError
@@ -403,6 +403,6 @@ def test_impossible_wishes_are_refused_and_leave_nothing(tmp_path: Path, request
 
 
 def test_the_format_is_found_and_summarises(build: Build) -> None:
-    format_ = all_formats()["coco"]
+    format_ = find_format("coco")
     summary = format_.summarise(build(content(box_record())))
     assert (summary.num_train, summary.num_val, summary.num_classes) == (1, 0, 2)

@@ -174,7 +174,7 @@ def test_a_bad_image_is_named_and_the_batch_stays_whole(tmp_path: Path) -> None:
         inputs, _ = feed.next_batch()
         assert inputs.shape == (2, 3, 64, 64)
         assert torch.isfinite(inputs).all()
-    named = {message.split(":")[0] for code, message in feed.warnings() if code == "bad-sample"}
+    named = {warning.params["path"] for warning in feed.warnings() if warning.code == "bad-sample"}
     assert named == {"train/class0/1.jpg", "train/class1/2.jpg", "train/class1/3.jpg"}
     assert feed.warnings() == []
     feed.close()

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainmark.messages.message import Message
+
 
 @dataclass
 class FakeClock:
@@ -41,7 +43,7 @@ class FakeEngine:
         learns: bool = True,
         world_size: int = 1,
         exchange_s: float = 0.0,
-        no_twin: str | None = None,
+        no_twin: Message | None = None,
     ) -> None:
         self.world_size = world_size
         self._exchange_s, self._no_twin = exchange_s, no_twin
@@ -64,7 +66,7 @@ class FakeEngine:
         self.step()
         self.clock.now_s -= self._exchange_s
 
-    def why_no_twin(self) -> str | None:
+    def why_no_twin(self) -> Message | None:
         return self._no_twin
 
     def timestamp(self) -> tuple[int, float]:
@@ -120,13 +122,13 @@ class FakeEngine:
         progress: Mapping[str, float] = state["progress"]
         return progress
 
-    def advise_on_bad_loss(self, step: int) -> str:  # noqa: ARG002 - it has no learning rate
-        return "try a lower learning rate"
+    def advise_on_bad_loss(self, step: int) -> None:
+        """It has no learning rate."""
 
     def weights_changed(self) -> bool:
         return self._learns
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         return []
 
     def facts(self) -> Mapping[str, Any]:

@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any
 
 from trainmark import rank_environment
+from trainmark.messages.machine import busy_process, name_gpu, this_host
+from trainmark.messages.message import Message
 from trainmark.runfolder.records import RUN_TAG, Kind
 from trainmark.units import plain
 from trainmark.worker.recorder import Recorder
@@ -43,8 +45,8 @@ class Telemetry:
             at_start=at_start,
             num_local_ranks=place.num_local_ranks,
         )
-        where = f"GPU {gpu_index}" + (f" of {place.host} (rank {place.rank})" if place.num_ranks > 1 else "")
-        self._isolation = Isolation(gpu=where, host=place.host if place.num_ranks > 1 else "this host")
+        host, rank = (place.host, place.rank) if place.num_ranks > 1 else (None, None)
+        self._isolation = Isolation(gpu=name_gpu(index=gpu_index or 0, host=host, rank=rank), host=host or this_host())
         self._was_measuring = self._has_measured = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)
@@ -60,8 +62,8 @@ class Telemetry:
             return
         if self._has_measured:
             self._note({"kind": Kind.TELEMETRY, **self._read_load(is_last=True)})
-        for code, message in self._isolation.warnings(busiest=self._name_busiest()):
-            self._recorder.write({"kind": Kind.WARNING, "code": code, "message": message})
+        for warning in self._isolation.warnings(busiest=self._name_busiest()):
+            self._recorder.write({"kind": Kind.WARNING, **warning.to_json()})
 
     def _work(self) -> None:
         if self._neighbours is not None:
@@ -102,12 +104,12 @@ class Telemetry:
         self._isolation.note(record)
         self._recorder.write(record)
 
-    def _name_busiest(self) -> str | None:
+    def _name_busiest(self) -> Message | None:
         found = self._neighbours.busiest() if self._neighbours is not None else None
         if found is None or found[2] < _BUSY_CORES:
             return None
         pid, name, cores = found
-        return f"{plain(name)} (pid {pid}) with {cores:.2f}"
+        return busy_process(name=plain(name), pid=pid, cores=cores)
 
 
 @dataclass(frozen=True, kw_only=True)

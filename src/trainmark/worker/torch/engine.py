@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmark import rank_environment
+from trainmark.messages.message import Message
 from trainmark.worker.memory import peak_host_bytes
 from trainmark.worker.ranks import Ranks, SingleRank
 from trainmark.worker.samples import Share
@@ -116,7 +117,7 @@ class TorchEngine(TrainingEngine[Batch]):
         with self._train_step.without_exchange():
             self.step()
 
-    def why_no_twin(self) -> str | None:
+    def why_no_twin(self) -> Message | None:
         return self._train_step.why_no_twin()
 
     def timestamp(self) -> Any:
@@ -201,7 +202,7 @@ class TorchEngine(TrainingEngine[Batch]):
 
     # -- what the run should remember ----------------------------------------------------------------------------------
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         return super().warnings() + self._train_step.warnings()
 
     def peak_memory_bytes(self) -> int | None:

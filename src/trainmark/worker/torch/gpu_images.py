@@ -29,8 +29,8 @@ from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
 from trainmark.datasets.jpeg import END_OF_IMAGE
+from trainmark.messages.training import no_resize_kernel, not_compiled
 from trainmark.parent_death import serve
-from trainmark.runfolder.records import WarningCode
 from trainmark.worker.images import (
     CELL_SIDE,
     Crops,
@@ -44,11 +44,6 @@ from trainmark.worker.images import (
 from trainmark.worker.samples import Problems
 from trainmark.worker.torch.images import Batch, Format
 from trainmark.worker.torch.resample import crop_resize, to_geometry
-
-NO_KERNEL = (
-    "images are resized by matrix products, which slows training on a GPU, since no kernel was built ({why}); "
-    "Triton and a C compiler build it"
-)
 
 _NO_DECODER = "a process that decodes images was ended from outside, perhaps for lack of memory"
 
@@ -233,7 +228,7 @@ def _choose_crop_resize(wanted: Format, problems: Problems, device: torch.device
         raise
     except Exception as error:  # no Triton, no C compiler or an unknown GPU each raise another error
         why = f"{type(error).__name__}: {error}".splitlines()[0]
-        problems.say(WarningCode.NOT_COMPILED, NO_KERNEL.format(why=why))
+        problems.warn(not_compiled(what=no_resize_kernel(why=why)))
         return crop_resize
     torch.cuda.synchronize(device)  # an error while it runs is not an error of building it
     return by_kernel

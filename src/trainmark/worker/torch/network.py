@@ -20,6 +20,8 @@ import torch
 from torch import distributed
 
 from trainmark import rank_environment
+from trainmark.messages.endings import raised
+from trainmark.messages.training import sizes_done
 from trainmark.parent_death import die_with
 from trainmark.runfolder.files import NETWORK_FILE, NETWORK_REQUEST_FILE, SCHEMA, rank_file, read_json, write_json
 from trainmark.runfolder.records import Kind, Outcome
@@ -39,7 +41,7 @@ def main(argv: list[str]) -> int:
     rank = rank_environment.read("RANK", os.environ, default=0)
     recorder = Recorder(folder / rank_file(rank))
     recorder.write({"kind": Kind.RUN_START, "schema": SCHEMA, "rank": rank, "pid": os.getpid()})
-    outcome, reason = Outcome.OK, "all sizes done"
+    outcome, reason = Outcome.OK, sizes_done()
     try:
         request = read_json(folder / NETWORK_REQUEST_FILE)
         if request is None:
@@ -49,8 +51,8 @@ def main(argv: list[str]) -> int:
             write_json(folder / NETWORK_FILE, {"schema": SCHEMA, **measured})
     except Exception as error:
         traceback.print_exc()
-        outcome, reason = Outcome.FAILED, f"{type(error).__name__}: {error}"[:1000]
-    recorder.write({"kind": Kind.RUN_END, "outcome": outcome, "reason": reason, "steps": None})
+        outcome, reason = Outcome.FAILED, raised(error=f"{type(error).__name__}: {error}"[:1000])
+    recorder.write({"kind": Kind.RUN_END, "outcome": outcome, **reason.to_reason(), "steps": None})
     recorder.close()
     if distributed.is_initialized() and outcome is Outcome.OK:
         distributed.destroy_process_group()

@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree
 
-from trainmark.runfolder.records import WarningCode
+from trainmark.messages.message import Message
+from trainmark.messages.scaling import one_process, step_captured
+from trainmark.messages.training import no_cpp_compiler, not_compiled
 from trainmark.worker.torch.optimizer import build_optimizer, fill_state, load_state, read_state
 from trainmark.worker.torch.workload import Batch, TorchWorkload
 from trainmark.workloads.card import Optimizer
 
-NO_COMPILER = "no C++ compiler (g++) was found, so `fast` runs without torch.compile; install g++"
 _WARM_STEPS = 3
 """Before capture: cuDNN benchmarks its algorithms, the allocator and the optimizer make their buffers."""
 
@@ -64,9 +65,9 @@ class TrainStep:
         self._is_cuda = precision.device_type == "cuda"
         self._is_compiled = is_fast and (self._is_cuda or shutil.which("g++") is not None)
         self._is_fast = is_fast
-        self._warnings: list[tuple[str, str]] = []
+        self._warnings: list[Message] = []
         if is_fast and not self._is_compiled:
-            self._warnings.append((WarningCode.NOT_COMPILED, NO_COMPILER))
+            self._warnings.append(not_compiled(what=no_cpp_compiler()))
         # A graph would have to capture the collectives too; several devices run compiled without one.
         self._wants_graph = is_fast and self._is_cuda and not isinstance(model, DistributedDataParallel)
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -128,10 +129,10 @@ class TrainStep:
             yield
         model.require_forward_param_sync = True  # and without this the first step after the twin steps would not.
 
-    def why_no_twin(self) -> str | None:
+    def why_no_twin(self) -> Message | None:
         if self._graph is not None:
-            return "the whole step is one captured graph, exchange included"
-        return None if isinstance(self._model, DistributedDataParallel) else "there is one process only"
+            return step_captured()
+        return None if isinstance(self._model, DistributedDataParallel) else one_process()
 
     def prepare(self, batch: Batch) -> None:
         """Compile, warm up and capture on a real batch, then restore all state: the first counted step is step 1."""
@@ -151,7 +152,7 @@ class TrainStep:
             "loss_scaler": self._scaler.is_enabled(),
         }
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         new, self._warnings = self._warnings, []
         return new
 
