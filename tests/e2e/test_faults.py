@@ -22,6 +22,8 @@ from trainmark.runfolder.records import read_records
 from trainmark.store.folder import read_run
 from waiting import wait_until
 
+pytestmark = pytest.mark.serial
+
 CPU = ["--device", "cpu", "--size", "small", "--max-seconds", "300", "--target-ci", "1e-9"]
 PAIR = [*CPU, "--batch-size", "2", "--devices", "2", "--retries", "0"]
 QUICK = ["--hang-least-s", "3", "--hang-factor", "8"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -88,13 +86,3 @@ def test_every_so_many_th_step_slow_is_covered_wherever_the_series_ends(cycle: i
     slow = (np.arange(num) + random.integers(0, cycle, (200, 1))) % cycle == 0
     seconds = 0.02 * (1 + 0.01 * random.standard_normal((200, num)) + slow)
     assert coverage(seconds, np.array(SAMPLES), SAMPLES / (0.02 * (1 + 1 / cycle))) >= 0.93
-
-
-def test_it_is_fast_enough_to_run_beside_a_measurement() -> None:
-    seconds = 0.02 * (1 + 0.03 * correlated(np.random.default_rng(7), 0.5, 5000, 1)[0])
-    best = np.inf
-    for _ in range(20):
-        begin = time.perf_counter()
-        estimate_throughput(seconds, SAMPLES)
-        best = min(best, time.perf_counter() - begin)
-    assert best < 0.020

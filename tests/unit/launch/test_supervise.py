@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from trainmark.messages.endings import controller_stopped
 from trainmark.messages.message import Message
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, read_json, write_json
 from trainmark.runfolder.records import RUN_TAG, Outcome
+from waiting import wait_until
 
 STEP = '{"kind":"step","step":%d,"seconds":0.01,"samples":4}\n'
 
@@ -62,9 +62,7 @@ def test_a_time_out_ends_the_whole_tree_and_nothing_else(tmp_path: Path) -> None
     stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
     body = f"subprocess.Popen([sys.executable, '-c', {stubborn!r}], start_new_session=True); time.sleep(60)"
     try:
-        begin = time.monotonic()
         assert run(tmp_path, body, timeout_s=1.0) is Outcome.TIMEOUT
-        assert time.monotonic() - begin < 20
         assert bystander.poll() is None
     finally:
         bystander.kill()
@@ -177,11 +175,7 @@ def test_a_controller_killed_with_9_leaves_no_orphan(tmp_path: Path) -> None:
         "supervise(folder, name, [command], launcher='l', timeout_s=60, observe=lambda n: None)"
     )
     controller = subprocess.Popen([sys.executable, "-c", source])
-    deadline = time.monotonic() + 15
-    while not find(tmp_path.name) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    workers = find(tmp_path.name)
-    assert workers
+    workers = wait_until(lambda: find(tmp_path.name), what="a worker is running")
     os.kill(controller.pid, signal.SIGKILL)
     controller.wait()
     _, alive = psutil.wait_procs(workers, timeout=10)

@@ -5,14 +5,13 @@ from pathlib import Path
 
 from trainmark.silence_limit import SilenceLimit
 from trainmark.worker.alarm import Alarm
+from waiting import wait_until
 
 QUICK = SilenceLimit(least_s=0.1, factor=2.0)
 
 
 def wait_for(path: Path, text: str) -> str:
-    deadline = time.monotonic() + 10
-    while text not in path.read_text() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: text in path.read_text(), what=f"{text!r} is in {path.name}")
     return path.read_text()
 
 

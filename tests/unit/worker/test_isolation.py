@@ -25,6 +25,7 @@ from trainmark.worker.telemetry.isolation import Isolation
 from trainmark.worker.telemetry.neighbours import Neighbours, is_of_run
 from trainmark.worker.telemetry.sampler import Telemetry, read_place
 from trainmark.worker.telemetry.sensors import ClockSensor, GpuProcess, pick_foreign
+from waiting import wait_until
 
 Sample = dict[str, Any]
 
@@ -265,9 +266,7 @@ def test_real_processes_of_our_own_are_no_neighbours() -> None:
 
 
 def wait_for_exec(pid: int) -> None:
-    deadline = time.monotonic() + 10
-    while b"python" not in Path(f"/proc/{pid}/cmdline").read_bytes() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: b"python" in Path(f"/proc/{pid}/cmdline").read_bytes(), what="the process has started")
 
 
 def cpu_s(pid: int) -> float:
@@ -365,9 +364,7 @@ def read_samples(path: Path) -> list[Sample]:
 
 
 def wait_for_samples(path: Path, num: int) -> None:
-    deadline = time.monotonic() + 20
-    while len(read_samples(path)) < num and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: len(read_samples(path)) >= num, what=f"{num} samples are recorded")
 
 
 def test_warnings_of_all_ranks_are_read_once(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from trainmark.worker.torch.sources import TorchSources
 from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
 from trainmark.workloads.registry import load_card, load_module
 from trainmark.workloads.tsm import data
+from waiting import wait_until
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*(pin_memory|worker process):UserWarning"),
@@ -128,10 +129,7 @@ time.sleep(60)
         loaders = [int(pid) for pid in parent.stdout.readline().split()]
         parent.send_signal(signal.SIGKILL)
     assert len(loaders) == 2
-    deadline = time.monotonic() + 3  # torch's own watch would need five seconds
-    while any(map(is_running, loaders)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not any(map(is_running, loaders))
+    wait_until(lambda: not any(map(is_running, loaders)), what="no loader outlives the process that trains")
 
 
 def test_a_request_to_end_leaves_them_to_the_one_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:

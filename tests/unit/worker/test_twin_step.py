@@ -90,6 +90,7 @@ def test_a_step_without_ddp_has_no_twin() -> None:
     assert step.why_no_twin() == one_process()
 
 
+@pytest.mark.serial
 def test_all_reduce_is_timed(group: None) -> None:
     begin_s = time.perf_counter()
     samples, spent_s = time_all_reduce(1 << 10, device=torch.device("cpu"), ranks=SingleRank(), max_seconds=0.5)
@@ -99,6 +100,7 @@ def test_all_reduce_is_timed(group: None) -> None:
     assert 0.8 * took_s < spent_s <= took_s, "short exchanges are repeated, and that counts"
 
 
+@pytest.mark.serial
 def test_the_network_is_not_measured_for_longer_than_allowed(group: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A size takes 0.14 s of 20 ms each, though an exchange is over in microseconds."""
     asked: list[int] = []
