@@ -47,7 +47,7 @@ class TrainingEngine(ABC, Generic[B]):
             seed=cell.seed,
         )
         self._feed: Feed[B] = build_feed(
-            cell.data, card=self._card, size=self._size, share=share, sources=self._sources(share)
+            cell.data, card=self._card, size=self._size, share=share, sources=self._sources()
         )
         require_same_data(self._ranks.gather((os.uname().nodename, _describe_data(self._feed))))
         self.steps_per_epoch = self._feed.steps_per_epoch
@@ -65,8 +65,8 @@ class TrainingEngine(ABC, Generic[B]):
         """Choose the device and the precision, seed, and join the other processes."""
 
     @abstractmethod
-    def _sources(self, share: Share) -> Sources[B]:
-        """How this framework gets batches onto its device; `share` is what this rank takes of them."""
+    def _sources(self) -> Sources[B]:
+        """How this framework gets batches onto its device."""
 
     @abstractmethod
     def _build(self) -> None:

@@ -119,7 +119,7 @@ def feed_of(root: Path, *, rank: int = 0, world_size: int = 1, batch_size: int =
     card = load_card("resnet50")
     size, share = card.sizes["small"], Share(rank=rank, world_size=world_size, batch_size=batch_size, seed=0)
     sources = TorchSources(
-        workload=load_module("resnet50", "torch"), size=size, share=share, device=torch.device("cpu"),
+        workload=load_module("resnet50", "torch"), size=size, device=torch.device("cpu"),
         input_dtype=torch.float32, channels_last=False,
     )  # fmt: skip
     return build_feed(str(root), card=card, size=size, share=share, sources=sources)

@@ -17,7 +17,6 @@ from trainmark import rank_environment
 from trainmark.messages.message import Message
 from trainmark.worker.memory import peak_host_bytes
 from trainmark.worker.ranks import Ranks, SingleRank
-from trainmark.worker.samples import Share
 from trainmark.worker.torch.ranks import (
     copy_statistics_of_first,
     join_processes,
@@ -54,12 +53,11 @@ class TorchEngine(TrainingEngine[Batch]):
         self._next_slot = 0
         return ranks
 
-    def _sources(self, share: Share) -> TorchSources:
+    def _sources(self) -> TorchSources:
         is_fast = self._cell.recipe == "fast"
         return TorchSources(
             workload=self._workload,
             size=self._size,
-            share=share,
             device=self._device,
             input_dtype=self._precision.dtype if is_fast else torch.float32,
             channels_last=is_fast,
