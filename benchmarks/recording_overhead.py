@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from trainmark.runfolder.document import CellRecord
 from trainmark.runfolder.records import Outcome
 from trainmark.spec.cell import Cell, DataSource
 from trainmark.worker.loop import Limits, MeasuredLoop
@@ -65,7 +66,7 @@ def main() -> None:
         until_target=(), seed=0, repeat=1, batch_size_per_device=args.batch_size, device=args.device,
         recipe=args.recipe, precision=args.precision, size=args.size,
     )  # fmt: skip
-    engine = TorchEngine(cell.to_json())
+    engine = TorchEngine(CellRecord.from_json(cell.to_json()).workload_cell())
     engine.begin_epoch(0)
     run_bare(engine, 5)
     num_steps = max(1, round(5 * args.block_s / run_bare(engine, 5)))

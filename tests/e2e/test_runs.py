@@ -19,10 +19,12 @@ import torch
 from making import heed_interrupts, make_images
 from trainmark.launch.processes import find
 from trainmark.runfolder.records import read_records
-from trainmark.worker.telemetry import isolation
 from waiting import wait_until
 
 SMALL = ["--device", "cpu", "--size", "small", "--batch-size", "2", "--max-seconds", "4", "--min-seconds", "1"]
+
+OF_THE_MACHINE = ("foreign-gpu-process", "throttled", "clock-jump", "noisy-neighbour")
+"""Warnings that a busy machine may add to any run."""
 
 
 def command(*argv: str) -> list[str]:
@@ -136,7 +138,7 @@ def test_epochs_train_and_evaluate_and_a_bad_image_is_named(tmp_path: Path) -> N
     assert [(e["epoch"], e["metric"]) for e in result["evals"]] == [(1, "top1"), (1, "top5"), (2, "top1"), (2, "top5")]
     assert all(0 <= e["value"] <= 1 for e in result["evals"])
     assert result["records"] == 12
-    warnings = [w for w in result["warnings"] if w["code"] not in isolation.CODES]  # the machine may be a busy one
+    warnings = [w for w in result["warnings"] if w["code"] not in OF_THE_MACHINE]
     assert [w["code"] for w in warnings] == ["bad-sample"]
     assert "train/class0/0.jpg" in warnings[0]["message"]
 

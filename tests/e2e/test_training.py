@@ -73,4 +73,4 @@ def test_until_target_stops_at_the_first_evaluation_that_reaches_it(tmp_path: Pa
 
 def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
     argv = [*ARGV, "--data", str(make_images(tmp_path / "data")), "--store", str(tmp_path / "s"), "--max-steps", "1"]
-    assert "starts from the beginning" in trainmark(*argv, "--resume", check=False).stderr
+    assert "starting from the beginning" in trainmark(*argv, "--resume", check=False).stderr

@@ -25,8 +25,6 @@ from waiting import wait_until
 
 STEP = '{"kind":"step","step":%d,"seconds":0.01,"samples":4}\n'
 
-pytestmark = pytest.mark.serial
-
 
 def write_worker(folder: Path, body: str) -> Command:
     script = folder / "worker.py"
@@ -97,6 +95,7 @@ time.sleep(60)"""
     assert float(said.read_text()) >= float(asked.read_text())
 
 
+@pytest.mark.serial
 def test_silence_is_a_hang(tmp_path: Path) -> None:
     """A process that stopped itself is named, woken for its stacks and ended."""
     write_json(tmp_path / RUN_FILE, {"cell": {}, "measure": {"hang_least_s": 0.5, "hang_factor": 20.0}})
@@ -118,6 +117,7 @@ def test_silence_is_a_hang(tmp_path: Path) -> None:
     assert "worker.py" in (tmp_path / "rank0.stacks").read_text()
 
 
+@pytest.mark.serial
 def test_what_hangs_after_the_end_does_not_spoil_a_finished_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
