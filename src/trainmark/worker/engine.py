@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainmark.messages.message import Message
+from trainmark.runfolder.document import WorkloadCell
 
 Timestamp = Any
 """A point in the device's own time. Opaque to the loop: a CUDA event, or a reading of the host's clock."""
@@ -34,7 +35,7 @@ Timestamp = Any
 class EnginePackage(Protocol):
     """The module-level functions of `trainmark.worker.<framework>`."""
 
-    def build_engine(self, cell: Mapping[str, Any]) -> Engine: ...
+    def build_engine(self, cell: WorkloadCell) -> Engine: ...
 
     def is_out_of_memory(self, error: BaseException) -> bool: ...
 

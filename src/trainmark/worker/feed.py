@@ -46,8 +46,8 @@ class Source(Protocol[B_co]):
 class Sources(Protocol[B_co]):
     """What a framework implements for its data."""
 
-    def make_synthetic(self, *, num_classes: int) -> B_co:
-        """One seeded batch on the device."""
+    def make_synthetic(self, share: Share, *, num_classes: int) -> B_co:
+        """One batch on the device, seeded by the share's seed and rank."""
 
     def open_samples(self, data: Samples, share: Share, problems: Problems) -> Source[B_co]: ...
     def open_jpegs(self, data: JpegFolder, share: Share, problems: Problems) -> Source[B_co]: ...
@@ -82,7 +82,9 @@ class Feed(Protocol[B_co]):
 def build_feed(data: str, *, card: Card, size: Size, share: Share, sources: Sources[B]) -> Feed[B]:
     """`data` is `synthetic`, a folder, or `cached:` and a folder."""
     if data == "synthetic":
-        return RepeatingFeed([sources.make_synthetic(num_classes=card.num_classes)], num_classes=card.num_classes)
+        return RepeatingFeed(
+            [sources.make_synthetic(share, num_classes=card.num_classes)], num_classes=card.num_classes
+        )
     opened: Samples | JpegFolder = load_module(card.name, "data").open_data(
         Path(data.removeprefix("cached:")), size=size
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import importlib
+import math
 import os
 import signal
 import sys
@@ -21,6 +22,7 @@ from trainmark.messages.message import Message
 from trainmark.messages.scaling import exchange_failed
 from trainmark.messages.training import out_of_memory
 from trainmark.parent_death import die_with
+from trainmark.runfolder.document import MeasureRecord, RunDocument
 from trainmark.runfolder.files import (
     CHECKPOINT_FILE,
     ENVIRONMENT_FILE,
@@ -48,7 +50,7 @@ def main(argv: list[str]) -> int:
     folder = Path(argv[1])
     faulthandler.enable()
     die_with(os.getppid())
-    run = read_json(folder / RUN_FILE)
+    run = RunDocument.read(folder)
     if run is None:
         print(f"no readable {RUN_FILE} in {folder}", file=sys.stderr)
         return 1
@@ -63,10 +65,12 @@ def main(argv: list[str]) -> int:
 
 
 class Worker:
-    def __init__(self, folder: Path, run: dict[str, Any]) -> None:
-        self._folder, self._run, self._cell, self._measure = folder, run, run["cell"], run["measure"]
+    def __init__(self, folder: Path, run: RunDocument) -> None:
+        self._folder, self._run, self._cell = folder, run, run.cell.workload_cell()
+        self._measure = run.measure or MeasureRecord()
+        self._max_seconds = math.inf if self._measure.max_seconds is None else self._measure.max_seconds
         self._rank = rank_environment.read("RANK", os.environ, default=0)
-        is_cuda = self._cell["device"] == "cuda"
+        is_cuda = self._cell.device == "cuda"
         self._gpu_index = rank_environment.read("LOCAL_RANK", os.environ, default=0) if is_cuda else None
         self._signals = _Signals()
         here, all_ranks = (
@@ -84,8 +88,8 @@ class Worker:
         self._write_environment({})  # now already, so that a run that fails has it too
         with Telemetry(self._recorder, gpu_index=self._gpu_index):
             package = self._load_package()
-            if self._run.get("memory_limit_bytes") is not None:
-                package.limit_memory(self._cell["device"], self._run["memory_limit_bytes"])
+            if self._run.memory_limit_bytes is not None:
+                package.limit_memory(self._cell.device, self._run.memory_limit_bytes)
             self._engine = package.build_engine(self._cell)
             self._write_environment(dict(self._engine.facts()))
             end = self._build_loop(self._engine).run()
@@ -96,7 +100,7 @@ class Worker:
 
     def _look_at_communication(self, engine: Engine, end: LoopEnd) -> None:
         """After a measurement of speed that succeeded on all ranks. A failure here does not fail the run."""
-        if engine.world_size == 1 or self._cell["epochs"] is not None:
+        if engine.world_size == 1 or self._cell.epochs is not None:
             return
         went_wrong, _ = engine.agree(int(end.outcome is not Outcome.OK), ())
         if went_wrong:
@@ -108,8 +112,8 @@ class Worker:
         try:
             record = measure_communication(
                 engine,
-                max_seconds=self._measure["max_seconds"],
-                max_steps=self._measure["max_steps"],
+                max_seconds=self._max_seconds,
+                max_steps=self._measure.max_steps,
                 should_stop=lambda: self._signals.reason is not None,
             )
         except Exception as error:
@@ -121,11 +125,11 @@ class Worker:
 
     def _build_loop(self, engine: Engine) -> MeasuredLoop:
         limits = Limits(
-            max_seconds=self._measure["max_seconds"],
-            max_steps=self._measure["max_steps"],
-            epochs=self._cell["epochs"],
-            eval_every=self._run.get("eval_every", 1),
-            targets=self._cell["until_target"],
+            max_seconds=self._max_seconds,
+            max_steps=self._measure.max_steps,
+            epochs=self._cell.epochs,
+            eval_every=self._run.eval_every or 1,
+            targets=self._cell.until_target,
         )
         checkpoint = self._folder / CHECKPOINT_FILE
         past = self._resume(engine)
@@ -142,7 +146,7 @@ class Worker:
         )
 
     def _resume(self, engine: Engine) -> Past:
-        run_id = self._run.get("resumed_from")
+        run_id = self._run.resumed_from
         return Past() if run_id is None else resume(engine, self._folder.parent / run_id, self._recorder)
 
     def explain(self, error: Exception) -> LoopEnd:
@@ -152,7 +156,7 @@ class Worker:
         text = f"{type(error).__name__}: {error}".removesuffix(": ")[:1000]
         if not is_memory:
             return LoopEnd(outcome=Outcome.FAILED, reason=raised(error=text), num_steps=None)
-        reason = out_of_memory(error=text, limit_bytes=self._run.get("memory_limit_bytes"))
+        reason = out_of_memory(error=text, limit_bytes=self._run.memory_limit_bytes)
         return LoopEnd(outcome=Outcome.OUT_OF_MEMORY, reason=reason, num_steps=None)
 
     def finish(self, end: LoopEnd) -> None:
@@ -187,7 +191,7 @@ class Worker:
             write_json(self._folder / ENVIRONMENT_FILE, document)
 
     def _load_package(self) -> EnginePackage:
-        framework = frameworks().load(self._cell["framework"])
+        framework = frameworks().load(self._cell.framework)
         if framework.engine is None:
             raise InputError(f"trainmark has no engine for {framework.name}")
         package: EnginePackage = importlib.import_module(framework.engine)

@@ -25,6 +25,8 @@ from waiting import wait_until
 
 STEP = '{"kind":"step","step":%d,"seconds":0.01,"samples":4}\n'
 
+pytestmark = pytest.mark.serial
+
 
 def write_worker(folder: Path, body: str) -> Command:
     script = folder / "worker.py"
@@ -97,7 +99,7 @@ time.sleep(60)"""
 
 def test_silence_is_a_hang(tmp_path: Path) -> None:
     """A process that stopped itself is named, woken for its stacks and ended."""
-    write_json(tmp_path / RUN_FILE, {"measure": {"hang_least_s": 0.5, "hang_factor": 20.0}})
+    write_json(tmp_path / RUN_FILE, {"cell": {}, "measure": {"hang_least_s": 0.5, "hang_factor": 20.0}})
     steps = "".join(STEP % n for n in range(10))
     body = (
         "import faulthandler, json\n"
@@ -121,7 +123,7 @@ def test_what_hangs_after_the_end_does_not_spoil_a_finished_run(
 ) -> None:
     monkeypatch.setattr(worker_source, "_TEARDOWN_S", 0.5)
     measure = {"hang_least_s": 0.2, "hang_factor": 2}
-    write_json(tmp_path / "run.json", {"measure": measure})
+    write_json(tmp_path / "run.json", {"cell": {}, "measure": measure})
     lines = "".join(STEP % n for n in range(10))
     lines += '{"kind":"run_end","outcome":"ok","reason":"10 steps done","unix_s":1.0}\n'
     body = f"open(folder + '/rank0.jsonl', 'w').write({lines!r}); time.sleep(60)"

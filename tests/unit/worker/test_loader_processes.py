@@ -64,7 +64,7 @@ def build(
     monkeypatch.setattr("trainmark.worker.torch.sources.num_decoders", lambda: 2)
     share = Share(rank=0, world_size=1, batch_size=4, seed=0)
     sources = TorchSources(
-        workload=load_module("tsm", "torch"), size=load_card("tsm").sizes["small"], share=share,
+        workload=load_module("tsm", "torch"), size=load_card("tsm").sizes["small"],
         device=torch.device("cpu"), input_dtype=torch.float32, channels_last=False,
     )  # fmt: skip
     feed: Any = open_feed(clips, share, sources)
@@ -114,7 +114,7 @@ def test_they_end_at_once_with_the_process_that_trains() -> None:
     here = Path(__file__)
     script = f"""
 import multiprocessing, sys, time
-sys.path.insert(0, {str(here.parent)!r})
+sys.path[:0] = [{str(here.parent)!r}, {str(here.parents[2])!r}]
 import pytest
 from {here.stem} import build
 feed = build(pytest.MonkeyPatch(), has_processes=True)

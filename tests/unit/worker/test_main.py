@@ -10,6 +10,7 @@ import pytest
 
 from trainmark.messages.endings import controller_stopped, interrupted
 from trainmark.messages.training import precise_enough
+from trainmark.runfolder.document import CellRecord, RunDocument
 from trainmark.runfolder.files import STOP_FILE, write_json
 from trainmark.runfolder.records import Outcome
 from trainmark.worker.main import Worker
@@ -18,7 +19,7 @@ from trainmark.worker.main import Worker
 def worker_of(folder: Path, *, limit_bytes: int | None = None, is_memory: bool = False) -> Any:
     worker: Any = object.__new__(Worker)
     worker._folder, worker._signals = folder, SimpleNamespace(reason=None)
-    worker._run = {"memory_limit_bytes": limit_bytes}
+    worker._run = RunDocument(cell=CellRecord(), memory_limit_bytes=limit_bytes)
     worker._load_package = lambda: SimpleNamespace(is_out_of_memory=lambda _: is_memory)
     return worker
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from trainmark.messages.message import Message
 from trainmark.messages.scaling import one_process
+from trainmark.runfolder.document import WorkloadCell
 from trainmark.workloads.registry import load_card, load_module
 
 
-def build_engine(cell: Mapping[str, Any]) -> SampleEngine:
+def build_engine(cell: WorkloadCell) -> SampleEngine:
     return SampleEngine(cell)
 
 
@@ -32,11 +33,11 @@ class SampleEngine:
     world_size = 1
     steps_per_epoch = None
 
-    def __init__(self, cell: Mapping[str, Any]) -> None:
-        self.samples_per_step = int(cell["batch_size_per_device"])
-        self._lr = cell["lr"] or load_card(cell["workload"]).schedule.base_lr
-        module = load_module(cell["workload"], cell["framework"])
-        self._line = module.Line(batch_size=self.samples_per_step, seed=cell["seed"])
+    def __init__(self, cell: WorkloadCell) -> None:
+        self.samples_per_step = int(cell.batch_size_per_device)
+        self._lr = cell.lr or load_card(cell.workload).schedule.base_lr
+        module = load_module(cell.workload, cell.framework)
+        self._line = module.Line(batch_size=self.samples_per_step, seed=cell.seed)
 
     def step(self) -> None:
         self._line.step(self._lr)
