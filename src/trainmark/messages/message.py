@@ -221,5 +221,5 @@ def _fill(template: str, values: Mapping[str, Any], lang: Language) -> str:
         whole = (text for text in alternatives if not any(is_absent(values.get(name)) for name in fields_of(text)))
         return next(whole, "")
 
-    # Chosen before anything is filled in: what stands in a parameter is never read as a format string.
+    # Chosen before anything is filled in: the text of a parameter is never used as a format string.
     return _Formatter(lang).vformat(_OPTIONAL.sub(choose, template), (), values)
