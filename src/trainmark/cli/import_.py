@@ -23,7 +23,7 @@ _PRECISIONS = ("fp32", "tf32", "amp", "bf16", "fp16", "pure_fp16")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="log files, or folders of them")
-    facts = parser.add_argument_group("facts that the logs lack or have wrong (for all of them)")
+    facts = parser.add_argument_group("values that the logs omit or state wrongly (applied to all of them)")
     facts.add_argument("--model", metavar="NAME", help="name of the model")
     facts.add_argument("--workload", metavar="NAME", help="one of `trainmark list workloads`")
     facts.add_argument("--framework", choices=_FRAMEWORKS)

@@ -18,7 +18,7 @@ from trainmark.errors import InputError, TrainmarkError
 
 VERBS = {
     "list": "list what can be measured, read and written",
-    "doctor": "show this machine and what would spoil its numbers",
+    "doctor": "show this machine and what could disturb a measurement",
     "data": "make, check or fetch a data set",
     "plan": "show what run would do and how long it takes; starts nothing",
     "run": "measure a workload, a suite or a command of your own",

@@ -150,7 +150,7 @@ def add_spec_options(parser: argparse.ArgumentParser, *, is_optional: bool = Fal
 
     what = "a workload, a shipped suite or a suite file (see `trainmark list`)"
     parser.add_argument("what", metavar="WHAT", nargs="?" if is_optional else None, help=what)
-    axes = parser.add_argument_group("axes (commas sweep: --precision fp32,amp)")
+    axes = parser.add_argument_group("axes (a list measures all combinations: --precision fp32,amp)")
     for name, text in _LIST_OPTIONS.items():
         axes.add_argument(f"--{name}", metavar="A,B", help=text)
     axes.add_argument("--device", metavar="KIND", help="cpu or cuda (default: cuda if there is a GPU)")

@@ -47,7 +47,8 @@ def read_rows(store: Store, wanted: Sequence[str] = (), *, reindex: bool = False
     for prefix in wanted:
         if not any(row.id.startswith(prefix) for row in rows):
             raise StoreError(
-                f"no run id in {store.root} begins with {prefix!r}", hint="`trainmark show` lists all runs"
+                f"no run id in {store.root} begins with {prefix!r}",
+                hint=f"run ids are the folder names in {store.root}",
             )
     if not rows:
         raise StoreError(f"no runs in {store.root}", hint="run something first: trainmark run quick")

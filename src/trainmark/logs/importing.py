@@ -21,7 +21,7 @@ from trainmark.runfolder.document import Provenance, RunDocument
 READER = 3
 """Increase it when the same file would now be read differently, so that the next import reads it again."""
 
-NO_DIALECT = "no line of a known dialect"
+NO_DIALECT = "no line in a known log format"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,7 +127,7 @@ def _parse_measure(table: Table, options: Table, faults: list[Fault]) -> Measure
 
 
 def parse_hang_limits(check: Checker) -> dict[str, float | None]:
-    hint = "it is how many times the usual step without a sign of life is a hang"
+    hint = "a run without a step for this many times the usual step time counts as hung"
     return {
         "hang_least_s": check.number("hang_least_s"),
         "hang_factor": check.number("hang_factor", least=2, hint=hint),

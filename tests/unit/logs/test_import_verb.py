@@ -160,7 +160,7 @@ def test_one_log_is_no_logs(root: Path, capsys: pytest.CaptureFixture[str]) -> N
     [
         (("import", "/no/such/file"), "not found: /no/such/file"),
         (("import", "EMPTY"), "no file to import"),
-        (("import", "NOTES"), "no line of a known dialect"),
+        (("import", "NOTES"), "no line in a known log format"),
         (("import", "BLANK"), "blank.log: the file is empty"),
         (("import", "CUT"), "cut.gz: the file is cut short in its compressed data"),
         (("import", "PIPE"), "pipe: not a regular file"),
