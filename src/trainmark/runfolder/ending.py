@@ -87,7 +87,10 @@ def find_changed(folder: Path, seal: Seal) -> list[str]:
 
 
 def _is_changed(path: Path, sealed: SealedFile) -> bool:
-    return path.stat().st_size != sealed.num_bytes or _digest(path) != sealed
+    try:
+        return path.stat().st_size != sealed.num_bytes or _digest(path) != sealed
+    except OSError:  # it vanished or cannot be read any more
+        return True
 
 
 def _seal(folder: Path) -> Seal:
