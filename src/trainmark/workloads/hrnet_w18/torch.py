@@ -15,6 +15,7 @@ from trainmark.datasets.cityscapes.labels import IGNORED
 from trainmark.workloads.card import Size
 from trainmark.workloads.hrnet_w18.card import CARD
 from trainmark.workloads.hrnet_w18.data import MEAN, STD
+from trainmark.workloads.hrnet_w18.torch_fast import FastNetwork
 from trainmark.workloads.hrnet_w18.torch_network import Network
 from trainmark.workloads.torch_images import normalise
 
@@ -35,7 +36,7 @@ _REGION = 32
 
 
 def build_model(*, recipe: str, device_type: str, num_classes: int, size: Size) -> nn.Module:  # noqa: ARG001 - for any
-    return Network(num_classes)
+    return FastNetwork(num_classes) if recipe == "fast" else Network(num_classes)
 
 
 def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
