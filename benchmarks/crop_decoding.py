@@ -20,6 +20,7 @@ import numpy as np
 from trainmark.datasets.imagenet.make import make_imagenet
 from trainmark.datasets.jpeg import decode_lenient, jpeg_size
 from trainmark.worker.images import View
+from trainmark.workloads.resnet50.data import CROPS
 
 
 def main() -> None:
@@ -31,7 +32,7 @@ def main() -> None:
         make_imagenet(Path(folder) / "shapes", num_images=args.images, val_fraction=0)
         files = [path.read_bytes() for path in sorted((Path(folder) / "shapes").rglob("*.JPEG"))]
     sizes = np.array([jpeg_size(data) for data in files])
-    cuts = View(workload="resnet50", seed=0, epoch=1).cuts(sizes, np.arange(len(files)), image_size=224)
+    cuts = View(crops=CROPS, seed=0, epoch=1).cuts(sizes, np.arange(len(files)), image_size=224)
     wanted = [int(top + height) for top, _, height, _ in cuts.places]
     memory = np.empty(4_000_000, dtype=np.uint8)
     for data, num_rows in zip(files, wanted, strict=True):

@@ -17,6 +17,7 @@ from trainmark.worker.images import CELL_SIDE, Crops, View
 from trainmark.worker.torch import resample as products
 from trainmark.worker.torch import resample_kernel as kernel
 from trainmark.worker.torch.images import Format
+from trainmark.workloads.resnet50.data import CROPS
 
 BATCH_SIZE = 128
 NUM_ROUNDS = 20
@@ -25,7 +26,7 @@ CALLS_A_ROUND = 10
 
 def main() -> None:
     sizes = np.tile(np.array([[375, 500]]), (BATCH_SIZE, 1))
-    cuts = View(workload="resnet50", seed=0, epoch=0).cuts(sizes, np.arange(BATCH_SIZE), image_size=224)
+    cuts = View(crops=CROPS, seed=0, epoch=0).cuts(sizes, np.arange(BATCH_SIZE), image_size=224)
     stored = cuts.places[:, 2:]
     geometry = products.to_geometry(Crops(boxes=cuts.boxes, flips=cuts.flips, sizes=stored, problems=[])).cuda()
     host = torch.randint(0, 256, (BATCH_SIZE, CELL_SIDE, CELL_SIDE, 3), dtype=torch.uint8).pin_memory()

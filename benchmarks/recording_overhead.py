@@ -21,7 +21,7 @@ from trainmark.runfolder.records import Outcome
 from trainmark.spec.cell import Cell, DataSource
 from trainmark.worker.loop import Limits, MeasuredLoop
 from trainmark.worker.recorder import Recorder
-from trainmark.worker.telemetry import Telemetry
+from trainmark.worker.telemetry.sampler import Telemetry
 from trainmark.worker.torch.engine import TorchEngine
 
 

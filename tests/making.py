@@ -10,15 +10,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from trainmark.analyse import traps
 from trainmark.datasets.jpeg import decode_lenient
-from trainmark.logs.warning import SENTENCES
+from trainmark.messages.message import Message
 from trainmark.plan.identity import cell_id
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, rank_file, write_json
-from trainmark.runfolder.records import WarningCode
 from trainmark.spec.cell import Cell, DataSource
-from trainmark.store import marks
-from trainmark.worker import isolation
 
 
 def make_cell(**changes: Any) -> Cell:
@@ -37,10 +33,10 @@ def make_run(
     cell: Cell | None = None,
     seconds: list[float] | None = None,
     outcome: str | None = "ok",
-    reason: str = "done",
+    reason: str | Message = "done",
     extra: list[dict[str, Any]] | None = None,
 ) -> Path:
-    """`outcome=None` leaves no exit.json, as a killed controller does."""
+    """`outcome=None` leaves no exit.json, as a killed controller does. A `reason` of text is one of older versions."""
     cell = cell or make_cell()
     folder = root / run_id
     folder.mkdir(parents=True)
@@ -50,17 +46,14 @@ def make_run(
         {"kind": "step", "step": n + 1, "seconds": s, "samples": cell.global_batch_size, "time_s": 0.0}
         for n, s in enumerate(seconds if seconds is not None else [0.1] * 50)
     ]
-    text = "".join(json.dumps(line) + "\n" for line in [*lines, *(extra or [])])
+    end = [{"kind": "run_end", "outcome": outcome}] if outcome == "ok" else []
+    text = "".join(json.dumps(line) + "\n" for line in [*lines, *(extra or []), *end])
     (folder / rank_file(0)).write_text(text)
     (folder / OUTPUT_FILE).write_text("")
     if outcome is not None:
-        write_json(folder / EXIT_FILE, {"outcome": outcome, "reason": reason, "wall_s": 12.0})
+        why = reason.to_reason() if isinstance(reason, Message) else {"reason": reason}
+        write_json(folder / EXIT_FILE, {"outcome": outcome, **why, "wall_s": 12.0})
     return folder
-
-
-def warning_codes() -> set[str]:
-    """Of every warning that a run can have."""
-    return {*traps.CODES, *SENTENCES, *marks.CODES, *isolation.CODES, *WarningCode}
 
 
 def make_images(

@@ -77,7 +77,7 @@ def _write_own(root: Path, number: int, cell: Cell, chance: random.Random, *, is
     _write(
         folder,
         {"cell": cell.to_json(), "cell_id": cell_id(cell), "suite": "year", "unit": "images", "model": "a model"},
-        [*steps, *evals, *phases, peak],
+        [*steps, *evals, *phases, peak, {"kind": "run_end"}],
         number=number,
         outcome=failure or ("ok", "the interval of ±0.90% is within the target of ±1.00%"),
         environment=_environment(number, cell),

@@ -44,7 +44,7 @@ class Fault:
 
 class SpecError(InputError):
     def __init__(self, what: str, faults: Sequence[Fault]) -> None:
-        super().__init__(what, hint="mend these and run the same command again; nothing was started")
+        super().__init__(what, hint="fix these and run the same command again; nothing was started")
         self.faults = tuple(faults)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The machine under us, by the standard library alone: read by the plan before a run and by the worker inside it."""
+"""Facts about this machine, for the plan before a run and for the worker inside it. Standard library only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cpu_name() -> str:
 
 
 def num_processors() -> int | None:
-    """Sockets of the box; None where the kernel does not say (ARM, containers that hide it)."""
+    """Number of CPU sockets; None if the kernel does not say (ARM, some containers)."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -29,7 +29,7 @@ def num_processors() -> int | None:
 
 
 def num_cores() -> int:
-    """Cores this process may use, not those of the box: containers and Slurm limit it."""
+    """Cores that this process may use: containers and Slurm limit them."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -38,13 +38,13 @@ def memory_bytes() -> int:
 
 
 def interface_to(address: str) -> str | None:
-    """The network interface by which this machine speaks to `address`; None where that is itself or cannot be known.
+    """The network interface for traffic to `address`; None if that is this machine or the interface is unknown.
 
-    Libraries guess by the host's name, which Debian maps to the loopback.
+    Libraries guess it from the host name, which Debian maps to the loopback address.
     """
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((address, 9))  # sends nothing: only the route is looked up
+            probe.connect((address, 9))  # sends nothing, only looks up the route
             own = probe.getsockname()[0]
             found = next((name for _, name in socket.if_nameindex() if _address_of(probe, name) == own), None)
     except OSError:
@@ -62,19 +62,19 @@ def _address_of(probe: socket.socket, interface: str) -> str | None:
 
 
 def private_bytes() -> int | None:
-    """Of this process, what RLIMIT_DATA counts; None where the kernel does not say."""
+    """Memory of this process that RLIMIT_DATA counts; None if the kernel does not say."""
     return _read_kilobytes(Path("/proc/self/status"), "VmData")
 
 
 def free_bytes() -> int:
-    """What new processes can have before the kernel must end some: of the box, or less where a container limits it."""
+    """Memory that new processes can use, on this machine or within the limit of the container."""
     free = _read_kilobytes(Path("/proc/meminfo"), "MemAvailable") or memory_bytes()
     groups = Path("/sys/fs/cgroup")
     pairs = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
     for most, used in pairs:
         try:
             free = min(free, int((groups / most).read_text()) - int((groups / used).read_text()))
-        except (OSError, ValueError):  # not this kernel's way, or no limit
+        except (OSError, ValueError):  # another version of cgroups, or no limit
             continue
     return max(0, free)
 

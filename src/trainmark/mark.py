@@ -1,13 +1,13 @@
 """One line in a training script gives exact steps: `from trainmark import mark; mark.step(samples=32)`.
 
-Call `step` at the end of every training step with the samples of this process. Under `trainmark run -- CMD` each call
-appends a record to the run folder that TRAINMARK_MARK names; anywhere else it does nothing. The first call starts the
-clock, so that set-up is no step. `evaluation` records a metric and starts the clock anew: the time of an evaluation
-belongs to no step.
+Call `step` at the end of every training step with the number of samples of this process. Under `trainmark run -- CMD`
+each call appends a record to the run folder named by TRAINMARK_MARK; otherwise it does nothing. The first call only
+starts the clock, so that set-up is not part of a step. `evaluation` records a metric and restarts the clock: the time
+of an evaluation belongs to no step.
 
-Standard library only and safe from several threads. A record is one write of one line, so that a crash loses none that
-was made. Whatever goes wrong here never ends the script: a value that is no number is left out, and a folder that
-cannot be written ends the recording.
+Standard library only and thread-safe. A record is one write of one line, so that a crash loses no finished record.
+Nothing here can end the script: values that are not numbers are left out, and if the folder cannot be written,
+recording stops.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ import os
 import threading
 import time
 
+from trainmark import rank_environment
+
 VARIABLE = "TRAINMARK_MARK"
-"""Names the run folder."""
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PADDLE_TRAINER_ID", "SLURM_PROCID")
+"""The variable with the path of the run folder."""
 _MOST_PROCESSES = 4096
 
 
 def step(samples: float, *, loss: float | None = None) -> None:
-    """A training step of this process is done; `loss` only where it is at hand: reading it may wait for the GPU."""
+    """A training step of this process is done. Pass `loss` only if it is on the host: reading it can block."""
     if _marker is not None:
         _marker.step(samples, loss)
 
 
 def evaluation(metric: str, value: float, *, epoch: float | None = None) -> None:
-    """An evaluation is done: `metric` has reached `value`."""
+    """An evaluation is done: `metric` has the value `value`."""
     if _marker is not None:
         _marker.evaluation(metric, value, epoch)
 
@@ -85,7 +86,7 @@ class _Marker:
 
 
 def _number(value: object) -> float | None:
-    """None for what has no number: a stranger's object may raise anything when it is asked for one."""
+    """None if `value` is not a number: the conversion of an unknown object may raise anything."""
     try:
         return None if value is None else float(value)  # type: ignore[arg-type]
     except Exception:
@@ -104,12 +105,12 @@ def _name(value: object) -> str | None:
 
 
 def _open_own_file(folder: str) -> int:
-    """rank<k>.jsonl, from the launcher's number on the first that no living process holds; readers add them all up.
+    """rank<k>.jsonl: the first number from the launcher's rank on that no running process holds.
 
-    The lock goes with the process, so that a script of two phases goes on in the file of its first.
+    Readers add up all files. The lock ends with the process, so that the second process of a script with two phases
+    continues the file of the first.
     """
-    numbers = [os.environ[name] for name in _RANKS if os.environ.get(name, "").isdigit()]
-    first = int(numbers[0]) if numbers else 0
+    first = rank_environment.read("RANK", os.environ, default=0)
     for rank in range(first, first + _MOST_PROCESSES):
         file = os.open(os.path.join(folder, f"rank{rank}.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)  # noqa: PTH118
         try:
@@ -128,11 +129,11 @@ def _start() -> _Marker | None:
     return _Marker(folder) if folder else None
 
 
-def _start_anew() -> None:
-    """In a forked child: it has its own steps, its own file and its own lock."""
+def _restart() -> None:
+    """In a forked child, which has its own steps, file and lock."""
     global _marker
     _marker = _start()
 
 
 _marker = _start()
-os.register_at_fork(after_in_child=_start_anew)
+os.register_at_fork(after_in_child=_restart)

@@ -1,4 +1,4 @@
-"""A process that ends when its parent does, even if that was killed with -9: the kernel sees to it. Linux only."""
+"""Make a process end when its parent does, even by SIGKILL: the kernel does this. Linux only."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _GRACE_S = 30
-"""A little more than a pre-empted run gets."""
+"""A little more than the time that a pre-empted run has."""
 
 
 def dying_with(parent: int) -> Callable[[], None] | None:
-    """What the child is to call; None where the kernel has no such thing.
+    """A function that the child must call; None on other systems than Linux.
 
-    SIGKILL, since a process that hangs in a driver or a collective would only note a SIGTERM and live on with its GPU.
-    The library is loaded here, before a fork: a child may not take the loader's lock.
+    It uses SIGKILL, since a process that hangs in a driver or a collective ignores SIGTERM and keeps its GPU.
+    The library is loaded here, before a fork: a child must not take the loader's lock.
     """
     if not Path("/proc/self").exists():
         return None
@@ -25,25 +25,25 @@ def dying_with(parent: int) -> Callable[[], None] | None:
 
     def hook() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # the parent died before the kernel was told
+        if os.getppid() != parent:  # the parent died before prctl
             os._exit(1)
 
     return hook
 
 
 def die_with(parent: int) -> None:
-    """For a process that runs already, such as one of a pool."""
+    """For a process that already runs, such as one of a pool."""
     hook = dying_with(parent)
     if hook is not None:
         hook()
 
 
 def serving(parent: int) -> Callable[[], None]:
-    """What a process is to call that makes samples for the one that trains, and has no other life.
+    """A function that a process must call which makes samples for the process that trains.
 
-    A request to end goes to all processes of a run. The one that trains still needs samples on its way to the next edge
-    and its checkpoint, so this one goes on; it ends with its parent. Should that not end, it does so by itself, later:
-    a pool that broke asks its processes to end and then waits for them.
+    SIGTERM goes to all processes of a run. The one that trains still needs samples until it has written its checkpoint,
+    so this one ignores the signal and ends with its parent. If the parent does not end, as when a broken pool ends its
+    processes and waits for them, this one ends by itself a little later.
     """
     die = dying_with(parent)
 
@@ -57,5 +57,5 @@ def serving(parent: int) -> Callable[[], None]:
 
 
 def serve(parent: int) -> None:
-    """For a process that runs already."""
+    """For a process that already runs."""
     serving(parent)()

@@ -1,45 +1,40 @@
-"""`python -m trainmark.rank_environment CMD ...` runs CMD with the variables of torchrun, under any launcher.
+"""The rank of a process, from the variables of its launcher. The only place that knows their names.
 
-mpirun, srun and Paddle number their processes each in its own variables; a training script reads RANK, WORLD_SIZE,
-LOCAL_RANK, MASTER_ADDR and MASTER_PORT. Standard library only, so that it runs inside any container.
-
-Where the controller cannot end our process by a signal (Slurm), it gives us a lease: a file that it writes again and
-again. We stay as CMD's parent then and end it when the file stands still, so that a dead controller leaves no orphan.
+Training scripts read RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as set by torchrun;
+mpirun, srun and Paddle each have variables of their own. Standard library only and quick to import: `trainmark.mark`
+uses it inside the scripts of others.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Mapping
-from pathlib import Path
 
-from trainmark.parent_death import die_with, dying_with
-
-LEASE = "TRAINMARK_LEASE"
-"""Names the file of the lease."""
-LEASE_S = 60.0
-_POLL_S = 1.0
-_SOURCES = {
+SOURCES = {
     "RANK": ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PADDLE_TRAINER_ID", "SLURM_PROCID"),
     "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PADDLE_TRAINERS_NUM", "SLURM_NTASKS"),
     "LOCAL_RANK": ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PADDLE_RANK_IN_NODE", "SLURM_LOCALID"),
     "LOCAL_WORLD_SIZE": ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PADDLE_LOCAL_SIZE"),
 }
+"""The name that torchrun uses, and those of other launchers."""
+
+
+def read(name: str, environment: Mapping[str, str], *, default: int) -> int:
+    """`name` is torchrun's, such as LOCAL_RANK.
+
+    It comes before those of other launchers: a torchrun inside a process of srun sets its own.
+    """
+    names = (name, *SOURCES[name])
+    return next((int(environment[each]) for each in names if environment.get(each, "").isdigit()), default)
 
 
 def translate(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of torchrun from those of the launcher, which beat what an outer shell left in RANK and the like.
+    """The variables of torchrun from those of the launcher, which override RANK and the like of an outer shell.
 
-    The master is the controller's to say; only where it did not, it is the launcher's first machine.
+    The controller sets the master; if it did not, the master is the launcher's first machine.
     """
     found = {}
-    for name, sources in _SOURCES.items():
+    for name, sources in SOURCES.items():
         value = next((environment[source] for source in sources if environment.get(source, "").isdigit()), None)
         if value is not None:
             found[name] = value
@@ -49,89 +44,10 @@ def translate(environment: Mapping[str, str]) -> dict[str, str]:
     master = environment.get("PADDLE_MASTER", "")
     if ":" in master:
         found["MASTER_ADDR"], found["MASTER_PORT"] = master.rsplit(":", 1)
-    return {name: value for name, value in found.items() if name in _SOURCES or not environment.get(name)}
+    return {name: value for name, value in found.items() if name in SOURCES or not environment.get(name)}
 
 
 def first_host(nodes: str) -> str:
-    """The first of a list as Slurm writes it: `gpu[03-07,12]` begins with gpu03."""
+    """The first host of a list of Slurm: gpu03 for `gpu[03-07,12]`."""
     first = re.split(r",(?![^\[]*\])", nodes, maxsplit=1)[0]
     return re.sub(r"\[(\d+)[^\]]*\]", r"\1", first)
-
-
-def main(argv: list[str]) -> int:
-    command = argv[1:]
-    die_with(os.getppid())
-    found = translate(os.environ)
-    if "SLURM_PROCID" in os.environ and "MASTER_ADDR" in found:
-        found["MASTER_ADDR"] = _resolve(found["MASTER_ADDR"])
-    environment = {**os.environ, **found}
-    lease = environment.pop(LEASE, None)
-    try:
-        if lease is None:
-            os.execvpe(command[0], command, environment)  # noqa: S606 - no shell is wanted
-        return _run_under(Path(lease), command, environment)
-    except OSError as error:
-        print(f"{command[0]}: {error.strerror}", file=sys.stderr)
-        return 127
-
-
-def _resolve(node: str) -> str:
-    """Slurm may know a node by a name that no name server knows; it has its address then."""
-    try:
-        socket.getaddrinfo(node, None)
-    except OSError:
-        argv = ["scontrol", "show", "node", node, "--oneliner"]
-        try:
-            told = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False).stdout
-        except (OSError, subprocess.SubprocessError):
-            return node
-        address = re.search(r"\bNodeAddr=(\S+)", told)
-        return address[1] if address else node
-    return node
-
-
-def _run_under(lease: Path, command: list[str], environment: dict[str, str]) -> int:
-    seen, since = _read(lease), time.monotonic()
-    while _read(lease) == seen:  # a job that waited in a queue must not begin for a controller that is gone
-        if time.monotonic() - since > LEASE_S:
-            print(f"no word of the controller for {LEASE_S:g} s: nothing is begun", file=sys.stderr)
-            return 1
-        time.sleep(_POLL_S / 4)
-    child = subprocess.Popen(command, env=environment, preexec_fn=dying_with(os.getpid()))
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda received, _: child.send_signal(received))
-    since = time.monotonic()
-    while True:
-        try:
-            returncode = child.wait(timeout=_POLL_S)
-        except subprocess.TimeoutExpired:
-            begin = time.monotonic()
-            now = _read(lease)
-            is_stuck = time.monotonic() - begin > _POLL_S  # the file server was away, for the controller too
-            if now != seen or is_stuck:
-                seen, since = now, time.monotonic()
-            elif time.monotonic() - since > LEASE_S:
-                print(f"no word of the controller for {LEASE_S:g} s: ending", file=sys.stderr)
-                child.kill()
-            continue
-        return returncode if returncode >= 0 else _end_alike(-returncode)
-
-
-def _end_alike(number: int) -> int:
-    """By the same signal, so that the launcher tells of it."""
-    if number != signal.SIGKILL:
-        signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-    return 128 + number
-
-
-def _read(lease: Path) -> bytes | None:
-    """By opening it: only that makes a network file system look anew."""
-    try:
-        return lease.read_bytes()
-    except OSError:
-        return None
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

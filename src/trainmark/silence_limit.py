@@ -1,4 +1,7 @@
-"""How long a run may be silent: by this the controller ends it, and the worker, a little earlier, dumps its stacks."""
+"""How long a run may write no record before it counts as hanging.
+
+After this time the controller ends the run; a little earlier the worker writes the stacks of its threads.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,26 @@ from dataclasses import dataclass
 from typing import Any
 
 NUM_RECENT = 200
-"""Steps that the usual one is told from."""
-_FEWEST_STEPS = 5
-"""The first ones compile and choose kernels: they tell nothing about the others."""
+"""How many of the latest steps give the usual step."""
+_MIN_STEPS = 5
+"""Fewer say nothing: the first ones compile and choose kernels."""
 _DUMP_AT = 0.8
 _TRAINING_LEAST_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class SilenceLimit:
     least_s: float = 20.0
-    """A training of days has more, see `of`: it outlives a file server that is away for a minute."""
+    """A training has a longer one, see `of`: it survives a file server that does not answer for a minute."""
     factor: float = 20.0
     """Times the usual step."""
     setup_s: float = 900.0
-    """Before there is a usual step, between two signs of an evaluation, and in a checkpoint: compiling a large model
+    """Before there is a usual step, between two batches of an evaluation, and in a checkpoint: compiling a large model
     may take minutes."""
 
     @classmethod
-    def of(cls, run: Mapping[str, Any], *, least_s: float = 0.0, setup_s: float = 0.0) -> Patience:
-        """From run.json, which controller and worker both read; `least_s` and `setup_s` where it does not say."""
+    def of(cls, run: Mapping[str, Any], *, least_s: float = 0.0, setup_s: float = 0.0) -> SilenceLimit:
+        """From run.json, which controller and worker both read; `least_s` and `setup_s` are used where it has none."""
         measure = run.get("measure")
         given = measure if isinstance(measure, dict) else {}
         cell = run.get("cell")
@@ -37,16 +40,12 @@ class Patience:
         return cls(least_s=least, factor=factor, setup_s=max(setup_s or cls.setup_s, least))
 
     def after(self, recent: Sequence[float]) -> float:
-        """After steps that took these seconds, none of them an evaluation."""
-        if len(recent) < _FEWEST_STEPS:
+        """In seconds, after steps that took `recent` seconds, none of them an evaluation."""
+        if len(recent) < _MIN_STEPS:
             return self.setup_s
-        return patience_s(statistics.median(recent), least_s=self.least_s, factor=self.factor)
+        return max(self.least_s, self.factor * statistics.median(recent))
 
 
-def patience_s(median_step_s: float, *, least_s: float, factor: float) -> float:
-    return max(least_s, factor * median_step_s)
-
-
-def dump_after_s(patience_s: float) -> float:
-    """Stacks are on disk before the controller's patience ends."""
-    return _DUMP_AT * patience_s
+def dump_after_s(limit_s: float) -> float:
+    """Early enough that the stacks are on disk when the controller ends the run."""
+    return _DUMP_AT * limit_s

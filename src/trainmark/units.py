@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, Literal
-
-SampleUnit = Literal["images", "clips"]
+from typing import Any
 
 ABSENT = "–"
 """What stands in a table where nothing was measured: absent is never 0 and never blank."""

@@ -37,6 +37,8 @@ def make_starter() -> Callable[..., BaseProcess]:
     needed = (
         "cli.progress",
         "cli.run",
+        "controller.command",
+        "controller.preflight",
         "store.index",
         "logs.live",
         "logs.registry",

@@ -18,7 +18,7 @@ import pytest
 from controllers import finished, folders, living
 
 from trainmark.cli.main import main
-from trainmark.cli.results import open_store
+from trainmark.cli.output import open_store
 from trainmark.runfolder.files import read_json
 from trainmark.runfolder.records import read_records
 from trainmark.store import database, index, reading

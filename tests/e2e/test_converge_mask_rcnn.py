@@ -11,15 +11,20 @@ import torch
 
 from trainmark.datasets.coco.make import make_coco
 from trainmark.worker.torch.step import Precision, TrainStep
-from trainmark.workloads.card import Size
+from trainmark.workloads.card import ImageSize
 from trainmark.workloads.mask_rcnn import metric
 from trainmark.workloads.mask_rcnn import torch as workload
 from trainmark.workloads.mask_rcnn.card import CARD
-from trainmark.workloads.mask_rcnn.data import CocoPipeline, open_pipeline
+from trainmark.workloads.mask_rcnn.data import CocoImages, open_data
 from trainmark.workloads.schedules import learning_rate
+from trainmark.workloads.torch import to_tensors
 
-SIZE = Size(height=64, width=80, flops_per_sample=0.0, batch_size=2)
+SIZE = ImageSize(height=64, width=80, flops_per_sample=0.0, batch_size=2)
 NUM_IMAGES, NUM_STEPS, PEAK = 2, 60, 0.01
+
+
+def collate(samples: Any) -> Any:
+    return to_tensors(CocoImages.collate(samples))
 
 
 def make_folder(root: Path) -> Path:
@@ -30,17 +35,17 @@ def make_folder(root: Path) -> Path:
     return root
 
 
-def evaluate(model: Any, pipeline: CocoPipeline) -> dict[str, float]:
+def evaluate(model: Any, pipeline: CocoImages) -> dict[str, float]:
     model.eval()
     with torch.no_grad():
         samples = [pipeline.eval_sample(index).arrays for index in range(pipeline.num_val)]
-        items = [found for sample in samples for found in workload.score(model, workload.collate([sample]))]
+        items = [found for sample in samples for found in workload.score(model, collate([sample]))]
     model.train()
     return metric.summarise(items, pipeline.truth)  # type: ignore[arg-type]
 
 
 def test_two_images_are_learnt_from_scratch(tmp_path: Path) -> None:
-    pipeline = open_pipeline(make_folder(tmp_path / "coco"), size=SIZE)
+    pipeline = open_data(make_folder(tmp_path / "coco"), size=SIZE)
     torch.manual_seed(0)
     model = workload.build_model(recipe="reference", device_type="cpu", num_classes=pipeline.num_classes, size=SIZE)
     step = TrainStep(
@@ -56,7 +61,7 @@ def test_two_images_are_learnt_from_scratch(tmp_path: Path) -> None:
     for number, chunk in enumerate(order.reshape(-1, 2)):
         samples = [pipeline.train_sample(int(i), np.random.default_rng([number, int(i)])).arrays for i in chunk]
         step.set_learning_rate(learning_rate(CARD.schedule, peak=PEAK, step=number, num_steps=NUM_STEPS))
-        step.run(workload.collate(samples))
+        step.run(collate(samples))
         losses.append(step.loss.item())
     after = evaluate(model, pipeline)
     assert before["box_ap50"] < 0.2

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from trainmark.datasets.icdar2015.make import make_icdar2015
-from trainmark.datasets.icdar2015.page import Page
-from trainmark.workloads.card import Size
+from trainmark.datasets.icdar2015.make import Page, make_icdar2015
+from trainmark.workloads.card import ImageSize
 from trainmark.workloads.psenet import metric
 from trainmark.workloads.psenet import torch as workload
-from trainmark.workloads.psenet.data import TextPipeline, open_pipeline
+from trainmark.workloads.psenet.data import TextImages, open_data
+from trainmark.workloads.torch import to_tensors
 
-SIZE = Size(height=64, width=64, flops_per_sample=1.0, batch_size=8)
+SIZE = ImageSize(height=64, width=64, flops_per_sample=1.0, batch_size=8)
 PAGE = Page(height=128, width=160, max_words=3, max_letters=3, word_height=(0.25, 0.35), ignored_part=0.0)
 NUM_STEPS, BATCH, RATE = 70, 8, 0.05
+
+
+def collate(samples: Any) -> Any:
+    return to_tensors(TextImages.collate(samples))
 
 
 @pytest.fixture(autouse=True)
@@ -34,16 +39,16 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def evaluate(model: nn.Module, pipeline: TextPipeline) -> dict[str, float]:
+def evaluate(model: nn.Module, pipeline: TextImages) -> dict[str, float]:
     model.eval()
     samples = [pipeline.eval_sample(index).arrays for index in range(pipeline.num_val)]
-    counts = [workload.score(model, workload.collate(samples[at : at + 4])) for at in range(0, len(samples), 4)]
+    counts = [workload.score(model, collate(samples[at : at + 4])) for at in range(0, len(samples), 4)]
     model.train()
     return metric.summarise(torch.stack(counts).sum(0).numpy(), None)
 
 
-def train(model: nn.Module, pipeline: TextPipeline) -> list[float]:
-    optimizer = torch.optim.SGD(workload.parameter_groups(model), lr=RATE, momentum=0.9)
+def train(model: nn.Module, pipeline: TextImages) -> list[float]:
+    optimizer = torch.optim.SGD([vars(group) for group in workload.parameter_groups(model)], lr=RATE, momentum=0.9)
     losses: list[float] = []
     for epoch in range(1000):
         order = pipeline.order(seed=0, epoch=epoch, global_batch=BATCH)
@@ -51,7 +56,7 @@ def train(model: nn.Module, pipeline: TextPipeline) -> list[float]:
             for group in optimizer.param_groups:
                 group["lr"] = RATE * (0.1 if len(losses) > 0.75 * NUM_STEPS else 1.0)
             samples = [pipeline.train_sample(index, np.random.default_rng([0, epoch, index])) for index in indices]
-            loss = workload.compute_loss(model, workload.collate([sample.arrays for sample in samples]))
+            loss = workload.compute_loss(model, collate([sample.arrays for sample in samples]))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -64,7 +69,7 @@ def train(model: nn.Module, pipeline: TextPipeline) -> list[float]:
 @pytest.mark.timeout(1500)  # ten minutes where six others share two cores
 def test_psenet_learns_to_find_words(tmp_path: Path) -> None:
     make_icdar2015(tmp_path / "words", num_images=32, val_fraction=0.25, num_workers=1, page=PAGE)
-    pipeline = open_pipeline(tmp_path / "words", size=SIZE)
+    pipeline = open_data(tmp_path / "words", size=SIZE)
     torch.manual_seed(0)
     model = workload.build_model(recipe="reference", device_type="cpu", num_classes=1, size=SIZE)
     untrained = evaluate(model, pipeline)

@@ -7,23 +7,25 @@ ResNet-50 from scratch needs minutes of a GPU for that, so this is the same code
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from trainmark.datasets.kinetics.make import make_kinetics
-from trainmark.worker.torch.feed import FeedRequest
-from trainmark.worker.torch.pipeline import PipelineFeed
+from trainmark.worker.feed import DataFeed, open_feed
+from trainmark.worker.samples import Share
+from trainmark.worker.torch.sources import TorchSources
 from trainmark.worker.torch.step import Precision, TrainStep
-from trainmark.workloads.card import Size
+from trainmark.workloads.card import ImageSize
 from trainmark.workloads.schedules import learning_rate
 from trainmark.workloads.tsm import metric
 from trainmark.workloads.tsm import torch as workload
 from trainmark.workloads.tsm.card import CARD
-from trainmark.workloads.tsm.data import open_pipeline
+from trainmark.workloads.tsm.data import open_data
 
 NUM_CLASSES = 3
-SIZE = Size(height=32, width=32, flops_per_sample=1.0, batch_size=12, num_frames=4)
+SIZE = ImageSize(height=32, width=32, flops_per_sample=1.0, batch_size=12, num_frames=4)
 NUM_EPOCHS, PEAK = 16, 0.002
 
 
@@ -42,19 +44,12 @@ def train(root: Path, *, is_shifted: bool) -> tuple[float, float, float]:
     model = workload.Tsm(
         num_classes=NUM_CLASSES, num_frames=SIZE.num_frames, is_shifted=is_shifted, layers=(1, 1, 1, 1)
     )
-    request = FeedRequest(
-        workload=workload,
-        card=CARD,
-        size=SIZE,
-        batch_size=SIZE.batch_size,
-        seed=0,
-        device=torch.device("cpu"),
-        rank=0,
-        world_size=1,
-        input_dtype=torch.float32,
-        channels_last=False,
+    share = Share(rank=0, world_size=1, batch_size=SIZE.batch_size, seed=0)
+    cpu = torch.device("cpu")
+    sources = TorchSources(
+        workload=workload, size=SIZE, share=share, device=cpu, input_dtype=torch.float32, channels_last=False
     )
-    feed = PipelineFeed(open_pipeline(root, size=SIZE), request)
+    feed = open_feed(open_data(root, size=SIZE), share, sources)
     precision = Precision.of("fp32", "cpu")
     step = TrainStep(model=model, workload=workload, optimizer_facts=CARD.optimizer, precision=precision, is_fast=False)
     before = evaluate(model, feed)
@@ -67,7 +62,7 @@ def train(root: Path, *, is_shifted: bool) -> tuple[float, float, float]:
     return before, evaluate(model, feed), step.loss.item()
 
 
-def evaluate(model: torch.nn.Module, feed: PipelineFeed) -> float:
+def evaluate(model: torch.nn.Module, feed: DataFeed[Any]) -> float:
     model.eval()
     with torch.no_grad():
         scores = sum(workload.score(model, batch) for batch in feed.eval_batches())

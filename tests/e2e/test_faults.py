@@ -57,7 +57,7 @@ MATRIX = (
         signal=signal.SIGKILL,
         whom="launcher",
         outcome="killed",
-        reason="the launcher, which takes its ranks with it, was ended by SIGKILL",
+        reason="the launcher (and all ranks with it) was killed by SIGKILL",
         look_at="output.log",
         most_s=60,
     ),
@@ -157,7 +157,7 @@ def test_a_fault_ends_the_run_and_says_so(fault: Fault, tmp_path: Path, seen: li
     if fault.signal is signal.SIGTERM:
         ends = [list(read_records(folder / f"rank{rank}.jsonl"))[-1] for rank in range(2)]
         assert [(end["kind"], end["outcome"]) for end in ends] == [("run_end", "killed")] * 2
-        assert (folder / "checkpoint.pt").stat().st_size > 1 << 20
+        assert (folder / "checkpoint").stat().st_size > 1 << 20
     else:
         assert "Traceback" not in out
 

@@ -73,9 +73,9 @@ def test_from_parts_to_a_verified_data_set(tmp_path: Path, archive: bytes) -> No
         assert report["num_files"] == 9
         shutil.rmtree(tmp_path / "set")
         code, out, err = trainmark(*argv[:-1], cwd=tmp_path)  # the file is recognised, and unpacked again
-        assert (code, "sha256 as given" in out) == (0, True)
+        assert (code, "sha256 matches" in out) == (0, True)
     code, _, err = trainmark("check", "imagenet", "set", cwd=tmp_path)
-    assert (code, "as manifest.sha256 says" in err) == (0, True)
+    assert (code, "all files match manifest.sha256" in err) == (0, True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -115,9 +115,9 @@ def test_bad_input_is_one_message_and_exit_code_2(tmp_path: Path) -> None:
             ([page, "--output", "there"], "there already"),
             ([page, "--output", "a", "--sha256", "0" * 64], "wrong checksum"),
             ([page, "--output", "a", "--sha256", "12"], "no sha256 checksum"),
-            ([page, "--output", "a", "--connections", "0"], "0 connections"),
+            ([page, "--output", "a", "--connections", "0"], "--connections: must be an integer from 1 to 64"),
             ([page, "--output", "b", "--unpack", "."], "not empty"),
-            ([page, "--output", "b", "--unpack", "out"], "no archive"),
+            ([page, "--output", "b", "--unpack", "out"], "not an archive"),
         ]
         for argv, says in cases:
             code, out, err = trainmark("fetch", *argv, cwd=tmp_path)

@@ -206,7 +206,7 @@ def test_a_machine_without_a_cable_is_told(tmp_path: Path, namespaces: Namespace
         namespaces.set_link("up")
     assert done.returncode == 2
     assert f"{namespaces.names[1]} (rank 1)" in done.stderr
-    assert "cannot meet the master" in done.stderr
+    assert "cannot reach the master" in done.stderr
 
 
 def test_a_node_lost_in_the_middle_ends_the_run_in_seconds(

@@ -19,7 +19,7 @@ import torch
 from making import heed_interrupts, make_images
 from trainmark.launch.processes import find
 from trainmark.runfolder.records import read_records
-from trainmark.worker import isolation
+from trainmark.worker.telemetry import isolation
 from waiting import wait_until
 
 SMALL = ["--device", "cpu", "--size", "small", "--batch-size", "2", "--max-seconds", "4", "--min-seconds", "1"]
@@ -196,7 +196,7 @@ def test_ctrl_c_keeps_what_was_measured_and_says_so(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "interrupted with 0 of 1 run done; what was measured is kept" in err
+    assert "interrupted with 0 of 1 run done; results are kept" in err
     assert "Traceback" not in err
     (result,) = results(trainmark("show", "--json", "--store", str(tmp_path)))
     assert result["outcome"] == "killed"

@@ -86,7 +86,7 @@ def test_40_cells_killed_ten_times_give_the_results_of_an_undisturbed_sweep(
         assert kept.items() <= now.items(), "a finished run was lost"
         kept = now
     code, results, err = run_here(torn, *asked, capsys=capsys)
-    assert f"{len(kept)} of {NUM_CELLS} runs are done" in err
+    assert f"{len(kept)} of {NUM_CELLS} runs already done" in err
     assert kept.items() <= finished(torn).items()
     assert set(kept) <= {result["id"] for result in results}, "what was done before the kill is in the table"
 
@@ -113,21 +113,21 @@ def test_a_finished_sweep_is_measured_anew_and_fresh_leaves_an_unfinished_one(
     asked = ["--batch-size", "1,2", *write_script(tmp_path, slow, "{batch_size}", str(tmp_path / "slow"))]
     _, first, err = run_here(store, *asked, capsys=capsys)
     _, second, err = run_here(store, *asked, capsys=capsys)
-    assert "continues" not in err
+    assert "continuing" not in err
     assert len({result["id"] for result in first + second}) == 4
     (tmp_path / "slow").touch()
     process = start_controller(store, *asked)
     wait_until(lambda: len(folders(store)) == 6 and living(store), what="the sixth run is going on")
     (tmp_path / "slow").unlink()
     _, beside, err = run_here(store, *asked, capsys=capsys)  # while the other lives: a sweep of its own
-    assert "continues" not in err
+    assert "continuing" not in err
     assert len({result["sweep"] for result in first + second + beside}) == 3
     process.kill()
     process.join()
     _, anew, err = run_here(store, "--fresh", *asked, capsys=capsys)
-    assert "continues" not in err
+    assert "continuing" not in err
     _, last, err = run_here(store, *asked, capsys=capsys)
-    assert "continues" not in err, "what --fresh left is not taken up again"
+    assert "continuing" not in err, "what --fresh left is not taken up again"
     assert all(result["outcome"] == "ok" and result["attempt"] == 1 for result in anew + last)
 
 
@@ -147,7 +147,7 @@ def test_sigterm_ends_in_order_and_the_same_command_goes_on(
     assert cut["reason"] == "interrupted by SIGTERM; the steps so far are kept"
     (tmp_path / "quick").touch()
     code, results, err = run_here(store, *asked, capsys=capsys)
-    assert "1 of 2 runs are done" in err
+    assert "1 of 2 runs already done" in err
     assert (code, results[0]["id"]) == (0, done["id"])
     assert (results[1]["retry_of"], results[1]["attempt"], results[1]["outcome"]) == (cut["id"], 2, "ok")
 
@@ -190,7 +190,7 @@ def test_only_what_may_go_better_is_tried_again(
     assert [each["outcome"] for each in shown] == outcomes
     assert [each["attempt"] for each in shown] == list(range(1, len(outcomes) + 1))
     assert [each["retry_of"] for each in shown] == [None, *(each["id"] for each in shown[:-1])]
-    assert err.count("tried again") == len(outcomes) - 1
+    assert err.count("retrying: ") == len(outcomes) - 1
     assert main(["show", "--store", str(tmp_path / "s")]) == 0
     table = capsys.readouterr().out
     assert [each["id"] in table for each in shown[:-1]] == [False] * (len(shown) - 1), "an attempt is no result"

@@ -46,7 +46,7 @@ def test_a_training_killed_and_resumed_has_the_losses_of_an_undisturbed_one(tmp_
     start_and_kill_after_two_epochs([*ARGV, *data, "--store", str(torn)], torn)
     (first,) = (path.name for path in torn.iterdir() if path.is_dir())
     done = trainmark(*ARGV, *data, "--store", str(torn), check=False)
-    assert f"goes on from {first}" in done.stderr
+    assert f"resuming from {first}" in done.stderr
     (resumed,) = results(done)
     assert resumed["resumed_from"] == resumed["retry_of"] == first
     folders = tmp_path / "whole" / whole["id"], torn / resumed["id"]

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from trainmark.cli.results import open_store
+from trainmark.cli.output import open_store
 from trainmark.store.columns import to_record
 
 _SCRIPT = """

@@ -14,6 +14,8 @@ import pytest
 
 from making import make_cell, make_run
 from trainmark.analyse.table import build_lines
+from trainmark.messages.endings import controller_stopped
+from trainmark.messages.ranks import no_step
 from trainmark.report.markdown import render_markdown
 from trainmark.store.folder import read_run
 
@@ -39,7 +41,7 @@ def test_markdown(tmp_path: Path, lang: str) -> None:
             killed = devices == 8 and repeat == 3
             folder = make_run(
                 tmp_path, f"run-{devices}-{repeat}", cell=cell, seconds=steps, outcome="hang" if killed else "ok",
-                reason="no step for 60 s" if killed else "the controller asked to stop",
+                reason=no_step(seconds=60.0, usual_s=None, causes=[]) if killed else controller_stopped(),
             )  # fmt: skip
             (folder / "env.json").write_text(json.dumps(ENVIRONMENT))
             rows.append(read_run(folder))

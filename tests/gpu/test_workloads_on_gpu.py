@@ -14,8 +14,7 @@ import torch
 from making import make_cell
 from trainmark.datasets.cityscapes.make import make_cityscapes
 from trainmark.datasets.coco.make import make_coco
-from trainmark.datasets.icdar2015.make import make_icdar2015
-from trainmark.datasets.icdar2015.page import Page
+from trainmark.datasets.icdar2015.make import Page, make_icdar2015
 from trainmark.datasets.kinetics.make import make_kinetics
 from trainmark.spec.cell import DataSource
 from trainmark.worker.torch.engine import TorchEngine
@@ -67,11 +66,11 @@ def test_a_checkpoint_goes_on_where_it_was(workload: str, tmp_path: Path) -> Non
     first = build(workload)
     losses(first, 5)
     progress = {"num_steps": 5, "device_s": 0.0, "wall_s": 0.0, "evaluated_step": 0}
-    first.save(tmp_path / "checkpoint.pt", progress)
+    first.save(tmp_path / "checkpoint", progress)
     expected = losses(first, 3)
     first.close()
     second = build(workload)
-    assert second.restore(tmp_path / "checkpoint.pt") == progress
+    assert second.restore(tmp_path / "checkpoint") == progress
     found = losses(second, 3)
     assert found[0] == pytest.approx(expected[0], rel=0.002)
     assert found == pytest.approx(expected, rel=0.05)

@@ -1,22 +1,24 @@
-"""What the steps of a run give, in few numbers: computed once, kept by the index, read by every table.
+"""The analysis of one run: a few numbers from its steps, computed once, kept in the index, used by every table.
 
-Loads nothing heavy: who reads a thousand kept analyses needs neither the steps nor numpy.
+numpy is imported only to analyse steps: reading a thousand kept analyses needs neither the steps nor numpy.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from trainmark.analyse.estimate import Estimate
+from trainmark.analyse.training import speeds
+from trainmark.messages.numbers import not_analysed
 from trainmark.store.rows import RunRow
 
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
     estimate: Estimate | None
-    """None for a run without an `ok`: correctness gates speed. So are the other speeds."""
+    """None unless the outcome is `ok`: a run that failed has no speed. The same holds for the other speeds."""
     num_records: int
     """Step records that have a speed."""
     median: float | None
@@ -24,9 +26,9 @@ class Analysis:
     last: float | None
     """Of the per-record rates, for comparison with older reports."""
     speeds: dict[str, float] | None
-    """Of the whole training, three ways; None for a run without pauses."""
-    warnings: tuple[dict[str, str], ...]
-    """What the numbers of this run alone say against it."""
+    """Of the whole training, computed three ways; None for a run without pauses."""
+    warnings: tuple[dict[str, Any], ...]
+    """Found in the numbers of this run alone."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -41,22 +43,77 @@ class Analysis:
 
 
 _found: WeakKeyDictionary[RunRow, Analysis] = WeakKeyDictionary()
-"""Of the rows at hand: several parts of a table ask for the same one."""
+"""Several parts of a table ask for the analysis of the same row."""
 
 
 def analysis_of(row: RunRow) -> Analysis:
-    """The kept one, or a new one."""
+    """The analysis kept in the index, or a new one."""
     if row not in _found:
-        _found[row] = Analysis.from_json(row.analysis) if row.analysis is not None else _analyse(row)
+        _found[row] = Analysis.from_json(row.analysis) if row.analysis is not None else analyse_steps(row)
     return _found[row]
 
 
-def _analyse(row: RunRow) -> Analysis:
-    from trainmark.analyse.steps import analyse_steps
-
-    return analyse_steps(row)
-
-
 def estimate_run(row: RunRow) -> Estimate | None:
-    """None for a run without an `ok`."""
+    """None unless the outcome is `ok`."""
     return analysis_of(row).estimate if row.outcome == "ok" else None
+
+
+def own_warnings(row: RunRow) -> list[dict[str, Any]]:
+    """Warnings that the run recorded, and those found in its numbers."""
+    return [*row.warnings, *analysis_of(row).warnings]
+
+
+def analyse_steps(row: RunRow) -> Analysis:
+    """Never fails: a run whose numbers cannot be analysed has no speed and a warning, and does not hide other runs."""
+    try:
+        return _analyse(row)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        return Analysis(
+            estimate=None,
+            num_records=len(row.seconds),
+            median=None,
+            mean_of_rates=None,
+            last=None,
+            speeds=None,
+            warnings=(not_analysed(error=f"{type(error).__name__}: {error}").to_json(),),
+        )
+
+
+def _analyse(row: RunRow) -> Analysis:
+    import numpy as np
+
+    from trainmark.analyse.checks import check_run
+    from trainmark.analyse.throughput import record_rates
+
+    has_speed = row.outcome == "ok" and len(row.seconds) > 0
+    estimate = _estimate(row) if has_speed else None
+    rates = record_rates(row.seconds, row.samples) if has_speed else None
+    return Analysis(
+        estimate=estimate,
+        num_records=len(row.seconds),
+        median=float(np.median(rates)) if rates is not None else None,
+        mean_of_rates=float(np.mean(rates)) if rates is not None else None,
+        last=float(rates[-1]) if rates is not None else None,
+        speeds=speeds(row),
+        warnings=tuple(warning.to_json() for warning in check_run(row, estimate)),
+    )
+
+
+def _estimate(row: RunRow) -> Estimate:
+    from trainmark.analyse.throughput import NO_METHOD, estimate_cumulative, estimate_throughput
+
+    if row.log.get("is_cumulative"):
+        return estimate_cumulative(row)
+    estimate = estimate_throughput(row.seconds, row.samples, restarts=_find_restarts(row))
+    if row.dialect is not None and estimate.std_error == 0:
+        # A log that always prints the same few digits does not know its speed exactly.
+        return replace(estimate, ci95=None, std_error=None, dof=None, method=NO_METHOD)
+    return estimate
+
+
+def _find_restarts(row: RunRow) -> list[int]:
+    """Indices of the first steps after each resume."""
+    import numpy as np
+
+    found = np.searchsorted(row.steps, sorted(row.resumed_steps), side="right")
+    return [int(index) for index in np.unique(found) if 0 < index < len(row.steps)]

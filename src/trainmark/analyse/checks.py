@@ -1,7 +1,7 @@
-"""Traps that made published numbers wrong, in the numbers of one run; docs/concepts/warnings.md explains.
+"""Mistakes that made published numbers wrong, found in the numbers of one run; see docs/concepts/warnings.md.
 
-A check says nothing where the numbers do not tell. Only imported logs are checked: our own runs are made so that these
-cannot happen.
+A check is silent if the numbers are not sufficient. Only imported logs are checked: our own runs cannot have these
+mistakes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.analyse.estimate import Estimate
-from trainmark.analyse.traps import Warning_, warn
+from trainmark.messages.message import Message
+from trainmark.messages.numbers import (
+    collapsed_record,
+    epoch_index,
+    evaluation_inside,
+    mean_of_rates,
+    stated_scope,
+    tf32_as_fp32,
+)
 from trainmark.store.rows import RunRow
-from trainmark.units import format_count
 
 _RATES_APART = 1.05
 _COLLAPSED = 0.5
@@ -26,7 +33,7 @@ _AMPERE_OR_LATER = re.compile(
 )
 
 
-def check_run(row: RunRow, estimate: Estimate | None) -> list[Warning_]:
+def check_run(row: RunRow, estimate: Estimate | None) -> list[Message]:
     if row.dialect is None:
         return []
     checks = (
@@ -40,8 +47,8 @@ def check_run(row: RunRow, estimate: Estimate | None) -> list[Warning_]:
     return [warning for warning in checks if warning is not None]
 
 
-def check_mean_of_rates(row: RunRow, estimate: Estimate | None) -> Warning_ | None:
-    """A mean of rates forgets how long the slow records took; those that another check explains are left to it."""
+def check_mean_of_rates(row: RunRow, estimate: Estimate | None) -> Message | None:
+    """A mean of rates ignores how long slow records took. Records that another check explains are excluded."""
     if estimate is None or estimate.method == "cumulative" or estimate.num_steps < _MIN_RECORDS:
         return None
     kept = ~_slow_for_evaluation(row)
@@ -53,14 +60,11 @@ def check_mean_of_rates(row: RunRow, estimate: Estimate | None) -> Warning_ | No
     mean, over_time = float((samples / seconds).mean()), float(samples.sum() / seconds.sum())
     if mean <= _RATES_APART * over_time:
         return None
-    above = f"{100 * (mean / over_time - 1):.0f}%"
-    return warn(
-        "mean-of-rates", f"the mean of its rates is {mean:.4g}, samples over seconds {over_time:.4g}: {above} apart"
-    )
+    return mean_of_rates(mean=mean, rate=over_time, apart=mean / over_time - 1)
 
 
-def check_stated_scope(row: RunRow, estimate: Estimate | None) -> Warning_ | None:
-    """The log's own total counts the devices of one node, or one device, instead of all; or all of them twice."""
+def check_stated_scope(row: RunRow, estimate: Estimate | None) -> Message | None:
+    """The total that the log states counts one node or one device instead of all, or multiplies a global rate."""
     stated = row.log.get("stated")
     if estimate is None or not isinstance(stated, dict) or not row.devices:
         return None
@@ -71,27 +75,19 @@ def check_stated_scope(row: RunRow, estimate: Estimate | None) -> Warning_ | Non
         ratio = estimate.value / value
         times = round(ratio)
         if times >= 2 and row.devices % times == 0 and abs(ratio / times - 1) <= _STATED_TOLERANCE:
-            return warn(
-                "stated-scope",
-                f"its own {name} is {value:.4g}, its records give {estimate.value:.4g}: about {times} times as much on "
-                f"{row.devices} devices, as if it counted one part of {times}",
-            )
+            return stated_scope(name=str(name), stated=value, rate=estimate.value, devices=row.devices, times=times)
         if row.devices >= 2 and abs(ratio * row.devices - 1) <= _STATED_TOLERANCE:
-            return warn(
-                "stated-scope",
-                f"its own {name} is {value:.4g}, its records give {estimate.value:.4g}: about {row.devices} times less,"
-                " as if a rate of all devices had been multiplied by their number",
-            )
+            return stated_scope(name=str(name), stated=value, rate=estimate.value, devices=row.devices, times=None)
     return None
 
 
-def check_collapsed_record(row: RunRow) -> Warning_ | None:
-    """The last record of a run often holds the shutdown."""
+def check_collapsed_record(row: RunRow) -> Message | None:
+    """The last record of a run often includes the shutdown."""
     if not _is_last_collapsed(row):
         return None
     rates = row.samples / row.seconds
     usual = float(np.median(rates))
-    return warn("collapsed-record", f"the last record says {rates[-1]:.4g} where {usual:.4g} is usual; leave it out")
+    return collapsed_record(last=float(rates[-1]), usual=usual)
 
 
 def _is_last_collapsed(row: RunRow) -> bool:
@@ -101,19 +97,18 @@ def _is_last_collapsed(row: RunRow) -> bool:
     return bool(rates[-1] < _COLLAPSED * np.median(rates) and not _slow_for_evaluation(row)[-1])
 
 
-def check_evaluation_inside(row: RunRow) -> Warning_ | None:
-    """Records that span an evaluation and are slow for it."""
+def check_evaluation_inside(row: RunRow) -> Message | None:
+    """Records that include an evaluation and are slow because of it."""
     slow = _slow_for_evaluation(row)
     if not slow.any():
         return None
     usual = float(np.median(row.seconds / row.samples))
     lost_s = float((row.seconds - row.samples * usual)[slow].sum())
-    where = format_count(int(slow.sum()), "records")
-    return warn("evaluation-inside", f"an evaluation lies in {where}; about {lost_s:.3g} s of it count as training")
+    return evaluation_inside(records=int(slow.sum()), lost_s=lost_s)
 
 
 def _slow_for_evaluation(row: RunRow) -> NDArray[np.bool_]:
-    """Which records span an evaluation and are slow; none where most that span one are as fast as others."""
+    """Which records include an evaluation and are slow; none if most that include one are as fast as others."""
     none = np.zeros(len(row.seconds), dtype=np.bool_)
     evaluated = np.unique([step for e in row.evals if (step := e.get("step")) is not None])
     if len(evaluated) == 0 or len(row.seconds) < _MIN_RECORDS or len(row.steps) != len(row.seconds):
@@ -122,27 +117,24 @@ def _slow_for_evaluation(row: RunRow) -> NDArray[np.bool_]:
         return none
     per_sample = row.seconds / row.samples
     before = row.steps[:-1]
-    # An evaluation after iteration n lies in the record that begins there.
+    # An evaluation after iteration n is part of the record that starts there.
     first, last = np.searchsorted(evaluated, before), np.searchsorted(evaluated, row.steps[1:])
     spans = np.concatenate(([False], last > first))
     slow: NDArray[np.bool_] = spans & (per_sample > _SLOW_STEP * np.median(per_sample))
     return slow if slow.sum() >= 0.5 * spans.sum() else none
 
 
-def check_epoch_index(row: RunRow) -> Warning_ | None:
-    """AI-Rank asks for the number of epochs done; some programs give the index of the last one."""
+def check_epoch_index(row: RunRow) -> Message | None:
+    """AI-Rank wants the number of finished epochs; some programs print the index of the last one."""
     epochs = [e.get("epoch") for e in row.evals if e.get("metric") == "eval_accuracy"]
     if not epochs or epochs[0] != 0:
         return None
-    return warn("epoch-index", "its first evaluation is after 0 epochs: the index of the epoch stands for their number")
+    return epoch_index()
 
 
-def check_tf32(row: RunRow) -> Warning_ | None:
+def check_tf32(row: RunRow) -> Message | None:
     if row.precision != "fp32" or row.machine is None or not _AMPERE_OR_LATER.search(row.machine):
         return None
     if row.log.get("is_tf32_off"):
         return None
-    return warn(
-        "tf32-as-fp32",
-        f"fp32 on {row.machine}: frameworks use TF32 there unless told not to, and the log does not say that they were",
-    )
+    return tf32_as_fp32(machine=row.machine)

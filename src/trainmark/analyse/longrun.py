@@ -1,7 +1,7 @@
-"""Long-run variance: what the variance of a mean is made of when neighbours in time resemble each other.
+"""Long-run variance: the variance of a mean of values that are correlated in time.
 
 For n values with autocovariances g_k, the variance of their mean is V / n with V = g_0 + 2 (g_1 + g_2 + ...). V is
-found by fitting an autoregression (Burg's recursion, order by AICc) and reading its spectrum at frequency zero. With
+found by fitting an autoregression (Burg's recursion, order by AICc) and taking its spectrum at frequency zero. With
 the reflection coefficients r_k of the recursion everything needed is a running product or sum:
 
     s_k = s_{k-1} (1 - r_k^2)      residual variance of order k
@@ -9,9 +9,9 @@ the reflection coefficients r_k of the recursion everything needed is a running 
     V_k = s_k / a_k^2              long-run variance if the order is k
     var(V_p) / V_p^2 = (2 / n) (1 + 2 sum_{k<p} V_p / V_k)      from the information matrix of the fit
 
-The last line gives the degrees of freedom for Student's t, 2 V^2 / var(V): few where values cling together. It is
-asymptotic; the corrections below (batches, bias of r, no order 0, unfinished cycles) make intervals hold at small n.
-`throughput.py` has the simulated coverage.
+The last line gives the degrees of freedom for Student's t, 2 V^2 / var(V): few if values are strongly correlated. It is
+asymptotic; the corrections below (batches, bias of r, no order 0, unfinished cycles) make the intervals valid at small
+n. `throughput.py` has the simulated coverage.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LongRun:
 
 
 def long_run_variance(values: NDArray[np.float64], *, rounding: float = 0.0) -> LongRun:
-    """Long-run variance of at least two values; a standard deviation up to `rounding` counts as none."""
+    """Long-run variance of at least two values; a standard deviation up to `rounding` counts as zero."""
     n = len(values)
     spread = float(values.var())
     if spread <= rounding**2:
@@ -77,8 +77,8 @@ def _autoregress(deviations: NDArray[np.float64], variance: float) -> LongRun:
     residuals = variance * np.maximum(np.cumprod(np.concatenate(([1.0], 1.0 - reflections**2))), _PREDICTED)
     orders = np.arange(len(residuals))
     criterion = n * np.log(residuals) + n * (n + orders) / np.maximum(n - orders - 2, 0.5)
-    # Never order 0: to call a short series independent because nothing else was proven costs coverage (79% instead of
-    # 94% for n = 10 and a correlation of 0.5), to allow for one neighbour costs 3% of width at n = 100.
+    # Never order 0: treating a short series as independent because nothing else is proven costs coverage (79%, not 94%,
+    # for n = 10 and a correlation of 0.5); allowing for one neighbour costs 3% of width at n = 100.
     order = 1 + int(np.argmin(criterion[1:]))
     at_zero = np.cumprod(np.concatenate(([1.0], 1.0 - _less_biased(reflections, n))))
     by_order = residuals * n / np.maximum(n - 1 - orders, 1) / at_zero**2
@@ -91,12 +91,12 @@ def _autoregress(deviations: NDArray[np.float64], variance: float) -> LongRun:
 
 
 def _max_order(num_values: int) -> int:
-    """Highest order looked at: enough for a cycle of a few loader workers, at most an eighth of the values."""
+    """Highest order to try: enough for a cycle of a few loader workers, at most an eighth of the values."""
     return max(1, num_values // 8)
 
 
 def _burg(deviations: NDArray[np.float64], order: int) -> NDArray[np.float64]:
-    """Reflection coefficients 1..order: each the correlation of what is left forwards and backwards in time."""
+    """Reflection coefficients 1..order: the correlations of the forward and backward prediction errors."""
     reflections: list[float] = []
     forward, backward = deviations[1:], deviations[:-1]
     negligible = _PREDICTED * 2 * float(deviations @ deviations)

@@ -1,12 +1,13 @@
-"""Where the time of a step went that perfect scaling would not need: exchange, slower computing, or neither.
+"""Where a step loses time against perfect scaling: communication, slower computation, or neither.
 
-With the same batch per device a step on more devices should take as long as the base's; with the same global batch it
-should take less, in proportion. What it takes more is lost, and the twin step without exchange splits it:
+With the same batch per device, a step on more devices should take as long as a step of the baseline; with the same
+global batch it should take proportionally less. The difference is lost time. The twin step, which exchanges no
+gradients, splits it:
 
-    lost        = step - ideal step
-    exchange    = exposed communication - what the base has of it
-    computing   = twin step - the base's, which share cores, memory, power and clocks with fewer others
-    the rest    = neither: the step of the measurement and that of the comparison with its twin differ by it
+    lost            = step - ideal step
+    communication   = exposed communication - that of the baseline
+    computation     = twin step - that of the baseline, where fewer processes share cores, memory, power and clocks
+    the rest        = neither: the measured steps and the steps measured beside their twins differ by it
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from trainmark.analyse.communication import Communication, read_communication
-from trainmark.analyse.speedup import Ratio
+from trainmark.analyse.estimate import Ratio
 from trainmark.analyse.table import Line
+from trainmark.messages.message import Message
+from trainmark.messages.scaling import base_exchange_not_measured, exchange_not_measured, step_time_unknown
 
 Cause = Literal["communication", "compute", "rest"]
 
 POOR = 0.95
-"""Efficiency below this, with its whole interval, is asked for its cause."""
+"""If the whole interval of an efficiency is below this, its cause is explained."""
 _OWN_SOURCE = "trainmark"
 _BATCH_UNITS = frozenset({"images", "samples", "examples", "sequences", "sentences", "clips", "videos"})
-"""Of other people's logs: what a batch is counted in. Not tokens, words, steps or iterations."""
-NO_BATCH, NOT_MEASURED, BASE_NOT_MEASURED = "no_batch", "not_measured", "base_not_measured"
-"""Reasons that a report has words for; a worker's own reason is a sentence already."""
+"""Units of other people's logs in which a batch is counted: not tokens, words, steps or iterations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class Split:
     compute_s: float
     rest_s: float
     twin_s: float
-    """The step without exchange, and what it would take if computing were as fast as the base's."""
+    """Time of the twin step, and its ideal: what it would take if computation were as fast as in the baseline."""
     ideal_twin_s: float
     gradient_bytes: int
     allreduce_gb_per_s: float | None
@@ -54,13 +55,13 @@ class Split:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loss:
-    """Per step."""
+class LostTime:
+    """Of one step."""
 
     lost_s: float | None
     split: Split | None
-    reason: str | None
-    """Why there is no split."""
+    reason: Message | None
+    """Why there is no split; None if there is one."""
 
 
 def is_poor(efficiency: Ratio | None) -> bool:
@@ -69,31 +70,31 @@ def is_poor(efficiency: Ratio | None) -> bool:
     return (efficiency.ci95[1] if efficiency.ci95 else efficiency.value) < POOR
 
 
-def explain_loss(line: Line, base: Line, *, scale: float) -> Loss:
-    """`scale`: the ideal step over the base's; 1 for the same batch per device."""
-    step_s, base_s = _step_s(line), _step_s(base)
-    if step_s is None or base_s is None:
-        return Loss(lost_s=None, split=None, reason=NO_BATCH)
-    lost_s = step_s - scale * base_s
+def explain_lost_time(line: Line, baseline: Line, *, scale: float) -> LostTime:
+    """`scale`: time of the ideal step over that of the baseline; 1 for the same batch per device."""
+    step_s, baseline_s = _step_s(line), _step_s(baseline)
+    if step_s is None or baseline_s is None:
+        return LostTime(lost_s=None, split=None, reason=step_time_unknown())
+    lost_s = step_s - scale * baseline_s
     own = _communication(line)
     if own is None:
-        return Loss(lost_s=lost_s, split=None, reason=_why_not(line))
-    base_own = _communication(base)
-    if base_own is None and (base.first.devices or 0) > 1:
-        return Loss(lost_s=lost_s, split=None, reason=BASE_NOT_MEASURED)
-    base_exposed_s, base_compute_s = (base_own.exposed_s, base_own.compute_s) if base_own else (0.0, base_s)
-    communication_s = own.exposed_s - scale * base_exposed_s
-    compute_s = own.compute_s - scale * base_compute_s
+        return LostTime(lost_s=lost_s, split=None, reason=_why_not(line))
+    baseline_own = _communication(baseline)
+    if baseline_own is None and (baseline.first.devices or 0) > 1:
+        return LostTime(lost_s=lost_s, split=None, reason=base_exchange_not_measured())
+    exposed_s, twin_s = (baseline_own.exposed_s, baseline_own.compute_s) if baseline_own else (0.0, baseline_s)
+    communication_s = own.exposed_s - scale * exposed_s
+    compute_s = own.compute_s - scale * twin_s
     split = Split(
         communication_s=communication_s,
         compute_s=compute_s,
         rest_s=lost_s - communication_s - compute_s,
         twin_s=own.compute_s,
-        ideal_twin_s=scale * base_compute_s,
+        ideal_twin_s=scale * twin_s,
         gradient_bytes=own.gradient_bytes,
         allreduce_gb_per_s=own.allreduce_gb_per_s,
     )
-    return Loss(lost_s=lost_s, split=split, reason=None)
+    return LostTime(lost_s=lost_s, split=split, reason=None)
 
 
 def _step_s(line: Line) -> float | None:
@@ -106,7 +107,7 @@ def _step_s(line: Line) -> float | None:
 
 
 def _communication(line: Line) -> Communication | None:
-    """Of all repeats: medians again."""
+    """Medians over all repeats."""
     found = [own for run in line.runs if (own := read_communication(run)) is not None]
     if not found:
         return None
@@ -123,6 +124,6 @@ def _median(values: Sequence[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def _why_not(line: Line) -> str:
-    told = (run.communication.get("reason") for run in line.runs if run.communication is not None)
-    return next((str(reason) for reason in told if reason), NOT_MEASURED)
+def _why_not(line: Line) -> Message:
+    records = (run.communication for run in line.runs if run.communication is not None)
+    return next((Message.from_reason(one) for one in records if one.get("reason")), exchange_not_measured())

@@ -1,6 +1,6 @@
-"""How others aggregate a log, so that a published number can be reproduced and then compared with the honest one.
+"""Protocols: how others aggregate a log, to reproduce a published number and compare it with ours.
 
-A protocol is `NAME` or `NAME:key=value,...`; all are pure functions of the records of one run.
+A protocol is `NAME` or `NAME:key=value,...`, a pure function of the records of one run.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _TEXT_UNITS = ("tokens", "words")
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a protocol makes of a run."""
+    """The result of a protocol for a run."""
 
     value: float | None
-    """None where the protocol cannot be applied; `reason` says why."""
+    """None if the protocol cannot be applied; `reason` says why."""
     unit: str | None = None
     num_records: int | None = None
-    """How many records it used."""
+    """Number of records used."""
     reason: str | None = None
 
 
@@ -48,13 +48,13 @@ def parse_protocol(text: str) -> tuple[Protocol, Options]:
     name, _, rest = text.partition(":")
     protocol = PROTOCOLS.get(name)
     if protocol is None:
-        raise InputError(f"the protocol {name!r} is not known", hint=f"known: {', '.join(PROTOCOLS)}")
+        raise InputError(f"unknown protocol {name!r}", hint=f"choose from {', '.join(PROTOCOLS)}")
     options = dict(protocol.defaults)
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")
         if not equals or key not in options:
             raise InputError(
-                f"{part!r} is no option of the protocol {name}",
+                f"unknown option {part!r} of protocol {name}",
                 hint=f"options: {', '.join(f'{key}={value}' for key, value in protocol.defaults.items()) or 'none'}",
             )
         options[key] = value
@@ -79,11 +79,13 @@ def apply_protocol(text: str, row: RunRow) -> dict[str, Any]:
 def _check(protocol: Protocol, options: Options) -> None:
     for key in ("skip", "count"):
         if key in options and not (options[key].isdigit() and len(options[key]) < 10):
-            raise InputError(f"{key}={options[key]} is no whole number", hint=f"like {protocol.name}:{key}=10")
+            raise InputError(
+                f"{key} must be an integer >= 0, got {options[key]}", hint=f"like {protocol.name}:{key}=10"
+            )
     if options.get("mode") not in (None, *(str(mode) for mode in range(-1, 5))):
-        raise InputError(f"mode={options['mode']} is not supported", hint="modes are -1, 0, 1, 2, 3 and 4")
+        raise InputError(f"unknown mode {options['mode']}", hint="choose from -1, 0, 1, 2, 3 and 4")
     if options.get("by") not in (None, "auto", "timestamp", "step"):
-        raise InputError(f"by={options['by']} is not supported", hint="by=timestamp, by=step or by=auto")
+        raise InputError(f"unknown value by={options['by']}", hint="choose from by=timestamp, by=step and by=auto")
 
 
 def _rates(row: RunRow) -> Floats:
@@ -97,7 +99,7 @@ def _after(row: RunRow, options: Options) -> slice | None:
 
 
 def _too_few(row: RunRow) -> Answer:
-    return Answer(value=None, reason=f"it has {format_count(len(row.seconds), 'records')}, no more than are skipped")
+    return Answer(value=None, reason=f"it has only {format_count(len(row.seconds), 'records')}, and all are skipped")
 
 
 def _mean(row: RunRow, options: Options) -> Answer:
@@ -130,9 +132,9 @@ def _stated(row: RunRow, options: Options) -> Answer:
 
 
 def _paddle(row: RunRow, options: Options) -> Answer:
-    """PaddlePaddle's benchmark: skip records, take the arithmetic mean of what is printed, then convert by mode.
+    """PaddlePaddle's benchmark: skip records, take the arithmetic mean of the printed values, then convert by mode.
 
-    Its input is what a line prints: the rate of one device (-1), seconds of a step (0, 2), steps a second (1, 3).
+    The printed value is the rate of one device (-1), seconds per step (0, 2), or steps per second (1, 3).
     """
     part = _after(row, options)
     if part is None:
@@ -142,16 +144,16 @@ def _paddle(row: RunRow, options: Options) -> Answer:
     used = len(seconds)
     if mode == -1:
         if not row.devices:
-            return Answer(value=None, reason="it needs the number of devices")
+            return Answer(value=None, reason="the number of devices is unknown")
         per_device = float((samples / seconds / row.devices).mean())
         return Answer(value=per_device * row.devices, unit=f"{row.unit}/s", num_records=used)
     if mode == 4:
         return _seconds_per_epoch(row, used)
     if row.unit in _TEXT_UNITS:
-        return Answer(value=None, reason=f"its rates count {row.unit}, and no step has a fixed number of them")
-    is_counted = row.unit == "iterations"  # then modes 1 and 2, which speak of steps, need no batch
+        return Answer(value=None, reason=f"its rates count {row.unit}, whose number per step is unknown")
+    is_counted = row.unit == "iterations"  # then modes 1 and 2, which give steps per second, need no batch size
     if not (row.devices and row.batch_size_per_device) and not (is_counted and mode in (1, 2)):
-        return Answer(value=None, reason="it needs the number of devices and the batch per device")
+        return Answer(value=None, reason="the number of devices or the batch size per device is unknown")
     batch = 1 if is_counted else (row.devices or 0) * (row.batch_size_per_device or 0)
     step_s = seconds * batch / samples
     steps_per_s = float((1 / step_s).mean())
@@ -165,21 +167,21 @@ def _paddle(row: RunRow, options: Options) -> Answer:
 
 
 def _seconds_per_epoch(row: RunRow, used: int) -> Answer:
-    """Printed seconds of an epoch, where a record is an epoch."""
+    """Mean of the printed seconds, if a record is an epoch."""
     if row.log.get("covers") != "step" or not np.isnan(row.steps).all():
         return Answer(value=None, reason="its records are not epochs")
     return Answer(value=float(row.seconds[-used:].mean()), unit="s/epoch", num_records=used)
 
 
 def _dlperf(row: RunRow, options: Options) -> Answer:
-    """DLPerf: leave out the first iterations, time the next ones; by time stamps where there are some."""
+    """DLPerf: skip the first iterations and time the next ones, by time stamps if there are any."""
     skip, count = int(options["skip"]), int(options["count"])
     steps = row.steps if len(row.steps) == len(row.seconds) else np.full(len(row.seconds), math.nan)
     numbers = _count_iterations(steps)
     by = options["by"]
     has_times = len(row.times) == len(row.seconds) and not np.isnan(row.times).any()
     if by == "timestamp" and not has_times:
-        return Answer(value=None, reason="its lines have no time stamps")
+        return Answer(value=None, reason="it has no time stamps")
     if by != "step" and has_times:
         return _dlperf_by_times(row, numbers, skip, count)
     inside = (numbers > skip) & (numbers <= skip + count)
@@ -190,13 +192,13 @@ def _dlperf(row: RunRow, options: Options) -> Answer:
 
 
 def _count_iterations(steps: Floats) -> Floats:
-    """Iterations since the start, from 1. Those of a log may be counted from 0, and anew in each epoch."""
+    """Iterations since the start, from 1. A log may count from 0, and start again in each epoch."""
     if np.isnan(steps).any():
         return np.arange(1, len(steps) + 1.0)
     numbers = steps + (0.0 if steps[0] > 0 else 1.0)
     falls = np.flatnonzero(np.diff(steps) < 0)
     before = np.zeros(len(steps))
-    before[falls + 1] = numbers[falls]  # the last of an epoch is its length
+    before[falls + 1] = numbers[falls]  # the last number of an epoch is its length
     total: Floats = numbers + np.cumsum(before)
     return total
 
@@ -204,11 +206,11 @@ def _count_iterations(steps: Floats) -> Floats:
 def _dlperf_by_times(row: RunRow, numbers: Floats, skip: int, count: int) -> Answer:
     begin, end = (int(np.argmin(np.abs(numbers - wanted))) for wanted in (skip, skip + count))
     if not (row.devices and row.batch_size_per_device):
-        return Answer(value=None, reason="it needs the number of devices and the batch per device")
+        return Answer(value=None, reason="the number of devices or the batch size per device is unknown")
     elapsed_s = row.times[end] - row.times[begin]
     iterations = numbers[end] - numbers[begin]
     if elapsed_s <= 0 or iterations <= 0:
-        return Answer(value=None, reason=f"it has no two records about iterations {skip} and {skip + count}")
+        return Answer(value=None, reason=f"it has no two records near iterations {skip} and {skip + count}")
     value = float(iterations * row.devices * row.batch_size_per_device / elapsed_s)
     return Answer(value=value, unit=f"{row.unit}/s", num_records=end - begin)
 
@@ -243,7 +245,7 @@ PROTOCOLS = {
         ),
         Protocol(
             name="stated",
-            summary="what the log itself states for the run, by name",
+            summary="the number that the log itself states for the run, by name",
             defaults={"name": ""},
             apply=_stated,
         ),

@@ -1,7 +1,7 @@
-"""Speed-ups from many runs, and which cells of a published table the runs themselves do not give.
+"""Speed-ups from many runs, and the cells of a published table that the runs do not reproduce.
 
-The right way: aggregate each case first, then divide by the aggregate of the base with the same batch. It cannot depend
-on the order of files.
+Each case is aggregated first and then divided by the aggregate of the baseline with the same batch, so that the result
+does not depend on the order of files.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class CaseSpeed:
     median_speed: float
     average_speedup: float | None
     median_speedup: float | None
-    """None for a case that has no base."""
+    """None for a case without a baseline."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrongCell:
-    """A printed value that the runs do not give, by mean or by median."""
+    """A published value that the runs reproduce neither by mean nor by median."""
 
     case: str
     published: float
@@ -51,7 +51,7 @@ def scaling_table(runs: Mapping[str, Sequence[float]], base: str) -> dict[str, C
 def wrong_cells(
     table: Mapping[str, CaseSpeed], published: Mapping[str, float], *, digits: int = 2
 ) -> tuple[WrongCell, ...]:
-    """Cells that agree, to the printed digits, neither with the mean nor with the median."""
+    """Cells that agree neither with the mean nor with the median, to the published digits."""
     found = []
     for case, value in published.items():
         ours = table.get(case)
@@ -66,12 +66,12 @@ def wrong_cells(
 
 
 def case_name(row: RunRow) -> str | None:
-    """DLPerf's name of a case: 4n8g. None where nodes or devices are not known."""
+    """DLPerf's name of a case, as 4n8g; None if nodes or devices are unknown."""
     return f"{row.nodes}n{row.devices // row.nodes}g" if row.nodes and row.devices else None
 
 
 def speeds_by_case(rows: Iterable[RunRow], speeds: Mapping[str, float]) -> dict[str, list[float]]:
-    """`speeds` by run id, as a protocol gives them; sorted, so that no order of files can show through."""
+    """`speeds` by run id, as a protocol gives them; sorted, so that the order of files does not matter."""
     found: dict[str, list[float]] = {}
     for row in rows:
         case = case_name(row)

@@ -1,8 +1,8 @@
-"""Several runs of one cell become one estimate.
+"""Pool several runs of one cell into one estimate.
 
-Runs differ by more than their steps tell: placement, clocks, neighbours, allocator luck. That variation is part of the
-answer to "how fast is this cell", so the interval comes from the spread between the runs: Student's t on the values of
-the runs, each with the same weight. Two runs can agree by chance, so the interval is never shorter than what the steps
+Runs differ by more than their steps show: placement, clocks, other processes, memory allocation. That variation is part
+of the answer to "how fast is this cell", so the interval comes from the spread between the runs: Student's t on the
+values of the runs, with equal weights. Two runs can agree by chance, so the interval is never shorter than the steps
 within the runs imply.
 
 Why not inverse-variance weights, random effects with the interval of Hartung and Knapp? With two to six runs they are
@@ -23,18 +23,17 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from trainmark.analyse.estimate import Estimate
-from trainmark.analyse.interval import log_interval
+from trainmark.analyse.estimate import Estimate, log_interval
 
 BETWEEN = "runs-t"
 WITHIN = "runs-within"
 
 
 def pool(estimates: Sequence[Estimate]) -> Estimate:
-    """Mean of the runs with the larger of the between-run and the within-run interval; one run comes back as it is.
+    """Mean of the runs with the larger of the between-run and the within-run interval; a single run is returned as is.
 
-    Runs without an interval of their own count in full for the mean and the spread; the within-run interval is then
-    unknown and the between-run interval stands alone.
+    Runs without an interval of their own count fully for the mean and the spread. The within-run interval is then
+    unknown, and the between-run interval is used.
     """
     if not estimates:
         raise ValueError("no runs to pool")
@@ -45,7 +44,7 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
     within = _within(estimates, value)
     if within is not None:
         return within if _width(within) > _width(chosen) else chosen
-    # Runs that agree to the last digit, and of which none knows how well it is known: rounded numbers.
+    # Runs that agree to the last digit without any interval have rounded numbers, so no interval can be given.
     return chosen if chosen.std_error else _pooled(estimates, value, None, None, BETWEEN)
 
 

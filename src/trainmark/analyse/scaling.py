@@ -1,7 +1,7 @@
-"""Scaling studies: lines that differ in the number of devices alone, against the smallest number among them.
+"""Scaling studies: lines that differ only in the number of devices, compared with the smallest number among them.
 
-Weak scaling keeps the batch per device, strong scaling the global batch. A count that was asked for, that failed, or
-that a sibling (another precision, recipe or batch of the same workload) has, is a line too: missing, with the reason.
+Weak scaling keeps the batch per device, strong scaling the global batch. A count that was requested, that failed, or
+that a sibling (another precision, recipe or batch of the same workload) has, is a case too: missing, with the reason.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trainmark.analyse.baseline import find_bases
-from trainmark.analyse.lost_time import Loss, explain_loss, is_poor
-from trainmark.analyse.speedup import Ratio, base_place, efficiency, speedup
+from trainmark.analyse.baseline import baseline_rank, find_baselines
+from trainmark.analyse.estimate import Ratio, efficiency, speedup
+from trainmark.analyse.lost_time import LostTime, explain_lost_time, is_poor
 from trainmark.analyse.table import Line
+from trainmark.messages.message import Message
 from trainmark.store.rows import RunRow
 
 Mode = Literal["weak", "strong", "unknown"]
-"""`unknown` where no batch is told, as of somebody's own script."""
+"""`unknown` if the batch size is not known, as for a user's own script."""
 Count = tuple[int | None, int]
-"""Nodes, and devices of all of them together."""
+"""Number of nodes, and of devices over all nodes."""
 Facts = tuple[object, ...]
 
 
@@ -38,16 +39,18 @@ class Asked:
     nodes: int
     devices: int
     batch_size_per_device: int
-    why_skipped: str | None
+    why_skipped: Message | None
     machine: str | None = None
-    """Where it was asked for; None: wherever the others ran."""
+    """Where it was requested; None: the machine of the other lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
     why: Literal["skipped", "failed", "not_run"]
-    detail: str
-    """Of a plan's skip the reason, of a failure the outcome and its reason; empty where nobody tried."""
+    outcome: str | None = None
+    """Of a failure; `running` for a run that has not ended."""
+    reason: Message | None = None
+    """Of a skip or a failure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +62,14 @@ class Case:
     batch_size_per_device: int | None
     line: Line | None
     missing: Missing | None
-    base: Line | None
-    """What `speedup` divides by; None for a base and for what is missing."""
-    has_other_base: bool
-    """The base is of other software or of another host: nothing nearer has fewer devices."""
+    baseline: Line | None
+    """What `speedup` divides by; None for a baseline and for a missing case."""
+    has_other_baseline: bool
+    """The baseline has other software or another host: nothing nearer has fewer devices."""
     speedup: Ratio | None
     efficiency: Ratio | None
-    loss: Loss | None
-    """Where the efficiency is poor."""
+    lost_time: LostTime | None
+    """Known if the efficiency is poor."""
 
     @property
     def count(self) -> Count:
@@ -77,13 +80,13 @@ class Case:
 class Study:
     mode: Mode
     first: RunRow
-    """Carries what the lines share."""
+    """Has what the lines share."""
     batch_size: int | None
     """Per device for weak scaling, global for strong."""
-    base: Case
-    """The first of them, where lines of different software have a base each."""
+    baseline: Case
+    """The first one, if lines with different software have a baseline each."""
     cases: tuple[Case, ...]
-    """By number of devices, then of nodes."""
+    """Ordered by number of devices, then of nodes."""
 
 
 @dataclass(kw_only=True)
@@ -100,7 +103,7 @@ class _Group:
 
 
 def build_studies(lines: Sequence[Line], asked: Sequence[Asked] = ()) -> tuple[Study, ...]:
-    """Weak ones first, in the order of their first lines."""
+    """Weak scaling first, in the order of the first lines."""
     groups = [group for whole in _group(lines, asked).values() for group in _by_machine(whole)]
     studied = [group for group in groups if _is_study(group)]
     siblings: dict[Facts, set[Count]] = {}
@@ -131,7 +134,7 @@ def _modes(devices: int, batch_size: int | None) -> tuple[tuple[Mode, int | None
 
 
 def _facts(row: RunRow) -> Facts:
-    """All that lines of a study share, the machine apart: a run that failed early does not know its own."""
+    """All that lines of a study share, except the machine: a run that failed early does not know its own."""
     own_name = (row.model, row.unit) if row.workload is None else None
     return (row.workload, own_name, row.dialect, row.framework, row.recipe, row.precision, row.size, row.device,
             row.data, row.epochs)  # fmt: skip
@@ -143,7 +146,7 @@ def _asked_facts(cell: Asked) -> Facts:
 
 
 def _by_machine(group: _Group) -> Iterator[_Group]:
-    """What failed or was left out on one machine says nothing about another."""
+    """A failure or a skip on one machine says nothing about another."""
     for machine in dict.fromkeys(line.first.machine for line in group.lines):
         yield _Group(
             mode=group.mode,
@@ -159,7 +162,7 @@ def _known_machines(line: Line) -> set[str]:
 
 
 def _is_study(group: _Group) -> bool:
-    """Strong scaling only where it was measured: a sweep of batches asks for many global batches by chance."""
+    """Strong scaling only if it was measured: a sweep of batch sizes has many equal global batches by chance."""
     if group.mode == "strong":
         return len({devices for _, devices in group.counts}) > 1
     wanted = {_count(line.first) for line in group.failed} | {(cell.nodes, cell.devices) for cell in group.asked}
@@ -174,50 +177,49 @@ def _siblings(group: _Group) -> Facts:
 
 
 def _build_study(group: _Group, sibling_counts: set[Count]) -> Study:
-    bases = find_bases([line.runs for line in group.lines])
     measured = [
-        _measured(line, group.lines[base.index] if base else None, group.mode, is_other=bool(base and base.is_other))
-        for line, base in zip(group.lines, bases, strict=True)
+        _measured(line, group.lines[at.index] if at else None, group.mode, is_other=bool(at and at.is_other))
+        for line, at in zip(group.lines, find_baselines([line.runs for line in group.lines]), strict=True)
     ]
-    first = min(range(len(bases)), key=lambda index: base_place(group.lines[index].runs))
+    first = min(range(len(measured)), key=lambda index: baseline_rank(group.lines[index].runs))
     cases = [*measured, *_find_missing(group, sibling_counts)]
     order = sorted(cases, key=lambda case: (case.devices, case.nodes or 0))
     return Study(
-        mode=group.mode, first=group.lines[first].first, batch_size=group.batch_size, base=measured[first],
+        mode=group.mode, first=group.lines[first].first, batch_size=group.batch_size, baseline=measured[first],
         cases=tuple(order),
     )  # fmt: skip
 
 
-def _measured(line: Line, base: Line | None, mode: Mode, *, is_other: bool) -> Case:
+def _measured(line: Line, baseline: Line | None, mode: Mode, *, is_other: bool) -> Case:
     nodes, devices = _count(line.first)
-    gain = share = loss = None
-    if base is not None and line.estimate is not None and base.estimate is not None and base.first.devices:
-        gain = speedup(line.estimate, base.estimate)
-        share = efficiency(line.estimate, base.estimate, devices / base.first.devices)
-        scale = base.first.devices / devices if mode == "strong" else 1.0
-        loss = explain_loss(line, base, scale=scale) if is_poor(share) else None
+    gain = share = lost = None
+    if baseline is not None and line.estimate is not None and baseline.estimate is not None and baseline.first.devices:
+        gain = speedup(line.estimate, baseline.estimate)
+        share = efficiency(line.estimate, baseline.estimate, devices / baseline.first.devices)
+        scale = baseline.first.devices / devices if mode == "strong" else 1.0
+        lost = explain_lost_time(line, baseline, scale=scale) if is_poor(share) else None
     return Case(
         nodes=nodes, devices=devices, batch_size_per_device=line.first.batch_size_per_device, line=line, missing=None,
-        base=base, has_other_base=is_other, speedup=gain, efficiency=share, loss=loss,
+        baseline=baseline, has_other_baseline=is_other, speedup=gain, efficiency=share, lost_time=lost,
     )  # fmt: skip
 
 
 def _find_missing(group: _Group, sibling_counts: set[Count]) -> list[Case]:
-    """The most telling reason for each count: it failed, the plan left it out, nobody ran it."""
+    """The most specific reason for each count: it failed, the plan skipped it, it was not run."""
     found: dict[Count, Missing] = {}
     for line in group.failed:
         last = line.runs[-1]
-        detail = f"{last.outcome or 'running'}: {last.reason}"
-        found.setdefault(_count(line.first), Missing(why="failed", detail=detail))
+        missing = Missing(why="failed", outcome=last.outcome or "running", reason=last.why)
+        found.setdefault(_count(line.first), missing)
     for cell in group.asked:
-        why = Missing(why="skipped", detail=cell.why_skipped) if cell.why_skipped else Missing(why="not_run", detail="")
-        found.setdefault((cell.nodes, cell.devices), why)
+        missing = Missing(why="skipped" if cell.why_skipped else "not_run", reason=cell.why_skipped)
+        found.setdefault((cell.nodes, cell.devices), missing)
     for count in sibling_counts:
-        found.setdefault(count, Missing(why="not_run", detail=""))
+        found.setdefault(count, Missing(why="not_run"))
     return [
         Case(
             nodes=nodes, devices=devices, batch_size_per_device=_batch(group, devices), line=None, missing=missing,
-            base=None, has_other_base=False, speedup=None, efficiency=None, loss=None,
+            baseline=None, has_other_baseline=False, speedup=None, efficiency=None, lost_time=None,
         )
         for (nodes, devices), missing in found.items()
         if (nodes, devices) not in group.counts

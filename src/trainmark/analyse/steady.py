@@ -1,17 +1,17 @@
 """Where the steady state starts.
 
-Two things precede it. Spikes: compilation, cuDNN tuning, first allocation, 2 to 1000 times as long as a usual step, at
-the very start and possibly again a few steps later. A ramp: clocks, caches, queues that fill, a level that settles.
+Two things come before it. Spikes: compilation, cuDNN tuning, first allocation, 2 to 1000 times as long as a usual step,
+at the very start and possibly again a few steps later. A ramp: clocks, caches and queues that take time to settle.
 
-Spikes are told apart by size against the second half of the series. The ramp is found by the marginal standard error
-rule (White 1997: cut where the standard error of the mean of the rest is smallest) with four safeguards:
+Spikes are found by their size compared with the second half of the series. The ramp is found by the marginal standard
+error rule (White 1997: cut where the standard error of the mean of the rest is smallest) with four safeguards:
 
-- values are clipped at ten robust standard deviations, so one pause for garbage collection cannot buy a cut;
+- values are clipped at ten robust standard deviations, so that one pause for garbage collection causes no cut;
 - a cut counts only if the mean of what it removes differs from that of the second half by more than chance, with the
-  autocorrelation of the steps taken into account, so a stationary series keeps its steps;
-- at most half is ever removed;
-- the rule may point beyond the middle. Then the level changed in the second half, which is a finding to be kept in the
-  interval and not a warm-up to be hidden, unless the first half itself shows a transient that dies away.
+  autocorrelation of the steps taken into account, so that a stationary series keeps its steps;
+- at most half of the steps is removed;
+- the rule may point beyond the middle. Then the level changed in the second half. That belongs in the interval and is
+  not a warm-up, unless the first half itself shows a transient that dies away.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _CLIP_DEVIATIONS = 10.0
 _SIGNIFICANT = 4.0
 _SIGNIFICANT_IF_SHORT = 20.0
 
-# The rule looks at single steps and at this many batches: single steps place a sharp edge, batches see the faint tail
-# of a ramp that hides in the noise of single steps.
+# The rule looks at single steps and at this many batches: single steps locate a sharp edge, batches show the faint
+# tail of a ramp that is hidden in the noise of single steps.
 _NUM_BATCHES = 50
 
-# The place of a change is known to a few steps only: this much of the first half is surely before the second.
+# A change is located only to within a few steps: this much of the first half is surely before the second half.
 _SURELY_FIRST_HALF = 0.9
 
-# No machine is steadier than this share of a step; keeps a nearly constant series from making much of its last bit.
+# No machine is steadier than this share of a step; without it, rounding would matter in a nearly constant series.
 _NOISE_FLOOR = 1e-3
 
-# Fewer steps than this have no ramp that could be told from noise.
+# With fewer steps, a ramp cannot be told from noise.
 _MIN_RAMP_STEPS = 10
 
 
@@ -68,7 +68,7 @@ def _level_and_noise(durations: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _median(values: NDArray[np.float64]) -> float:
-    """As np.median, at a quarter of its time for the few hundred values of a live look."""
+    """Like np.median, but four times as fast for the few hundred values of a running measurement."""
     ordered = np.sort(values)
     return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 

@@ -1,8 +1,8 @@
 """When a measurement is precise enough to stop.
 
-Looking often and stopping at the first interval that happens to be short selects the intervals that are too short. Two
-rules keep that honest: `decide` looks only at step counts that grow geometrically (calling it more often changes
-nothing, it uses the steps up to the last such count), and it trusts no interval with few degrees of freedom behind it.
+Looking often and stopping at the first interval that happens to be short selects intervals that are too short. Two
+rules prevent that: `decide` looks only at step counts that grow geometrically (calling it more often changes nothing,
+since it uses the steps up to the last such count), and it ignores intervals with few degrees of freedom.
 
 Simulated coverage in percent at the time of stopping, target 1%, 300 to 600 trials, with the median number of steps:
 
@@ -19,9 +19,16 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 
 from trainmark.analyse.estimate import Estimate
-from trainmark.analyse.series import read_series
-from trainmark.analyse.throughput import estimate_throughput
-from trainmark.units import format_count
+from trainmark.analyse.throughput import estimate_throughput, read_series
+from trainmark.messages.message import Message
+from trainmark.messages.training import (
+    first_steps,
+    interval_too_wide,
+    precise_enough,
+    step_limit,
+    too_few_steps,
+    too_little_freedom,
+)
 
 DEFAULT_TARGET = 0.01
 DEFAULT_MIN_STEPS = 30
@@ -32,16 +39,16 @@ _LOOK_GROWTH = 1.5
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """Whether to go on measuring."""
+    """Whether to stop measuring."""
 
     stop: bool
     """True when the measurement may end."""
 
-    reason: str
-    """Why, as a sentence for a person."""
+    reason: Message
+    """Why."""
 
     estimate: Estimate | None
-    """What the last look saw; None before the first."""
+    """The estimate at the last look; None before the first."""
 
 
 def decide(
@@ -59,24 +66,23 @@ def decide(
     exhausted = max_steps is not None and num_steps >= max_steps
     num_looked = num_steps if exhausted else last_look(num_steps, min_steps=min_steps)
     if num_looked == 0:
-        reason = f"{num_steps} of the first {min_steps} steps measured"
-        return Decision(stop=False, reason=reason, estimate=None)
+        return Decision(stop=False, reason=first_steps(steps=num_steps, least=min_steps), estimate=None)
     estimate = estimate_throughput(durations[:num_looked], counts[:num_looked])
     reached, reason = _judge(estimate, target, min_steps, min_dof)
     if max_steps is not None and exhausted and not reached:
-        reason = f"the limit of {format_count(max_steps, 'steps')} is reached; {reason}"
+        reason = step_limit(steps=max_steps, why=reason)
     return Decision(stop=reached or exhausted, reason=reason, estimate=estimate)
 
 
-def _judge(estimate: Estimate, target: float, min_steps: int, min_dof: float) -> tuple[bool, str]:
+def _judge(estimate: Estimate, target: float, min_steps: int, min_dof: float) -> tuple[bool, Message]:
     half_width, dof = estimate.relative_half_width, estimate.dof
     if half_width is None or dof is None or estimate.num_steps < min_steps:
-        return False, f"{format_count(estimate.num_steps, 'steps')} since the warm-up, at least {min_steps} are needed"
+        return False, too_few_steps(steps=estimate.num_steps, least=min_steps)
     if half_width > target:
-        return False, f"the interval of ±{half_width:.2%} is wider than the target of ±{target:.2%}"
+        return False, interval_too_wide(half_width=half_width, target=target)
     if dof < min_dof:
-        return False, f"the interval of ±{half_width:.2%} rests on {dof:.0f} degrees of freedom, not yet {min_dof:.0f}"
-    return True, f"the interval of ±{half_width:.2%} is within the target of ±{target:.2%}"
+        return False, too_little_freedom(half_width=half_width, dof=dof, least=min_dof)
+    return True, precise_enough(half_width=half_width, target=target)
 
 
 def next_look(num_steps: int, *, min_steps: int = DEFAULT_MIN_STEPS) -> int:

@@ -1,43 +1,40 @@
-"""Runs to lines of a table: repeats pooled, each line compared with the smallest number of devices of its kind."""
+"""Runs to lines of a table: repeats are pooled, and each line is compared with its baseline, the fewest devices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from trainmark.analyse.analysis import estimate_run
-from trainmark.analyse.baseline import find_bases, seat_of, software_of
-from trainmark.analyse.estimate import Estimate
+from trainmark.analyse.analysis import estimate_run, own_warnings
+from trainmark.analyse.baseline import find_baselines, host_of, software_of
+from trainmark.analyse.estimate import Estimate, Ratio, efficiency, speedup
 from trainmark.analyse.repeats import pool
-from trainmark.analyse.result import own_warnings
-from trainmark.analyse.speedup import Ratio, efficiency, speedup
-from trainmark.analyse.traps import check_side_by_side
-from trainmark.analyse.variants import name_variants
+from trainmark.messages.scaling import mixed_batch, superlinear
 from trainmark.store.rows import RunRow
+
+Key = tuple[object, ...]
+_SHORT = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One cell: all its runs together."""
+    """One cell in one environment: all its runs together."""
 
     first: RunRow
-    """Carries what the repeats share."""
+    """Has what the repeats share."""
     runs: tuple[RunRow, ...]
     estimate: Estimate | None
-    """Pooled over the runs that ended well; None where none did."""
-    speedup: Ratio | None
-    """Against the fewest devices with everything else equal; None for that one itself and where nothing compares."""
-    efficiency: Ratio | None
-    base: RunRow | None
-    """The first run of the line that `speedup` divides by."""
-    has_other_base: bool
-    """That one is of other software or of another host: nothing nearer has fewer devices."""
+    """Pooled over the runs whose outcome is `ok`; None if there are none."""
     variant: str
-    """What tells this line from another of the same cell (software, host); empty where it is the only one."""
-
-    @property
-    def base_devices(self) -> int | None:
-        return self.base.devices if self.base is not None else None
+    """Tells this line from another of the same cell (software, host); empty if it is the only one."""
+    speedup: Ratio | None = None
+    """Against the fewest devices with everything else equal; None for the baseline itself, or if there is none."""
+    efficiency: Ratio | None = None
+    baseline: RunRow | None = None
+    """The first run of the line that `speedup` divides by."""
+    has_other_baseline: bool = False
+    """The baseline has other software or another host: nothing nearer has fewer devices."""
 
     @property
     def num_ok(self) -> int:
@@ -51,40 +48,33 @@ class Line:
 def build_lines(rows: Sequence[RunRow]) -> tuple[Line, ...]:
     groups = _group(without_replaced(rows))
     pooled = [(runs, _pool_runs(runs)) for runs in groups]
-    bases = _find_bases(pooled)
-    variants = _name_variants([runs[0] for runs in groups])
-    return tuple(_build_line(runs, estimate, bases.get(runs[0].id), variants[runs[0].id]) for runs, estimate in pooled)
-
-
-def _name_variants(firsts: Sequence[RunRow]) -> dict[str, str]:
-    """Of lines whose cell was run in several; those of one differ in their unit."""
-    stands_for: dict[str, dict[tuple[object, ...], RunRow]] = {}
-    for row in firsts:
-        stands_for.setdefault(row.cell_id, {}).setdefault(_environment(row), row)
-    names = name_variants(list(of_cell.values()) for of_cell in stands_for.values())
-    return {row.id: names.get(stands_for[row.cell_id][_environment(row)].id, "") for row in firsts}
+    divisors = _find_divisors(pooled)
+    variants = _name_lines([runs[0] for runs in groups])
+    return tuple(
+        _build_line(runs, estimate, divisors.get(runs[0].id), variants[runs[0].id]) for runs, estimate in pooled
+    )
 
 
 def without_replaced(rows: Sequence[RunRow]) -> list[RunRow]:
-    """An attempt that was made again is no result: the one that stands for it is."""
+    """Leave out attempts that were retried: only the last attempt counts."""
     replaced = {row.retry_of for row in rows if row.retry_of is not None}
     return [row for row in rows if row.id not in replaced]
 
 
-Key = tuple[object, ...]
+# -- repeats -----------------------------------------------------------------------------------------------------------
 
 
 def _group(rows: Sequence[RunRow]) -> list[list[RunRow]]:
-    """Repeats are runs of one cell in one environment: a newer framework or commit makes a line of its own.
+    """Repeats are runs of one cell in one environment and one unit.
 
-    So does another unit: a script that printed iterations and now marks samples is the same command, and a mean of
-    both would mean nothing.
+    A newer framework or commit makes a line of its own. So does another unit: if a script printed iterations and now
+    marks samples, it is the same command, but a mean of both would mean nothing.
 
-    A run that failed may not have come to know its environment; it stands with the latest line of its cell, or with the
-    first where it came before, but never with one of another machine than its own.
+    A failed run may not know its environment. It joins the latest line of its cell, or the first one if the run came
+    before, but never a line of another machine than its own.
     """
     placed: dict[tuple[str, str | None], Key] = {}
-    """For a run that failed, by cell and machine: None stands for any."""
+    """For failed runs, by cell and machine; None stands for any machine."""
     for row in reversed(rows):
         if row.outcome == "ok":
             placed[row.cell_id, row.machine] = placed[row.cell_id, None] = _key(row)
@@ -96,7 +86,7 @@ def _group(rows: Sequence[RunRow]) -> list[list[RunRow]]:
         else:
             key = placed.setdefault((row.cell_id, row.machine), (row.cell_id, row.machine))
         groups.setdefault(key, []).append(row)
-    # The first stands for all: one that knows its environment.
+    # The first run represents the line, so it must be one that knows its environment.
     return [sorted(runs, key=lambda run: run.outcome != "ok") for runs in groups.values()]
 
 
@@ -104,20 +94,8 @@ def _key(row: RunRow) -> Key:
     return row.cell_id, row.unit, *_environment(row)
 
 
-def _environment(row: RunRow) -> tuple[object, ...]:
-    return row.machine, seat_of(row), software_of(row)
-
-
-Kind = tuple[object, ...]
-Divisor = tuple[RunRow, Estimate, bool]
-"""First run and estimate of a base, and whether it is of another environment."""
-
-
-def _kind(row: RunRow) -> Kind:
-    """Everything but the number of devices: only lines of one kind may be divided by each other."""
-    own_name = row.model if row.workload is None else None
-    return (row.workload, own_name, row.dialect, row.unit, row.framework, row.recipe, row.precision, row.size,
-            row.device, row.machine, row.batch_size_per_device, row.data, row.epochs)  # fmt: skip
+def _environment(row: RunRow) -> Key:
+    return row.machine, host_of(row), software_of(row)
 
 
 def _pool_runs(runs: Sequence[RunRow]) -> Estimate | None:
@@ -125,60 +103,158 @@ def _pool_runs(runs: Sequence[RunRow]) -> Estimate | None:
     return pool(estimates) if estimates else None
 
 
-def _find_bases(pooled: Sequence[tuple[list[RunRow], Estimate | None]]) -> dict[str, Divisor]:
+# -- baselines ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Divisor:
+    first: RunRow
+    estimate: Estimate
+    is_other: bool
+    """Measured in another environment."""
+
+
+def _find_divisors(pooled: Sequence[tuple[list[RunRow], Estimate | None]]) -> dict[str, _Divisor]:
     """By the first run of the line that is divided."""
-    kinds: dict[Kind, list[tuple[list[RunRow], Estimate]]] = {}
+    kinds: dict[Key, list[tuple[list[RunRow], Estimate]]] = {}
     for runs, estimate in pooled:
         if estimate is not None and runs[0].devices is not None:
             kinds.setdefault(_kind(runs[0]), []).append((runs, estimate))
-    found: dict[str, Divisor] = {}
+    found: dict[str, _Divisor] = {}
     for group in kinds.values():
-        for (runs, _), base in zip(group, find_bases([runs for runs, _ in group]), strict=True):
-            if base is not None:
-                base_runs, estimate = group[base.index]
-                found[runs[0].id] = base_runs[0], estimate, base.is_other
+        for (runs, _), baseline in zip(group, find_baselines([runs for runs, _ in group]), strict=True):
+            if baseline is not None:
+                others, estimate = group[baseline.index]
+                found[runs[0].id] = _Divisor(first=others[0], estimate=estimate, is_other=baseline.is_other)
     return found
 
 
-def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, divisor: Divisor | None, variant: str) -> Line:
+def _kind(row: RunRow) -> Key:
+    """Everything but the number of devices: only lines of one kind may be divided by each other."""
+    own_name = row.model if row.workload is None else None
+    return (row.workload, own_name, row.dialect, row.unit, row.framework, row.recipe, row.precision, row.size,
+            row.device, row.machine, row.batch_size_per_device, row.data, row.epochs)  # fmt: skip
+
+
+def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, divisor: _Divisor | None, variant: str) -> Line:
     first = runs[0]
-    base, base_estimate, is_other = divisor or (None, None, False)
-    # As many devices on more nodes are no more devices.
-    if estimate is None or base is None or base_estimate is None or first.devices == base.devices:
-        return Line(
-            first=first, runs=tuple(runs), estimate=estimate, speedup=None, efficiency=None, base=None,
-            has_other_base=False, variant=variant,
-        )  # fmt: skip
+    # The same number of devices on more nodes is not more devices.
+    if estimate is None or divisor is None or first.devices == divisor.first.devices:
+        return Line(first=first, runs=tuple(runs), estimate=estimate, variant=variant)
+    ratio = (first.devices or 1) / (divisor.first.devices or 1)
     return Line(
         first=first,
         runs=tuple(runs),
         estimate=estimate,
-        speedup=speedup(estimate, base_estimate),
-        efficiency=efficiency(estimate, base_estimate, (first.devices or 1) / (base.devices or 1)),
-        base=base,
-        has_other_base=is_other,
         variant=variant,
+        speedup=speedup(estimate, divisor.estimate),
+        efficiency=efficiency(estimate, divisor.estimate, ratio),
+        baseline=divisor.first,
+        has_other_baseline=divisor.is_other,
     )
 
 
-def warnings_of(lines: Sequence[Line]) -> dict[str, list[dict[str, str]]]:
-    """By run id: what a run said itself, what its numbers say, and what shows only beside other runs."""
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def _name_lines(firsts: Sequence[RunRow]) -> dict[str, str]:
+    """Names of the lines whose cell was run in several environments; lines of one environment differ in their unit."""
+    representatives: dict[str, dict[Key, RunRow]] = {}
+    for row in firsts:
+        representatives.setdefault(row.cell_id, {}).setdefault(_environment(row), row)
+    names = _name_variants(list(of_cell.values()) for of_cell in representatives.values())
+    return {row.id: names.get(representatives[row.cell_id][_environment(row)].id, "") for row in firsts}
+
+
+def name_apart(one: RunRow, other: RunRow) -> tuple[str, str]:
+    """Names of two environments by what differs; both empty if nothing that has a name differs."""
+    names = _name_variants([[one, other]])
+    return names[one.id], names[other.id]
+
+
+def _name_variants(cells: Iterable[Sequence[RunRow]]) -> dict[str, str]:
+    """By row id. `cells` has, for each cell, one row of every environment.
+
+    What differs within any cell is part of every name, so that all names of a table mention the same things.
+    """
+    several = [rows for rows in cells if len(rows) > 1]
+    facts = {row.id: _environment_words(row) for rows in several for row in rows}
+    differing = {
+        place
+        for rows in several
+        for place, values in enumerate(zip(*(facts[row.id] for row in rows), strict=True))
+        if len(set(values)) > 1
+    }
+    return {
+        row_id: " ".join(value for place, value in enumerate(values) if place in differing and value)
+        for row_id, values in facts.items()
+    }
+
+
+def _environment_words(row: RunRow) -> tuple[str, ...]:
+    """In the order in which a name has them; two sets of uncommitted changes on one commit differ."""
+    framework, program, commit, changes = software_of(row)
+    host, cores = (row.environment.get(name) for name in ("hostname", "num_cores"))
+    return (
+        framework or row.framework or "",
+        program and f"trainmark {program}",
+        commit[:_SHORT] + (f"+{changes[:_SHORT]}" if commit and changes else ""),
+        str(host or ""),
+        f"{cores} cores" if cores else "",
+    )
+
+
+# -- warnings ----------------------------------------------------------------------------------------------------------
+
+Warnings = dict[str, list[dict[str, Any]]]
+"""By run id, as `Message.to_json` gives them."""
+
+_SUPERLINEAR = 1.005
+
+
+def warnings_of(lines: Sequence[Line]) -> Warnings:
+    """Recorded by a run, found in its numbers, and found by comparing it with other runs."""
     rows = [run for line in lines for run in line.runs]
-    beside = check_side_by_side(rows, _compared(lines))
+    beside = _check_side_by_side(rows, lines)
     return {row.id: [*own_warnings(row), *beside.get(row.id, ())] for row in rows}
 
 
-def check_rows(rows: Sequence[RunRow]) -> dict[str, list[dict[str, str]]]:
-    """Only imported logs are checked, so that without one there is nothing to compare."""
+def check_rows(rows: Sequence[RunRow]) -> Warnings:
+    """Found by comparing runs. Only imported logs are checked, so without one there are none."""
     is_needed = any(row.dialect is not None for row in rows)
-    return check_side_by_side(rows, _compared(build_lines(rows))) if is_needed else {}
+    return _check_side_by_side(rows, build_lines(rows)) if is_needed else {}
 
 
-def _compared(lines: Sequence[Line]) -> list[tuple[RunRow, RunRow, float]]:
-    """Each run whose line has a speed-up, a run of the line it is compared with, and the quotient."""
-    return [
-        (run, line.base, line.speedup.value)
-        for line in lines
-        if line.speedup is not None and line.base is not None
-        for run in line.runs
-    ]
+def _check_side_by_side(rows: Sequence[RunRow], lines: Sequence[Line]) -> Warnings:
+    found: Warnings = {}
+    for run_id, warning in (*_find_mixed_batches(rows), *_find_superlinear(lines)):
+        found.setdefault(run_id, []).append(warning)
+    return found
+
+
+def _find_mixed_batches(rows: Sequence[RunRow]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """More devices with another batch than the fewest devices: the quotient of the two is not a speed-up."""
+    groups: dict[Key, list[RunRow]] = {}
+    for row in rows:
+        if row.dialect is not None and row.devices and row.batch_size_per_device and (row.workload or row.model):
+            groups.setdefault((row.workload or row.model, row.framework, row.precision, row.machine), []).append(row)
+    for group in groups.values():
+        fewest = min(row.devices or 0 for row in group)
+        base = {row.batch_size_per_device for row in group if row.devices == fewest}
+        sizes = [str(size) for size in sorted(base, key=str)]
+        for row in group:
+            batch, devices = row.batch_size_per_device, row.devices
+            if batch is not None and devices is not None and batch not in base:
+                warning = mixed_batch(batch=batch, devices=devices, base_batches=sizes, base_devices=fewest)
+                yield row.id, warning.to_json()
+
+
+def _find_superlinear(lines: Sequence[Line]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """More speed-up than devices: the baseline is too slow."""
+    for line in lines:
+        if line.speedup is None or line.baseline is None:
+            continue
+        for run in line.runs:
+            ratio = (run.devices or 1) / (line.baseline.devices or 1)
+            if run.dialect is not None and line.speedup.value > _SUPERLINEAR * ratio:
+                yield run.id, superlinear(speedup=line.speedup.value, ratio=ratio).to_json()

@@ -1,4 +1,4 @@
-"""Throughput of one run, with an interval that knows that steps are not independent.
+"""Throughput of one run from its steps, with an interval that allows for steps that depend on each other.
 
 Method `ar-t`: the logarithm of samples over seconds is linearised, its long-run variance is read from an autoregression
 (`longrun.py`) and Student's t with the degrees of freedom of that fit makes the interval. Chosen by simulation against
@@ -25,7 +25,7 @@ Simulated coverage of the 95% interval in percent, 4000 trials, through the sear
                                   300    95.2   94.9   94.0   93.7   91.7
                                  1000    93.9   94.4   94.4   94.5   94.1
 
-It holds from n = 50 on at 0.9 (300 after a warm-up). It falls short where the data cannot show what is to come: a drift
+It holds from n = 50 on at 0.9 (300 after a warm-up). It is too short if the data cannot show what will come: a drift
 (correlation 0.9) under jitter of twice its size has 80% at n = 100, 90% at 300 and 94% at 1000; stalls of 20 times the
 noise in 3% of the steps have 74% at n = 50, 88% at 100 and 93% at 300. Cycles (every k-th step slow) are covered in 99%
 or more: the interval is wider than needed.
@@ -40,28 +40,47 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trainmark.analyse.estimate import Estimate
-from trainmark.analyse.interval import log_interval
+from trainmark.analyse.estimate import Estimate, log_interval
 from trainmark.analyse.longrun import long_run_variance
-from trainmark.analyse.series import read_series
 from trainmark.analyse.steady import find_steady_start
+from trainmark.errors import InputError
+from trainmark.store.rows import RunRow
 
 METHOD = "ar-t"
 NO_METHOD = "none"
+CUMULATIVE = "cumulative"
 
 MIN_STEPS = 8
-"""Fewer steady steps have no interval: independent steps would be covered, but even a mild correlation would not."""
+"""Fewer steady steps get no interval: it would cover independent steps, but not even mildly correlated ones."""
+
+
+def read_series(seconds: ArrayLike, samples: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Check both and return them as arrays of one length; `samples` may be one number for all steps."""
+    durations = np.atleast_1d(np.asarray(seconds, dtype=np.float64))
+    counts = np.asarray(samples, dtype=np.float64)
+    if durations.ndim != 1 or (counts.ndim and counts.shape != durations.shape):
+        raise InputError(
+            f"{durations.shape} step durations do not match {counts.shape} sample counts",
+            hint="pass one sample count per step, or one for all steps",
+        )
+    for name, values in (("step durations", durations), ("sample counts", counts)):
+        if values.size == 0 or not (np.isfinite(values).all() and (values > 0).all()):
+            raise InputError(
+                f"{name} must be finite numbers > 0, at least one",
+                hint="remove records without a duration or a count before the analysis",
+            )
+    return durations, np.broadcast_to(counts, durations.shape)
 
 
 def estimate_throughput(seconds: ArrayLike, samples: ArrayLike, *, restarts: Sequence[int] = ()) -> Estimate:
     """Samples per second of the steady state of a run with these step durations.
 
-    `restarts`: indices of steps with which another process began, as after a kill; each has a warm-up of its own.
+    `restarts`: indices of the first steps of processes that resumed the run; each has a warm-up of its own.
     """
     durations, counts = read_series(seconds, samples)
     is_steady = np.zeros(len(durations), dtype=np.bool_)
     for begin, end in itertools.pairwise([0, *restarts, len(durations)]):
-        # A warm-up cannot be told from so few steps.
+        # So few steps do not show where a warm-up ends.
         if begin == 0 or end - begin >= 2 * MIN_STEPS:
             is_steady[begin + find_steady_start(durations[begin:end]) : end] = True
     num_warmup_steps = int(len(durations) - is_steady.sum())
@@ -81,7 +100,7 @@ def _estimate_steady(durations: NDArray[np.float64], counts: NDArray[np.float64]
             std_error=None,
             dof=None,
         )
-    # The logarithm of a ratio of sums moves, to first order, by the mean of these.
+    # To first order, the logarithm of a ratio of sums changes by the mean of these.
     influence = counts / counts.mean() - durations / durations.mean()
     long_run = long_run_variance(influence, rounding=1e-12)
     relative_error = math.sqrt(long_run.variance / n)
@@ -94,3 +113,38 @@ def _estimate_steady(durations: NDArray[np.float64], counts: NDArray[np.float64]
         std_error=value * relative_error,
         dof=long_run.dof,
     )
+
+
+def record_rates(seconds: ArrayLike, samples: ArrayLike) -> NDArray[np.float64]:
+    """Samples per second of each record, whose median, mean and last value older reports print.
+
+    For comparison only: a mean of rates gives a slow step no more weight than a fast one, so with equal samples it is
+    never below samples over seconds.
+    """
+    durations, counts = read_series(seconds, samples)
+    return counts / durations
+
+
+def estimate_cumulative(row: RunRow) -> Estimate:
+    """Throughput of a log whose records are means since the start, or since the epoch began, as in Detectron2.
+
+    Only the last record of each stretch counts. There is no interval: the records are not separate measurements.
+    """
+    ends = _ends_of_stretches(row)
+    weights = np.nan_to_num(row.steps[ends], nan=1.0) + 1.0 if len(row.steps) else np.ones(len(ends))
+    value = float((weights * row.samples[ends]).sum() / (weights * row.seconds[ends]).sum())
+    return Estimate(
+        value=value,
+        ci95=None,
+        num_steps=len(row.seconds),
+        num_warmup_steps=0,
+        method=CUMULATIVE,
+        std_error=None,
+        dof=None,
+    )
+
+
+def _ends_of_stretches(row: RunRow) -> NDArray[np.intp]:
+    """Indices of the records after which the iteration number decreases, and of the last one."""
+    falls = np.flatnonzero(np.diff(row.steps) < 0) if len(row.steps) else np.empty(0, dtype=np.intp)
+    return np.append(falls, len(row.seconds) - 1).astype(np.intp)

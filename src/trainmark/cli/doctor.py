@@ -8,27 +8,44 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from trainmark.cli.doctor_network import add_network_arguments, measure_network, refuse_without_network
-from trainmark.cli.output import add_json_flag, add_store_flag, next_command, print_json, stdout_console
-from trainmark.cli.results import refuse_file
+from trainmark.cli.output import next_command, print_commands, print_json, stdout_console
+from trainmark.cli.parser import add_json_option, add_machine_options, add_store_option, integer, read_cluster_options
+from trainmark.errors import InputError
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.units import format_bytes, format_count
 
 _LOW_DISK_BYTES = 1 << 30
 _INDENT = 11
+_NETWORK_OPTIONS = ("nodes", "devices", "device", "launcher", "hosts", "cluster")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_network_arguments(parser)
-    add_store_flag(parser)
-    add_json_flag(parser)
+    from trainmark.launch.registry import launchers
+
+    group = parser.add_argument_group("network")
+    group.add_argument(
+        "--network", action="store_true", help="measure all-reduce latency and bandwidth between processes instead"
+    )
+    group.add_argument("--nodes", type=integer(), metavar="N", help="number of machines (default: 1)")
+    group.add_argument(
+        "--devices", type=integer(), metavar="N", help="devices per machine (default: all GPUs, or 2 processes)"
+    )
+    group.add_argument("--device", metavar="KIND", help="cpu or cuda (default: cuda if there is a GPU)")
+    group.add_argument("--launcher", choices=launchers().names(), help="how to start processes; dry prints the command")
+    add_machine_options(group)
+    add_store_option(parser)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    from trainmark.controller.results import refuse_file
+
     refuse_file(Path(args.store))
     if args.network:
-        return measure_network(args)
-    refuse_without_network(args)
+        return _measure_network(args)
+    for option in _NETWORK_OPTIONS:
+        if vars(args)[option] is not None:
+            raise InputError(f"--{option} needs --network", hint="trainmark doctor --network")
     machine = read_machine()
     problems = _find_problems(machine, Path(args.store))
     if args.json:
@@ -39,6 +56,35 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _measure_network(args: argparse.Namespace) -> int:
+    from trainmark.analyse.communication import summarise_network
+    from trainmark.cli.progress import RunProgress
+    from trainmark.controller.network import measure_network, network_commands, network_options
+    from trainmark.launch.registry import launchers
+    from trainmark.report.network import describe_network, print_network
+    from trainmark.spec.cluster import read_cluster
+
+    options = network_options(
+        device=args.device,
+        nodes=args.nodes or 1,
+        devices=args.devices,
+        launcher=args.launcher or "auto",
+        cluster=read_cluster(read_cluster_options(args)),
+        machine=read_machine(),
+    )
+    if launchers().load(args.launcher or "auto").prints is not None:
+        print_commands(network_commands(options), is_json=args.json)
+        return 0
+    with RunProgress() as progress:
+        network = summarise_network(measure_network(options, Path(args.store), progress))
+    if args.json:
+        print_json(network=describe_network(network))
+        return 0
+    print_network(network, stdout_console())
+    next_command("trainmark run scaling", store=args.store)
+    return 0
+
+
 def _find_problems(machine: Machine, store: Path) -> list[dict[str, str]]:
     problems = []
     if not machine.frameworks:
@@ -46,16 +92,16 @@ def _find_problems(machine: Machine, store: Path) -> list[dict[str, str]]:
     if not machine.gpus:
         problems.append(("no NVIDIA GPU is visible", "CPU runs work; --size small keeps them short"))
     if machine.compiler is None:
-        problems.append(("no C++ compiler", "install g++, or `fast` runs uncompiled on the CPU"))
+        problems.append(("no C++ compiler", "install g++; without it `fast` runs uncompiled on the CPU"))
     load = os.getloadavg()[0]
     if load > 0.5 * machine.num_cores:
         problems.append((f"the machine is busy (load {load:.1f})", "wait, or expect wide intervals"))
     existing = next(path for path in (store.resolve(), *store.resolve().parents) if path.exists())
     free = shutil.disk_usage(existing).free
     if free < _LOW_DISK_BYTES:
-        problems.append((f"only {format_bytes(free)} free at {store}", "free some, or give --store DIR"))
+        problems.append((f"only {format_bytes(free)} free at {store}", "free some space, or use another --store DIR"))
     if not os.access(existing, os.W_OK):
-        problems.append((f"{store} cannot be written", "mend its permissions, or give --store DIR"))
+        problems.append((f"{store} is not writable", "fix its permissions, or use another --store DIR"))
     return [{"problem": problem, "hint": hint} for problem, hint in problems]
 
 

@@ -8,11 +8,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmark.cli.output import add_store_flag, next_command, path_word, talk, write_whole
-from trainmark.cli.results import read_rows
-from trainmark.controller.scaling import read_asked
+from trainmark.cli.output import IndexingNote, next_command, open_store, talk, write_whole
+from trainmark.cli.parser import add_store_option, path_word
 from trainmark.errors import InputError
-from trainmark.report.exporting import format_names, load_format
+from trainmark.report.exporting import exports
 from trainmark.runfolder.files import OUTPUT_FILE
 from trainmark.units import format_count
 
@@ -21,25 +20,28 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids, or the beginnings of some (default: all)")
-    parser.add_argument("--format", choices=format_names(), required=True, help="see `trainmark list exports`")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids or their beginnings (default: all)")
+    parser.add_argument("--format", choices=exports().names(), required=True, help="see `trainmark list exports`")
     parser.add_argument(
         "--output",
         "-o",
         type=path_word,
         metavar="PATH",
-        help="a file, or a folder (one that is there, or a name that ends in /)",
+        help="a file, - for stdout, or a folder (an existing one, or a name that ends in /)",
     )
-    add_store_flag(parser)
+    add_store_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    rows = read_rows(Path(args.store), args.runs)
-    wanted = load_format(args.format)
-    needs_asked = getattr(wanted, "NEEDS_ASKED", False)
-    more = (read_asked(Path(args.store), rows, is_selection=bool(args.runs)),) if needs_asked else ()
-    exported: Exported = wanted.export(rows, *more)
-    if args.output is None:
+    from trainmark.controller.results import read_asked, read_rows
+
+    wanted = exports().load(args.format)
+    rows = read_rows(open_store(Path(args.store)), args.runs, tell=IndexingNote())
+    if wanted.export_with_sweeps is None:
+        exported = wanted.export(rows)
+    else:
+        exported = wanted.export_with_sweeps(rows, read_asked(Path(args.store), rows, is_selection=bool(args.runs)))
+    if args.output in (None, "-"):
         sys.stdout.write(_stream(exported, args.format))
         _say_left_out(exported)
         return 0
@@ -69,7 +71,7 @@ def _say_left_out(exported: Exported) -> None:
 
 def _stream(exported: Exported, name: str) -> str:
     if exported.stream is None:
-        raise InputError(f"{name} is several files", hint="give a folder: --output DIR")
+        raise InputError(f"{name} writes several files", hint="pass a folder: --output DIR")
     return exported.stream
 
 

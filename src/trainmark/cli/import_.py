@@ -1,16 +1,15 @@
-"""`trainmark import`: other people's logs become results like our own."""
+"""`trainmark import`: turns logs of other training programs into results like our own."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainmark.cli.output import add_json_flag, add_store_flag, stdout_console, talk
-from trainmark.cli.results import Patience, open_store, print_results, say_next
+from trainmark.cli.output import IndexingNote, open_store, print_results, say_next, stdout_console, talk
+from trainmark.cli.parser import add_json_option, add_store_option, integer
 from trainmark.errors import InputError
 from trainmark.units import format_count, plain
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from trainmark.logs.importing import Imported, Task
 
 _SMALL_BYTES = 32 << 20
-"""Less than this is read here: starting processes would take longer."""
+"""Less than this is read in this process: starting others would take longer."""
 _MAX_NAMED = 20
 _FRAMEWORKS = ("torch", "paddle", "tensorflow", "mxnet", "oneflow")
 _PRECISIONS = ("fp32", "tf32", "amp", "bf16", "fp16", "pure_fp16")
@@ -27,19 +26,23 @@ _PRECISIONS = ("fp32", "tf32", "amp", "bf16", "fp16", "pure_fp16")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="log files, or folders of them")
-    facts = parser.add_argument_group("what the logs do not tell, or tell wrongly (for all of them)")
-    facts.add_argument("--model", metavar="NAME", help="its name")
+    facts = parser.add_argument_group("facts that the logs lack or have wrong (for all of them)")
+    facts.add_argument("--model", metavar="NAME", help="name of the model")
     facts.add_argument("--workload", metavar="NAME", help="one of `trainmark list workloads`")
     facts.add_argument("--framework", choices=_FRAMEWORKS)
     facts.add_argument("--precision", choices=_PRECISIONS)
-    facts.add_argument("--devices", type=int, metavar="N", help="of all nodes together")
-    facts.add_argument("--nodes", type=int, metavar="N")
-    facts.add_argument("--batch-size", type=int, metavar="N", help="samples per device and step")
-    parser.add_argument("--pattern", type=Path, metavar="FILE", help="a dialect of your own, in TOML")
-    parser.add_argument("--protocol", metavar="NAME", help="also aggregate as others do: `trainmark list protocols`")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: all cores)")
-    add_store_flag(parser)
-    add_json_flag(parser)
+    facts.add_argument("--devices", type=integer(), metavar="N", help="number of devices on all nodes together")
+    facts.add_argument("--nodes", type=integer(), metavar="N", help="number of machines")
+    facts.add_argument("--batch-size", type=integer(), metavar="N", help="samples per device and step")
+    parser.add_argument(
+        "--pattern", type=Path, metavar="FILE", help="TOML file that describes a log format of your own"
+    )
+    parser.add_argument(
+        "--protocol", metavar="NAME", help="also aggregate by a published method: see `trainmark list protocols`"
+    )
+    parser.add_argument("--workers", type=integer(), metavar="N", help="processes (default: all cores)")
+    add_store_option(parser)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,22 +68,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    for name in ("devices", "nodes", "batch_size", "workers"):
-        value = getattr(args, name)
-        if value is not None and not 0 < value < 10**9:
-            flag = name.replace("_", "-")
-            raise InputError(f"--{flag} {value} is no whole number from 1 up", hint=f"give --{flag} 8, or leave it out")
     if args.devices and args.nodes and args.devices % args.nodes:
-        what = f"{format_count(args.devices, 'devices')} cannot be spread over {format_count(args.nodes, 'nodes')}"
-        raise InputError(what, hint="--devices counts those of all nodes")
+        what = f"--devices: must be a multiple of --nodes ({args.nodes}), got {args.devices}"
+        raise InputError(what, hint="--devices is the number on all nodes together")
     from trainmark.workloads.registry import load_cards
 
     if args.workload is not None and args.workload not in load_cards():
-        raise InputError(f"the workload {args.workload!r} is not known", hint="see `trainmark list workloads`")
+        raise InputError(f"--workload: unknown workload {args.workload!r}", hint="see `trainmark list workloads`")
     if args.pattern is not None:
         from trainmark.logs.pattern import load_pattern
 
         load_pattern(args.pattern)
+    else:
+        from trainmark.logs.registry import dialects
+
+        for plugin in dialects().broken():
+            talk(f"warning: {plugin}; {plugin.hint}")
     if args.protocol is not None:
         from trainmark.analyse.protocols import parse_protocol
 
@@ -94,12 +97,12 @@ def _find(paths: Sequence[Path]) -> tuple[list[FoundFile], list[Skipped]]:
     if not files and skipped:
         raise _nothing([], skipped)
     if not files:
-        raise InputError("there is no file to import", hint="give log files or folders of them")
+        raise InputError("no file to import", hint="pass log files, or folders of them")
     return files, skipped
 
 
 def _import_all(files: Sequence[FoundFile], args: argparse.Namespace) -> list[Imported]:
-    """Known content is left as it is; the rest is read, each file in one process, and indexed at the end."""
+    """Skips content that was imported before; reads the rest, each file in one process, and indexes it."""
     from trainmark.logs.importing import Imported, KnownLogs
 
     store = open_store(Path(args.store))
@@ -137,7 +140,7 @@ def _with_twins(files: Sequence[FoundFile]) -> Iterator[tuple[FoundFile, Path | 
     for file in files:
         digest = None
         if sizes[file.num_bytes] > 1:
-            with contextlib.suppress(OSError):  # who may not read it hears so from the reader
+            with contextlib.suppress(OSError):  # the reader will say what is wrong
                 digest = digest_of(file.path)
         yield file, seen.get(digest) if digest else None
         if digest:
@@ -164,22 +167,23 @@ def _task(path: Path, args: argparse.Namespace) -> Task:
 
 
 def _read(todo: Sequence[tuple[Task, int]], workers: int | None, *, num_known: int) -> Iterator[Imported]:
+    from trainmark.cli.progress import file_progress
     from trainmark.host import num_cores
     from trainmark.logs.importing import import_file
 
     num_workers = min(workers or num_cores(), len(todo))
     total = sum(num_bytes for _, num_bytes in todo)
-    with _progress(len(todo), num_known) as advance:
+    with file_progress(len(todo), num_known) as advance:
         if num_workers <= 1 or (workers is None and total < _SMALL_BYTES):
-            for task, num_bytes in todo:
+            for task, _ in todo:
                 yield import_file(task)
-                advance(num_bytes)
+                advance()
             return
         yield from _read_in_processes(todo, num_workers, advance)
 
 
 def _read_in_processes(todo: Sequence[tuple[Task, int]], num_workers: int, advance: Any) -> Iterator[Imported]:
-    """Large files first, so that no process is left alone with one at the end."""
+    """Large files first, so that no process is left with a large one at the end."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
 
@@ -188,37 +192,20 @@ def _read_in_processes(todo: Sequence[tuple[Task, int]], num_workers: int, advan
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(num_workers, mp_context=context) as pool:
         ordered = sorted(todo, key=lambda item: -item[1])
-        futures = {pool.submit(import_file, task): num_bytes for task, num_bytes in ordered}
+        futures = [pool.submit(import_file, task) for task, _ in ordered]
         try:
             for future in as_completed(futures):
                 yield future.result()
-                advance(futures[future])
+                advance()
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
 
 
-@contextlib.contextmanager
-def _progress(num_files: int, num_known: int) -> Iterator[Any]:
-    """A bar on a terminal; one line otherwise."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    known = f", {num_known} known" if num_known else ""
-    if not sys.stderr.isatty():
-        talk(f"reading {format_count(num_files, 'files')}{known}")
-        yield lambda _: None
-        return
-    columns = (TextColumn("reading logs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("", total=num_files)
-        yield lambda _: progress.advance(bar)
-
-
 def _rows(store: Path, ids: Sequence[str]) -> list[Any]:
-    """In the order of the files."""
+    """The rows of these runs, in the order of the files."""
     opened = open_store(store)
-    opened.sync(tell=Patience())
+    opened.sync(tell=IndexingNote())
     wanted = {run_id: place for place, run_id in enumerate(ids)}
     return sorted(opened.rows(wanted=wanted.__contains__), key=lambda row: wanted[row.id])
 
@@ -234,10 +221,10 @@ def _nothing(results: Sequence[Imported], skipped: Sequence[Skipped]) -> InputEr
 
     others = [*((item.path, item.reason) for item in results), *((item.path, item.reason) for item in skipped)]
     named = "; ".join(f"{path}: {reason}" for path, reason in others[:3])
-    hint = "give log files or folders of them"
+    hint = "pass log files, or folders of them"
     if any(reason == NO_DIALECT for _, reason in others):
-        hint = "`trainmark list dialects` shows what is known; --pattern FILE adds a grammar of your own"
-    return InputError(f"no log was found in {format_count(len(others), 'files')}", why=named, hint=hint)
+        hint = "`trainmark list dialects` shows the known log formats; --pattern FILE describes one of your own"
+    return InputError(f"no log found in {format_count(len(others), 'files')}", why=named, hint=hint)
 
 
 def _print(rows: Sequence[Any], protocol: str | None) -> None:
@@ -253,9 +240,8 @@ def _print(rows: Sequence[Any], protocol: str | None) -> None:
 def _say(results: Sequence[Imported], others: Sequence[Skipped]) -> None:
     num_known = sum(result.reason == "known" for result in results)
     num_new = sum(result.run_id is not None for result in results) - num_known
-    new, other = format_count(num_new, "logs"), format_count(len(others), "other files")
-    talk(f"{new} imported, {num_known} known, {other}")
+    talk(f"{format_count(num_new, 'logs')} imported, {num_known} already imported, {len(others)} skipped")
     for item in others[:_MAX_NAMED]:
-        talk(f"  left out: {item.path}: {item.reason}")
+        talk(f"  skipped: {item.path}: {item.reason}")
     if len(others) > _MAX_NAMED:
-        talk(f"  and {len(others) - _MAX_NAMED} more (--json names all)")
+        talk(f"  and {len(others) - _MAX_NAMED} more (--json lists all)")

@@ -1,62 +1,85 @@
-"""`trainmark list`: what can be measured."""
+"""`trainmark list`: what can be measured, read and written, and which package each comes from."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trainmark.cli.output import add_json_flag, next_command, print_json, stdout_console
+from trainmark.cli.output import next_command, print_json, stdout_console, talk
+from trainmark.cli.parser import add_json_option
 
-KINDS = ("workloads", "suites", "launchers", "formats", "dialects", "protocols", "exports")
+if TYPE_CHECKING:
+    from trainmark.plugins import Registry
+
+KINDS = ("workloads", "suites", "engines", "launchers", "formats", "dialects", "protocols", "exports")
 _NAME_WIDTH = 22
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", nargs="?", choices=KINDS, help="only these (default: all)")
-    add_json_flag(parser)
+    add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    found = _collect()
     kinds = [args.kind] if args.kind else list(KINDS)
+    found = {kind: items for kind, items in _collect().items() if kind in kinds}
+    registries = [registry for kind, registry in _registries().items() if kind in kinds]
     if args.json:
         print_json(**{kind: found[kind] for kind in kinds})
-        return 0
-    _print(found, kinds)
-    next_command("trainmark run quick")
+    else:
+        _print(found, kinds)
+    for plugin in (plugin for registry in registries for plugin in registry.broken()):
+        talk(f"warning: {plugin}; {plugin.hint}")
+    if not args.json:
+        next_command("trainmark run quick")
     return 0
+
+
+def _registries() -> dict[str, Registry[Any]]:
+    from trainmark.datasets.formats import formats
+    from trainmark.frameworks import frameworks
+    from trainmark.launch.registry import launchers
+    from trainmark.logs.registry import dialects
+    from trainmark.report.exporting import exports
+    from trainmark.workloads.registry import workloads
+
+    return {
+        "workloads": workloads(),
+        "engines": frameworks(),
+        "launchers": launchers(),
+        "formats": formats(),
+        "dialects": dialects(),
+        "exports": exports(),
+    }
 
 
 def _collect() -> dict[str, list[dict[str, Any]]]:
     from trainmark.analyse.protocols import PROTOCOLS
-    from trainmark.datasets.formats import all_formats
-    from trainmark.launch.registry import SUMMARIES
-    from trainmark.logs.registry import load_dialects
-    from trainmark.report.exporting import format_names, load_format
+    from trainmark.frameworks import frameworks
     from trainmark.spec.files import read_toml, shipped_suites
-    from trainmark.workloads.registry import load_cards
 
-    cards = [{**asdict(card), "summary": f"{card.title}, {card.task}"} for card in load_cards().values()]
     suites = [
         {"name": name, "summary": str(read_toml(path).get("summary", ""))} for name, path in shipped_suites().items()
     ]
-    formats = [{"name": name, "summary": format_.summary} for name, format_ in all_formats().items()]
-    exports = [{"name": name, "summary": load_format(name).SUMMARY} for name in format_names()]
-    dialects = [{"name": dialect.name, "summary": dialect.summary} for dialect in load_dialects()]
     protocols = [
         {"name": name, "summary": protocol.summary, "options": dict(protocol.defaults)}
         for name, protocol in PROTOCOLS.items()
     ]
-    return {
-        "workloads": cards,
-        "suites": suites,
-        "launchers": [{"name": name, "summary": summary} for name, summary in SUMMARIES.items()],
-        "formats": formats,
-        "dialects": dialects,
-        "protocols": protocols,
-        "exports": exports,
+    pluggable = {
+        kind: [{**_describe(found.value), "origin": str(found.origin)} for found in registry.found()]
+        for kind, registry in _registries().items()
     }
+    pluggable["engines"] = [item for item in pluggable["engines"] if frameworks().load(item["name"]).engine]
+    return {**pluggable, "suites": suites, "protocols": protocols}
+
+
+def _describe(value: Any) -> dict[str, Any]:
+    from trainmark.workloads.registry import Workload
+
+    if isinstance(value, Workload):
+        return {**asdict(value.card), "summary": f"{value.card.title}, {value.card.task}"}
+    return {"name": value.name, "summary": value.summary}
 
 
 def _print(found: dict[str, list[dict[str, Any]]], kinds: list[str]) -> None:
@@ -67,6 +90,8 @@ def _print(found: dict[str, list[dict[str, Any]]], kinds: list[str]) -> None:
     console = stdout_console()
     for kind in kinds:
         console.print(Text(kind, style="bold"))
+        width = max((len(item.get("origin", "")) for item in found[kind]), default=0)
         for item in found[kind]:
-            text = f"  {item['name']:<{_NAME_WIDTH}}{item.get('summary', '')}".rstrip()
-            console.print(Text(fold(text, console, indent=_NAME_WIDTH + 2)))
+            origin = f"{item['origin']:<{width + 2}}" if "origin" in item else ""
+            text = f"  {item['name']:<{_NAME_WIDTH}}{origin}{item.get('summary', '')}".rstrip()
+            console.print(Text(fold(text, console, indent=_NAME_WIDTH + len(origin) + 2)))

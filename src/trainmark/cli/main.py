@@ -1,7 +1,7 @@
-"""The command line: verbs in the order of work, errors as a sentence with the next action.
+"""The command line: verbs in the order of work; an error is one sentence and a hint.
 
-argparse, since `--help` must start in a quarter of a second; only the verb that is asked for is loaded, and it
-imports what is heavy inside `run`.
+argparse, since `--help` must take under 0.1 s: only the module of the requested verb is loaded, and it imports what is
+heavy inside its functions. `docs/decisions/0008-argparse-with-own-messages.md` has the reason.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import os
 import sys
 
 import trainmark
-from trainmark.cli.output import end_like_ctrl_c, exit_code_of, talk
+from trainmark.cli.output import end_like_ctrl_c, exit_code_of, print_error, talk
 from trainmark.cli.parser import Parser
-from trainmark.errors import InputError, SpecError, TrainmarkError
-from trainmark.units import plain
+from trainmark.errors import InputError, TrainmarkError
 
 VERBS = {
     "list": "list what can be measured, read and written",
@@ -29,18 +28,18 @@ VERBS = {
     "export": "write the results in the formats of other systems",
 }
 """In the order of work, with their summaries. A verb is the module of its name with add_arguments(parser) and
-run(args) -> exit code; list_ and import_ end in a line, since their names are Python's words."""
+run(args) -> exit code; list_ and import_ end in an underscore, since Python uses these names itself."""
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """`only`: the verb whose arguments are known; the modules of the others are not loaded."""
+    """`only`: the verb whose module is loaded and whose arguments are known; None: all."""
     parser = Parser(
         prog="trainmark",
-        description="Measures how fast machines train neural networks, proves the number and says why.",
-        epilog="Start with: trainmark run quick. Exit codes: 0 ok, 1 a run failed, 2 bad input, 129 to 143 cut short.",
+        description="Measures how fast machines train neural networks.",
+        epilog="Start with: trainmark run quick. Exit codes: 0 ok, 1 a run failed, 2 bad input, 128+n signal n.",
     )
     parser.add_argument("--version", action="version", version=f"trainmark {trainmark.__version__}")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     for name, summary in VERBS.items():
         child = verbs.add_parser(name, help=summary, description=summary)
         if only in (None, name):
@@ -57,40 +56,27 @@ def main(argv: list[str] | None = None) -> int:
         args = _parse(words)
         return int(args.run(args))
     except TrainmarkError as error:
-        _print_error(error)
+        print_error(error)
         return error.exit_code
-    except KeyboardInterrupt as came:
+    except KeyboardInterrupt as interrupt:
         talk("interrupted")
-        return exit_code_of(came)
+        return exit_code_of(interrupt)
     except BrokenPipeError:
-        # `trainmark show | head`: the reader has gone, which is no error. Python would complain at exit otherwise.
+        # `trainmark show | head`: the reader has gone, which is not an error. Python would complain at exit otherwise.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def _parse(words: list[str]) -> argparse.Namespace:
-    """What stands after the first -- of `run` is a command: its words are not ours to interpret."""
+    """The words after the first -- of `run` are the user's command and are not parsed."""
     cut = words.index("--") if words[:1] == ["run"] and "--" in words else len(words)
     args = build_parser(only=words[0] if words else "").parse_args(words[:cut])
     args.words = words
     if args.verb == "run":
         if args.command:
-            raise InputError(f"{args.command[0]!r} is one word too many", hint="a command stands after --")
+            raise InputError(f"unexpected argument {args.command[0]!r}", hint="put -- before a command")
         args.command = words[cut + 1 :] if cut < len(words) else None
     return args
-
-
-def _print_error(error: TrainmarkError) -> None:
-    print(f"error: {plain(error.what)}", file=sys.stderr)
-    if isinstance(error, SpecError):
-        for fault in error.faults:
-            print(f"  {plain(fault.where)}: {plain(fault.problem)}", file=sys.stderr)
-            print(f"    hint: {plain(fault.hint)}", file=sys.stderr)
-        return
-    if error.why:
-        print(f"  why: {plain(error.why)}", file=sys.stderr)
-    if error.hint:
-        print(f"  hint: {plain(error.hint)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,50 +1,65 @@
-"""Results go to stdout, talk to stderr; `--json` prints one document."""
+"""Results go to stdout, messages to stderr; `--json` prints one document."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import errno
-import os
 import shlex
-import shutil
 import signal
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from trainmark.errors import InputError
-from trainmark.units import plain, to_json
+from trainmark.errors import InputError, SpecError, TrainmarkError
+from trainmark.runfolder.files import write_all
+from trainmark.units import format_count, plain, to_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from trainmark.launch.job import Command
+    from trainmark.store.index import Store
+    from trainmark.store.rows import RunRow
 
-def add_json_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
-
-
-def add_store_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--store", default="runs", type=path_word, metavar="DIR", help="folder of results (default: runs)"
-    )
+UNHEARD = (OSError, ValueError)
+"""Whoever read the messages has gone: a closed pipe or terminal, a full disk behind `2> log`. The work continues."""
+_LONG_S = 3.0
 
 
-def path_word(text: str) -> str:
-    """An empty variable of a script would otherwise mean the folder one happens to be in."""
-    if not text:
-        raise argparse.ArgumentTypeError("an empty name is no path")
-    return text
+def open_store(root: Path) -> Store:
+    """A store that keeps the analysis of each run, so that it is computed only once."""
+    from trainmark.controller.results import refuse_file
+    from trainmark.report.document import result_analyser
+    from trainmark.store.index import Store
+
+    refuse_file(root)
+    return Store(root, analyser=result_analyser())
 
 
 def print_json(**document: Any) -> None:
     sys.stdout.write(to_json({"schema": 1, **document}, indent=1) + "\n")
 
 
-UNHEARD = (OSError, ValueError)
-"""Whoever read the talk has gone: a closed pipe, terminal or file, a full disk behind it. The work goes on."""
+def print_results(rows: Sequence[RunRow], *, protocol: str | None = None, **more: Any) -> None:
+    """The `--json` document of the verbs that show results."""
+    from trainmark.report.document import render_document, render_runs
+
+    sys.stdout.write(render_document(render_runs(rows, protocol=protocol), **more))
+
+
+def print_commands(commands: Sequence[Command], *, is_json: bool) -> None:
+    """For --launcher dry."""
+    if is_json:
+        facts = [{"argv": list(command.argv), "environment": dict(command.environment)} for command in commands]
+        print_json(commands=facts)
+    else:
+        for command in commands:
+            settings = [f"{key}={shlex.quote(value)}" for key, value in command.environment.items()]
+            print(" ".join([*settings, shlex.join(command.argv)]))
+    talk("dry run: nothing was started")
 
 
 def talk(text: str) -> None:
@@ -53,12 +68,56 @@ def talk(text: str) -> None:
 
 
 def next_command(text: str, *, store: str = "runs") -> None:
-    """Ends every verb; names the store where it is not the usual one."""
+    """The last line of a verb; names the store if it is not the default one."""
     talk(f"next: {text}" + ("" if store == "runs" else f" --store {shlex.quote(store)}"))
 
 
+def say_next(rows: Sequence[RunRow], store: Store, *, given: str) -> None:
+    """A report if there is a result to report, else the file that says why there is none.
+
+    `given` is the store as it was typed.
+    """
+    from trainmark.controller.results import find_explanation
+
+    if any(row.outcome == "ok" for row in rows) or store.rows(outcome="ok"):
+        next_command("trainmark report", store=given)
+    elif (path := find_explanation(rows, store)) is not None:
+        next_command(f"look at {shlex.quote(str(path))}")
+
+
+class IndexingNote:
+    """Says once that indexing takes long; it usually does not.
+
+    The clock starts with the first finished run: before it the analysis is loaded, which takes time for any number.
+    """
+
+    def __init__(self) -> None:
+        self._begin_s: float | None = None
+        self._has_spoken = False
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        self._begin_s = self._begin_s or now
+        if not self._has_spoken and done < total and now - self._begin_s > _LONG_S:
+            self._has_spoken = True
+            talk(f"indexing {format_count(total, 'runs')} (only once), {done} done")
+
+
+def print_error(error: TrainmarkError) -> None:
+    print(f"error: {plain(error.what)}", file=sys.stderr)
+    if isinstance(error, SpecError):
+        for fault in error.faults:
+            print(f"  {plain(fault.where)}: {plain(fault.problem)}", file=sys.stderr)
+            print(f"    hint: {plain(fault.hint)}", file=sys.stderr)
+        return
+    if error.why:
+        print(f"  why: {plain(error.why)}", file=sys.stderr)
+    if error.hint:
+        print(f"  hint: {plain(error.hint)}", file=sys.stderr)
+
+
 def end_like_ctrl_c() -> None:
-    """Pre-emption and a terminal that went away end in order too, with partial results kept."""
+    """Pre-emption and a terminal that goes away end a run in order too, with partial results kept."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves it
             signal.signal(number, _interrupt)
@@ -69,7 +128,7 @@ def _interrupt(number: int, _: FrameType | None) -> None:
 
 
 def exit_code_of(interrupt: KeyboardInterrupt) -> int:
-    """As a shell gives for a signal: 130 after Ctrl-C, 143 after SIGTERM, whose name the interrupt then carries."""
+    """As a shell reports a signal: 130 after Ctrl-C, 143 after SIGTERM, whose name the interrupt then carries."""
     return 128 + (signal.Signals[str(interrupt)] if str(interrupt) in signal.Signals.__members__ else signal.SIGINT)
 
 
@@ -86,24 +145,15 @@ def stderr_console() -> Console:
 
 
 def write_whole(files: Mapping[Path, str | Path], *, what: str, make_folders: bool = False) -> None:
-    """All of them or none: texts, and copies of other files, are written beside and renamed when all are there."""
-    beside = {path: path.parent / f".{path.name}.{os.getpid()}.part" for path in files}
+    """All files or none: texts, and copies of other files."""
     try:
-        for path, content in files.items():
+        for path in files:
             if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, "it is a folder")
+                raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
             if make_folders:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(content, Path):
-                shutil.copyfile(content, beside[path])
-            else:
-                beside[path].write_text(content, encoding="utf-8")
-        for path, part in beside.items():
-            part.replace(path)
+        write_all(files)
     except OSError as error:
         why = error.strerror or str(error)
-        raise InputError(f"cannot write the {what} to {path}", why=why, hint="give another --output") from error
-    finally:
-        for part in beside.values():
-            with contextlib.suppress(OSError):
-                part.unlink()
+        path_text = error.filename or next(iter(files))
+        raise InputError(f"cannot write the {what} to {path_text}", why=why, hint="use another --output") from error

@@ -1,170 +1,181 @@
-"""`trainmark run`: the data flow from spec to result, once for each cell."""
+"""`trainmark run`: measures a workload, a suite or a command."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import trainmark
-from trainmark.cli.output import talk
-from trainmark.cli.specify import Plan, add_spec_arguments, make_plan
-from trainmark.controller.execute import Task, execute
-from trainmark.controller.find_batch import add_find_batch_argument, find_batches
-from trainmark.controller.launching import choose_launcher, make_job
-from trainmark.controller.memory_limit import memory_limit
-from trainmark.controller.preflight import check_machines
-from trainmark.controller.run_command import add_command_arguments, command_settings, command_tasks
-from trainmark.errors import DataError, InputError
-from trainmark.launch.job import Job
-from trainmark.launch.registry import RENDERERS
-from trainmark.plan.machine import Machine, read_machine
-from trainmark.plan.sweep import machine_facts
-from trainmark.spec.cell import Cell
+from trainmark.cli.output import (
+    exit_code_of,
+    open_store,
+    print_commands,
+    print_json,
+    print_results,
+    say_next,
+    stdout_console,
+    talk,
+)
+from trainmark.cli.parser import add_spec_options, integer, read_overrides
+from trainmark.errors import InputError
 from trainmark.units import format_count
-from trainmark.workloads.registry import load_card
-from trainmark.workloads.schedules import evaluation_interval
 
 if TYPE_CHECKING:
-    from trainmark.cli.progress import Progress
-    from trainmark.launch.supervise import Observer
+    from trainmark.controller.execute import RunRequest, SweepResult
+    from trainmark.controller.listener import Listener
+    from trainmark.controller.workload import Plan
+    from trainmark.launch.job import Prints
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_spec_arguments(parser, is_optional=True)
-    add_command_arguments(parser)
+    add_spec_options(parser, is_optional=True)
     parser.add_argument(
-        "--no-preflight", action="store_true", help="do not ask the machines of --hosts or an allocation first"
+        "command",
+        metavar="-- CMD",
+        nargs="*",
+        help="a command; {devices} {batch_size} {precision} {seed} in it are filled in from the options",
     )
-    parser.add_argument("--fresh", action="store_true", help="begin anew instead of continuing the sweep of before")
+    parser.add_argument("--pattern", metavar="FILE", help="TOML with regular expressions for the command's output")
+    parser.add_argument(
+        "--no-preflight", action="store_true", help="do not check the machines of --hosts or an allocation first"
+    )
+    parser.add_argument("--fresh", action="store_true", help="start over instead of continuing an unfinished sweep")
     parser.add_argument(
         "--retries",
-        type=_count,
+        type=integer(0, 100),
         default=1,
         metavar="N",
-        help="try a run again that hung, was killed or lost a connection (default: 1)",
+        help="repeat a run that hung, was killed or lost a connection (default: 1)",
     )
-    add_find_batch_argument(parser)
     parser.add_argument(
-        "--resume", action="store_true", help="go on from the checkpoint of the same training that was cut short"
+        "--find-batch",
+        action="store_true",
+        help="first find the largest batch per device that fits, starting at --batch-size; then measure with it",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="resume the same training from the checkpoint of an unfinished run"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.command is not None:
-        machine = read_machine()
-        tasks = command_tasks(args, machine)
-        _check_machines(tasks, args)
-        return execute(tasks, args, settings={**sweep_settings(machine), **command_settings(args)})
-    plan = _read_plan(args)
-    if args.resume and not any(cell.is_training for cell in plan.cells):
-        why = "nothing here trains: a measurement has no checkpoint, and a sweep goes on by itself"
-        raise InputError(
-            "--resume has nothing to go on from", why=why, hint="give --epochs or --until-target as before"
+    from trainmark.cli.progress import RunProgress
+    from trainmark.controller.execute import SweepOptions, run_sweep
+    from trainmark.controller.preflight import check_machines
+    from trainmark.launch.registry import launchers
+
+    prints = launchers().load(args.launcher).prints
+    _refuse_combinations(args, is_rendered=prints is not None)
+    with RunProgress() as progress:
+        plan = None if args.command is not None else _plan_workload(args, progress)
+        request = _request_command(args) if plan is None else _request_workload(plan)
+        if prints is not None:
+            return _render(request, prints, args)
+        if not args.no_preflight:
+            check_machines(request.tasks, Path(args.store), progress)
+        store = open_store(Path(args.store))
+        if plan is not None and args.find_batch:
+            from trainmark.controller.workload import with_largest_batches
+
+            request = with_largest_batches(request, plan, store, progress)
+        options = SweepOptions(
+            command_line=shlex.join(["trainmark", *args.words]),
+            retries=args.retries,
+            fresh=args.fresh,
+            resume=args.resume,
         )
-    cells = _runnable(plan, is_elsewhere=args.launcher == "kubernetes")
-    tasks = workload_tasks(plan, cells, launcher=args.launcher)
-    _check_machines(tasks, args)
-    if args.find_batch:
-        tasks = find_batches(
-            cells, lambda cell: workload_tasks(plan, [cell], launcher=args.launcher)[0], _most_batch, args
-        )
-    return execute(tasks, args, settings=sweep_settings(plan.machine), skipped=plan.skipped)
+        result = run_sweep(request, store, options, progress)
+    _print(result, is_json=args.json)
+    if result.interrupt is not None:
+        done = f"{result.num_done} of {format_count(result.num_runs, 'runs')} done"
+        talk(f"interrupted with {done}; results are kept in {store.root}; run the same command to continue")
+        return exit_code_of(result.interrupt)
+    say_next(result.rows, store, given=args.store)
+    return 0 if all(row.outcome == "ok" for row in result.rows) else 1
 
 
-def _check_machines(tasks: Sequence[Task], args: argparse.Namespace) -> None:
-    if not args.no_preflight and args.launcher not in RENDERERS:
-        check_machines(tasks, Path(args.store))
-
-
-def _read_plan(args: argparse.Namespace) -> Plan:
-    if args.pattern is not None:
-        raise InputError("--pattern goes with a command", hint="trainmark run --pattern FILE.toml -- CMD ...")
-    if args.what is None:
-        raise InputError("nothing to run", hint="trainmark run quick, or trainmark run -- python train.py")
-    return make_plan(args)
-
-
-def workload_tasks(plan: Plan, cells: Sequence[Cell], *, launcher: str) -> list[Task]:
-    return [_make_task(cell, plan, choose_launcher(launcher, cell, plan.suite.cluster)) for cell in cells]
-
-
-def sweep_settings(machine: Machine) -> dict[str, Any]:
-    """A sweep goes on only where hardware and software are those it began with."""
-    return {"machine": machine_facts(machine), "trainmark": trainmark.__version__}
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) > 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 to 100")
-    return int(text)
-
-
-def _runnable(plan: Plan, *, is_elsewhere: bool) -> list[Cell]:
-    """What can run here; an error if nothing can, so that a sweep that does nothing never looks like a success."""
-    for reason in dict.fromkeys(plan.skipped.values()):
-        num = sum(other == reason for other in plan.skipped.values())
-        talk(f"skipping {num} of {format_count(len(plan.cells), 'runs')}: {reason}")
-    cells = plan.runnable
-    if not cells:
-        reason = next(iter(plan.skipped.values()))
-        what, _, hint = reason.partition("; ")
-        raise InputError("nothing can run on this machine", why=what, hint=hint)
-    if not is_elsewhere:
-        check_data(cells)
-    return cells
-
-
-def check_data(cells: Iterable[Cell]) -> None:
-    """Before the first process starts: a data set that cannot be used is found now."""
-    for data in dict.fromkeys((cell.workload, cell.data.path, cell.global_batch_size) for cell in cells):
-        _check_one(*data)
-
-
-def _most_batch(cell: Cell) -> int | None:
-    """The largest batch for each device that a data set has samples for; None where samples are made."""
-    if cell.data.path is None:
-        return None
-    from trainmark.datasets.formats import find_format
-
-    return find_format(load_card(cell.workload).dataset).summarise(Path(cell.data.path)).num_train // cell.num_devices
-
-
-def _check_one(workload: str, path: str | None, global_batch_size: int) -> None:
-    if path is None:
+def _refuse_combinations(args: argparse.Namespace, *, is_rendered: bool) -> None:
+    """Options that mean nothing together."""
+    if args.command is None:
+        if args.pattern is not None:
+            raise InputError("--pattern needs a command", hint="trainmark run --pattern FILE.toml -- CMD ...")
+        if args.what is None:
+            raise InputError("nothing to run", hint="trainmark run quick, or trainmark run -- python train.py")
+        if args.find_batch and is_rendered:
+            what = f"--find-batch cannot be combined with --launcher {args.launcher}"
+            raise InputError(what, why="it needs real runs", hint="leave one of them out")
         return
-    from trainmark.datasets.formats import find_format
+    if args.what is not None:
+        why = f"got {args.what!r} before --"
+        raise InputError("a workload cannot be combined with a command", why=why, hint="leave one of them out")
+    if args.find_batch:
+        hint = "pass --batch-size A,B with {batch_size} in the command"
+        raise InputError("--find-batch cannot be combined with a command", hint=hint)
+    if args.resume:
+        why = "trainmark writes no checkpoints for commands; an unfinished sweep continues without it"
+        hint = "leave it out, or pass the script its own option"
+        raise InputError("--resume cannot be combined with a command", why=why, hint=hint)
 
-    card = load_card(workload)
-    num_samples = find_format(card.dataset).summarise(Path(path)).num_train
-    if num_samples < global_batch_size:
-        why = f"{format_count(num_samples, f'training {card.unit}')}, a global batch of {global_batch_size}"
-        hint = f"use a smaller --batch-size or more {card.unit}"
-        raise DataError(f"{path} is smaller than one batch", why=why, hint=hint)
+
+def _plan_workload(args: argparse.Namespace, listener: Listener) -> Plan:
+    from trainmark.controller.workload import SpecOptions, check_data, make_plan, refuse_idle
+
+    plan = make_plan(SpecOptions(what=args.what, overrides=read_overrides(args), launcher=args.launcher))
+    if args.resume and not any(cell.is_training for cell in plan.cells):
+        why = "only trainings have checkpoints; an unfinished sweep of measurements continues without it"
+        raise InputError("--resume: nothing to resume", why=why, hint="pass the same --epochs or --until-target")
+    refuse_idle(plan, listener)
+    check_data(plan)
+    return plan
 
 
-def _make_task(cell: Cell, plan: Plan, launcher: str) -> Task:
-    card, measure = load_card(cell.workload), plan.suite.measure
+def _request_workload(plan: Plan) -> RunRequest:
+    from trainmark.controller.workload import workload_request
 
-    def job(run_id: str, folder: Path) -> Job:
-        num_cores = plan.machine.num_cores if cell.device == "cpu" else 0
-        return make_job(cell, run_id, folder, cluster=plan.suite.cluster, num_cores=num_cores)
+    return workload_request(plan)
 
-    def watch(progress: Progress) -> Observer:
-        from trainmark.cli.progress import RunWatch
 
-        return RunWatch(progress, measure, lambda: card.unit, may_stop=not cell.is_training)
+def _request_command(args: argparse.Namespace) -> RunRequest:
+    from trainmark.controller.command import CommandOptions, command_request
 
-    facts: dict[str, Any] = {
-        "suite": plan.suite.name,
-        "measure": asdict(measure),
-        "unit": card.unit,
-        "model": card.title,
-    }
-    facts |= memory_limit()
-    if cell.epochs is not None:
-        facts["eval_every"] = evaluation_interval(card.schedule, epochs=cell.epochs)
-    limit_s = measure.limit_s(is_training=cell.is_training)
-    return Task(cell=cell, facts=facts, launcher=launcher, timeout_s=limit_s, job=job, watch=watch)
+    options = CommandOptions(
+        words=tuple(args.command),
+        overrides=read_overrides(args),
+        launcher=args.launcher,
+        pattern=None if args.pattern is None else Path(args.pattern),
+    )
+    return command_request(options)
+
+
+def _render(request: RunRequest, prints: Prints, args: argparse.Namespace) -> int:
+    """What would be started, without starting it."""
+    from trainmark.controller.launching import dry_commands, pod_manifests
+    from trainmark.launch.kubernetes import to_text
+
+    if prints == "commands":
+        print_commands(dry_commands(request.tasks, Path(args.store)), is_json=args.json)
+        return 0
+    manifests = pod_manifests(request.tasks)
+    if args.json:
+        print_json(manifests=manifests)
+        talk("nothing was started")
+    else:
+        print(to_text(manifests), end="")
+        talk("nothing was started: pipe this into kubectl apply -f -")
+    return 0
+
+
+def _print(result: SweepResult, *, is_json: bool) -> None:
+    from trainmark.analyse.scaling import build_studies
+    from trainmark.analyse.table import build_lines
+    from trainmark.report.console import print_lines
+    from trainmark.report.scaling import describe_studies, print_studies
+
+    lines = build_lines(result.rows)
+    studies = build_studies(lines, result.asked)
+    if is_json:
+        print_results(result.rows, scaling=describe_studies(studies))
+        return
+    console = stdout_console()
+    print_lines(lines, console)
+    print_studies(studies, console)

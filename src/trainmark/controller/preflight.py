@@ -1,4 +1,4 @@
-"""Asks every machine of a run before its first step, and shows one table of what is wrong where."""
+"""Asks every machine of a run what it has before anything starts, and refuses to start if a run cannot succeed."""
 
 from __future__ import annotations
 
@@ -10,49 +10,54 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from trainmark.cli.output import stderr_console, talk
-from trainmark.cli.results import refuse_file
+from trainmark.controller.listener import Listener, PreflightReport
+from trainmark.controller.results import refuse_file
 from trainmark.errors import InputError, StoreError
-from trainmark.plan.machine import FRAMEWORKS
-from trainmark.units import format_count, plain
+from trainmark.frameworks import frameworks
+from trainmark.launch.job import Machines
+from trainmark.launch.registry import launchers
+from trainmark.spec.cell import Cell
 
 if TYPE_CHECKING:
     from trainmark.controller.execute import Task
     from trainmark.launch.job import Command, Job
-    from trainmark.launch.preflight import Finding
     from trainmark.launch.processes import Root
 
 _WAIT_S = 20.0
-"""For the others to come."""
+"""For the other machines to answer."""
 _LAST_S = 5.0
-"""From the first end to the last."""
+"""From the first process that ends to the last."""
 
 
-def check_machines(tasks: Sequence[Task], store: Path) -> None:
-    """Once for each launcher, with its largest shape; an error where something is wrong that no run would survive."""
+def check_machines(tasks: Sequence[Task], store: Path, listener: Listener) -> None:
+    """Once for each launcher, with its largest job; an error if something is wrong that no run would survive."""
     largest: dict[str, Task] = {}
     for task in tasks:
         known = largest.get(task.launcher)
-        if _is_worth_it(task) and (known is None or _size(task) > _size(known)):
+        if _is_needed(task) and (known is None or _size(task) > _size(known)):
             largest[task.launcher] = task
+    data = {task.cell.data.path for task in tasks if isinstance(task.cell, Cell)}
     for task in largest.values():
-        data = {other.cell.data.path for other in tasks if hasattr(other.cell, "data")}
-        _check(task, store, sorted(path for path in data if path))
+        report = _check(task, store, sorted(path for path in data if path))
+        listener.show_preflight(report)
+        if report.is_fatal:
+            hint = "fix what the table names; --no-preflight skips this check"
+            raise InputError("the machines are not ready", why="see the table above", hint=hint)
 
 
 def _size(task: Task) -> int:
     return task.cell.nodes * task.cell.devices_per_node
 
 
-def _is_worth_it(task: Task) -> bool:
-    """Where processes start on other machines. Not through a queue: that would be a second time to wait in it."""
+def _is_needed(task: Task) -> bool:
+    """Where processes start on other machines, unless through a queue: that would mean waiting in it twice."""
     job = task.job("preflight", Path())
-    if task.launcher == "slurm":
+    if launchers().load(task.launcher).machines is Machines.SCHEDULER:
         return job.is_allocated
     return bool(job.hosts)
 
 
-def _check(task: Task, store: Path, data: list[str]) -> None:
+def _check(task: Task, store: Path, data: list[str]) -> PreflightReport:
     from trainmark.launch.preflight import judge, num_expected, read_answers
     from trainmark.worker.preflight import hash_code
 
@@ -67,12 +72,7 @@ def _check(task: Task, store: Path, data: list[str]) -> None:
     own_code = hash_code(Path(__file__).parents[1])
     expected = num_expected(job, task.launcher)
     findings = judge(answers, job=job, num_answers=expected, own_code=own_code, said=said)
-    if findings:
-        print_findings(findings)
-    if any(finding.is_fatal for finding in findings):
-        hint = "mend what the table names; --no-preflight starts all the same"
-        raise InputError("the machines are not ready", why="see the table above", hint=hint)
-    talk(f"preflight: {len(answers)} of {format_count(expected, 'processes')} answered")
+    return PreflightReport(findings=findings, num_answers=len(answers), num_expected=expected)
 
 
 def _ask(job: Job, task: Task, data: list[str]) -> dict[str, str]:
@@ -80,13 +80,13 @@ def _ask(job: Job, task: Task, data: list[str]) -> dict[str, str]:
 
     token = secrets.token_hex(8)
     (job.folder / token).touch()
-    framework = getattr(task.cell, "framework", None)
+    framework = frameworks().load(task.cell.framework) if isinstance(task.cell, Cell) else None
     request = {
         "folder": str(job.folder),
         "token": token,
         "wait_s": _WAIT_S,
         "data": [str(Path(path).resolve()) for path in data],
-        "package": FRAMEWORKS.get(framework or ""),
+        "package": None if framework is None else framework.distribution,
         "device": job.device,
     }
     commands = build_commands(job, task.launcher, request)
@@ -95,7 +95,7 @@ def _ask(job: Job, task: Task, data: list[str]) -> dict[str, str]:
 
 
 def _run_all(job: Job, commands: dict[str, Command]) -> dict[str, str]:
-    """All of them to their ends, however the others end: a machine's answer is worth most where another is missing."""
+    """Waits for all of them, however the others end: an answer matters most when another machine is missing."""
     from trainmark.launch import processes
 
     roots, files = [], {}
@@ -109,7 +109,9 @@ def _run_all(job: Job, commands: dict[str, Command]) -> dict[str, str]:
                 roots.append(_start(command, output))
         while any(root.poll() is None for root in roots) and time.monotonic() < deadline:
             time.sleep(0.05)
-            if any(root.poll() is not None for root in roots):  # the others answer now, or wait for one that is gone
+            if any(
+                root.poll() is not None for root in roots
+            ):  # the others answer now, or wait for a machine that is gone
                 deadline = min(deadline, time.monotonic() + _LAST_S)
     finally:
         processes.end(job.run_id, roots)
@@ -122,28 +124,18 @@ def _start(command: Command, output: IO[bytes]) -> Root:
     try:
         return processes.start(command, output=output)
     except OSError as error:
-        hint = "install it, or say in the cluster file how to reach the machines (remote_shell)"
+        hint = "install it, or set remote_shell in the cluster file"
         why = error.strerror or str(error)
-        raise InputError(f"{command.argv[0]} could not be started", why=why, hint=hint) from error
+        raise InputError(f"cannot start {command.argv[0]}", why=why, hint=hint) from error
 
 
 def make_shared_folder(store: Path, prefix: str) -> Path:
-    """In the store, which all machines of a run see."""
+    """A temporary folder in the store, which all machines of a run see."""
     refuse_file(store)
     try:
         store.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=prefix, dir=store)).resolve()
     except OSError as error:
         why = error.strerror or str(error)
-        hint = "give another folder with --store DIR, or mend its permissions"
+        hint = "use another --store DIR, or fix its permissions"
         raise StoreError(f"cannot write to the store {store}", why=why, hint=hint) from error
-
-
-def print_findings(findings: Sequence[Finding]) -> None:
-    from trainmark.report.layout import print_rows
-
-    rows = []
-    for finding in sorted(findings, key=lambda finding: not finding.is_fatal):
-        what = finding.what if finding.is_fatal else f"(note) {finding.what}"
-        rows.append([plain(text) for text in (finding.where, what, finding.hint)])
-    print_rows(("where", "what is wrong", "what to do"), rows, stderr_console(), is_right=[False] * 3)

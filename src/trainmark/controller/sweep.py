@@ -1,18 +1,20 @@
-"""The sweep that `run` works at: a new one, or one that was cut short, with all that is done of it already."""
+"""The sweep that `run` works on: a new one, or an interrupted one together with the runs it has already done."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from trainmark.cli.output import talk
+from trainmark.controller.listener import Listener
 from trainmark.errors import RunError
+from trainmark.messages.message import Message
 from trainmark.plan.identity import cell_id
 from trainmark.plan.sweep import SETTLED, RunKey, key_of
-from trainmark.runfolder.files import CHECKPOINT_FILE, Json
+from trainmark.runfolder.document import RunDocument
+from trainmark.runfolder.files import Json, find_checkpoint
 from trainmark.runfolder.records import Outcome
 from trainmark.spec.cell import Cell
 from trainmark.spec.command import CommandCell
@@ -27,17 +29,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepRequest:
-    """What one command asks for."""
+    """The runs that one command asks for, and what identifies them."""
 
     content: str
-    """Its identity: see `plan.sweep.content_id`."""
+    """Identity of the sweep: see `plan.sweep.content_id`."""
     cells: Sequence[Cell | CommandCell]
-    skipped: Mapping[Cell, str] = field(default_factory=dict)
+    skipped: Mapping[Cell, Message] = field(default_factory=dict)
     settings: Json = field(default_factory=dict)
 
 
 class SweepRuns:
-    """The attempts of a sweep, by the run that they were to be."""
+    """The attempts of a sweep, grouped by planned run."""
 
     def __init__(self, record: SweepRecord, store: Store, *, resumes: bool = False) -> None:
         self.record = record
@@ -50,87 +52,92 @@ class SweepRuns:
         self._attempts[key] = sorted([*others, row], key=lambda each: each.attempt or 0)
 
     def answer(self, cell: Cell | CommandCell) -> RunRow | None:
-        """The last attempt, if it answers what was asked; None where the run is still to be made."""
+        """The last attempt, if it answers what was asked; None if the run is still to be made."""
         attempts = self._attempts.get(key_of(cell))
         return attempts[-1] if attempts and self._is_settled(attempts[-1]) else None
 
     def results(self, cells: Sequence[Cell | CommandCell]) -> list[RunRow]:
-        """One for each run that was begun: its last attempt."""
+        """The last attempt of each run that was started."""
         return [attempts[-1] for cell in cells if (attempts := self._attempts.get(key_of(cell)))]
 
-    def facts(self, cell: Cell | CommandCell) -> Json:
-        """For run.json of the next attempt: where it belongs, what it stands for, where a training goes on."""
+    def next_attempt(self, cell: Cell | CommandCell, document: RunDocument, listener: Listener) -> RunDocument:
+        """With its place in the sweep, and the run whose checkpoint a training resumes."""
         earlier = self._attempts.get(key_of(cell), [])
-        found: Json = {"sweep": self.record.id, "attempt": len(earlier) + 1}
-        if earlier:
-            found["retry_of"] = earlier[-1].id
-        checkpoint = self._find_checkpoint(cell, earlier) if isinstance(cell, Cell) and cell.epochs else None
-        return found if checkpoint is None else {**found, "resumed_from": checkpoint}
+        is_training = isinstance(cell, Cell) and cell.is_training
+        return replace(
+            document,
+            sweep=self.record.id,
+            attempt=len(earlier) + 1,
+            retry_of=earlier[-1].id if earlier else None,
+            resumed_from=self._find_checkpoint(cell, earlier, listener) if is_training else None,
+        )
 
     def read_done(self) -> None:
-        """What earlier controllers left; what looks cut short is read anew, since a reader may have come too early."""
+        """Reads what earlier controllers left; unfinished runs again, since the index may be older than their end."""
         self._store.sync()
         for row in self._store.rows(sweep=self.record.id):
             folder = self._store.root / row.id
-            again = row if row.outcome in SETTLED else self._store.index(folder)
-            if again is not None and folder.is_dir():
-                self.add(again)
+            current = row if row.outcome in SETTLED else self._store.index(folder)
+            if current is not None and folder.is_dir():
+                self.add(current)
 
     def cut_short(self) -> list[str]:
         return [row.id for rows in self._attempts.values() for row in rows if row.outcome not in SETTLED]
 
     def _is_settled(self, row: RunRow) -> bool:
-        """Who says --resume wants a training that failed or took too long to go on as well, where it can."""
-        can_go_on = self._resumes and row.outcome != Outcome.OK and self._has_checkpoint(row.id)
-        return row.outcome in SETTLED and not can_go_on
+        """With --resume, a training that failed or timed out is continued if it left a checkpoint."""
+        can_resume = self._resumes and row.outcome != Outcome.OK and self._has_checkpoint(row.id)
+        return row.outcome in SETTLED and not can_resume
 
-    def _find_checkpoint(self, cell: Cell, earlier: Sequence[RunRow]) -> str | None:
+    def _find_checkpoint(self, cell: Cell | CommandCell, earlier: Sequence[RunRow], listener: Listener) -> str | None:
         own = [row.id for row in earlier if self._has_checkpoint(row.id)]
         if not own and not self._resumes:
             return None
         found = own or [run_id for run_id in self._cut_short(cell) if self._has_checkpoint(run_id)]
         if not found:
-            talk(f"{cell.title}: no checkpoint of it in {self._store.root}; it starts from the beginning")
+            listener.say(f"{cell.title}: no checkpoint found in {self._store.root}; starting from the beginning")
             return None
-        talk(f"{cell.title}: goes on from {max(found)}")
+        listener.say(f"{cell.title}: resuming from {max(found)}")
         return max(found)
 
-    def _cut_short(self, cell: Cell) -> list[str]:
+    def _cut_short(self, cell: Cell | CommandCell) -> list[str]:
         self._store.sync()
         same = self._store.rows(cell_id=cell_id(cell), repeat=cell.repeat)
         return [row.id for row in same if row.outcome not in (None, Outcome.OK)]
 
     def _has_checkpoint(self, run_id: str) -> bool:
-        return (self._store.root / run_id / CHECKPOINT_FILE).is_file()
+        return find_checkpoint(self._store.root / run_id) is not None
 
 
 @contextlib.contextmanager
 def open_sweep(
-    asked: SweepRequest, store: Store, *, fresh: bool, resumes: bool
+    asked: SweepRequest, store: Store, listener: Listener, *, fresh: bool, resumes: bool
 ) -> Iterator[tuple[HeldSweep, SweepRuns]]:
-    """The newest of the same content that was left unfinished and that no living process works at, or a new one."""
+    """Continues the newest unfinished sweep of the same content that no living process works on, or starts one."""
     sweeps = Sweeps(store.root)
     if fresh:
         sweeps.abandon(asked.content)
-    held = sweeps.take_up(asked.content)
-    goes_on = held is not None
-    if held is None:
-        planned = [_describe(cell) for cell in asked.cells]
-        skipped = [{**_describe(cell), "reason": reason} for cell, reason in asked.skipped.items()]
-        held = sweeps.begin(asked.content, planned=planned, skipped=skipped, settings=asked.settings)
+    unfinished = sweeps.take_up(asked.content)
+    held = unfinished or _begin(sweeps, asked)
     try:
         sweep = SweepRuns(held.record, store, resumes=resumes)
-        if goes_on:
+        if unfinished is not None:
             sweep.read_done()
             end_all(sweep.cut_short())
-            _say_what_is_done(sweep, asked)
+            _say_what_is_done(sweep, asked, listener)
         yield held, sweep
     finally:
         held.release()
 
 
+def _begin(sweeps: Sweeps, asked: SweepRequest) -> HeldSweep:
+    planned = [_describe(cell) for cell in asked.cells]
+    skipped = [{**_describe(cell), **reason.to_reason()} for cell, reason in asked.skipped.items()]
+    return sweeps.begin(asked.content, planned=planned, skipped=skipped, settings=asked.settings)
+
+
 def find_unfinished(content: str, store: Store) -> SweepRuns | None:
-    """The sweep that `run` would continue, to be looked at."""
+    """The sweep that `run` would continue; changes nothing."""
     record = Sweeps(store.root).find(content)
     if record is None:
         return None
@@ -140,28 +147,27 @@ def find_unfinished(content: str, store: Store) -> SweepRuns | None:
 
 
 def end_all(run_ids: Sequence[str]) -> None:
-    """A run starts clean or not at all: what an earlier one left behind would take its memory, ports and time."""
+    """Kills what runs left behind, or refuses to go on: it would take memory, ports and time from the next run."""
     from trainmark.launch.processes import kill_left
 
     left = kill_left(run_ids) if run_ids else []
     if left:
         pids = ", ".join(str(pid) for pid in left)
-        why = f"{format_count(len(left), 'processes')} of it cannot be ended: {pids}"
-        hint = "end them (a restart may be needed), then the same command goes on; finished runs are kept"
-        raise RunError(f"the run {run_ids[-1]} left something behind", why=why, hint=hint)
+        why = f"{format_count(len(left), 'processes')} could not be killed: {pids}"
+        hint = "end them (a reboot may be needed) and run the same command again; finished runs are kept"
+        raise RunError(f"run {run_ids[-1]} left processes behind", why=why, hint=hint)
 
 
 def _describe(cell: Cell | CommandCell) -> Json:
     return {"cell_id": cell_id(cell), "repeat": cell.repeat, "title": cell.title, "cell": cell.to_json()}
 
 
-def _say_what_is_done(sweep: SweepRuns, asked: SweepRequest) -> None:
+def _say_what_is_done(sweep: SweepRuns, asked: SweepRequest, listener: Listener) -> None:
     answers = [row for cell in asked.cells if (row := sweep.answer(cell)) is not None]
     if not answers:
-        return  # nothing is spared, so there is nothing to say
+        return  # no run is saved, so there is nothing to say
     bad = sum(row.outcome != Outcome.OK for row in answers)
     where = "" if sweep.record.host == os.uname().nodename else f" on {sweep.record.host}"
-    told = f", {bad} of them not ok" if bad else ""
-    be = "is" if len(asked.cells) == 1 else "are"
-    done = f"{len(answers)} of {format_count(len(asked.cells), 'runs')} {be} done{told}"
-    talk(f"continues the sweep of {sweep.record.started}{where}: {done}; --fresh starts anew")
+    failures = f" ({bad} of them not ok)" if bad else ""
+    done = f"{len(answers)} of {format_count(len(asked.cells), 'runs')} already done{failures}"
+    listener.say(f"continuing the sweep of {sweep.record.started}{where}: {done}; --fresh starts over")

@@ -13,8 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from trainmark.datasets.faults import DataFault, FaultKind, printable
-from trainmark.datasets.hidden import is_hidden
+from trainmark.datasets.inside import is_hidden
+from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.datasets.workers import choose_num_workers
 
 OnHashed = Callable[[int, int], None]

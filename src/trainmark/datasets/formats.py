@@ -1,4 +1,4 @@
-"""The data set formats, found by looking: a folder of this package with a format.py is one."""
+"""The data set formats: every folder of this package with a format.py, and those of other packages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Protocol
 
+from trainmark import plugins
 from trainmark.datasets.digests import OnHashed
-from trainmark.datasets.faults import DataFault
 from trainmark.datasets.manifest import NAME as MANIFEST
 from trainmark.datasets.manifest import has_manifest, verify_manifest, write_manifest
-from trainmark.datasets.report import CheckReport, MakeReport, ManifestState, Summary
+from trainmark.datasets.report import CheckReport, DataFault, MakeReport, ManifestState, Summary
 from trainmark.datasets.staging import staged_folder
 from trainmark.errors import DataError
 
@@ -32,6 +31,21 @@ class MakeRequest:
     num_workers: int | None = None
     source: Path | None = None
     """Where the original files are, for a format that converts rather than invents."""
+
+    as_videos: bool | None = None
+    """Video files instead of folders of frames."""
+
+
+_FLAGS = {
+    "num_samples": "--images",
+    "num_classes": "--classes",
+    "val_fraction": "--val-fraction",
+    "seed": "--seed",
+    "num_workers": "--workers",
+    "source": "--source",
+    "as_videos": "--as-videos",
+}
+"""How each field of MakeRequest is called on the command line."""
 
 
 class Check(Protocol):
@@ -58,22 +72,28 @@ class DatasetFormat:
 
 
 @cache
-def all_formats() -> Mapping[str, DatasetFormat]:
-    """By name, in the order of names."""
+def formats() -> plugins.Registry[DatasetFormat]:
     package = importlib.import_module(__package__)
     folders = (found.name for found in pkgutil.iter_modules(package.__path__) if found.ispkg)
     modules = (f"{__package__}.{name}.format" for name in folders)
-    formats = [importlib.import_module(name).FORMAT for name in modules if importlib.util.find_spec(name) is not None]
-    return MappingProxyType({format_.name: format_ for format_ in sorted(formats, key=lambda format_: format_.name)})
+    own: list[DatasetFormat] = [
+        importlib.import_module(name).FORMAT for name in modules if importlib.util.find_spec(name) is not None
+    ]
+    return plugins.Registry(
+        plugins.FORMATS,
+        kind="dataset format",
+        built_in=plugins.loaders(sorted(own, key=lambda format_: format_.name)),
+        check=plugins.expect(DatasetFormat),
+    )
+
+
+def all_formats() -> Mapping[str, DatasetFormat]:
+    """Those that can be used, by name."""
+    return {found.name: found.value for found in formats().found()}
 
 
 def find_format(name: str) -> DatasetFormat:
-    try:
-        return all_formats()[name]
-    except KeyError:
-        raise DataError(
-            f"no data set format is called {name!r}", hint=f"known formats: {', '.join(all_formats())}"
-        ) from None
+    return formats().load(name)
 
 
 def make_dataset(name: str, root: Path, request: MakeRequest) -> MakeReport:
@@ -81,9 +101,8 @@ def make_dataset(name: str, root: Path, request: MakeRequest) -> MakeReport:
     unknown = [field for field, value in vars(request).items() if value is not None and field not in format_.options]
     if unknown:
         raise DataError(
-            f"{name} cannot be made with {', '.join(unknown)}",
-            why="the format has no such choice",
-            hint=f"it takes {', '.join(sorted(format_.options))}",
+            f"{name} does not take {', '.join(_FLAGS[field] for field in unknown)}",
+            hint=f"it takes {', '.join(flag for field, flag in _FLAGS.items() if field in format_.options)}",
         )
     # The generator fills a folder inside ours, so that the manifest is in it before anybody sees it.
     with staged_folder(root) as folder:

@@ -1,13 +1,20 @@
-"""Files by names that somebody else wrote: nothing outside the data set's folder is ever opened."""
+"""Access to the files of a data set by names that others wrote: nothing outside its folder is ever opened."""
 
 from __future__ import annotations
 
 import errno
 import os
 from pathlib import Path
+from typing import AnyStr
 
 from trainmark.errors import DataError
 from trainmark.units import format_bytes
+
+
+def is_hidden(name: AnyStr) -> bool:
+    """Caches, thumbnails and half-made copies that tools leave behind begin with a dot; no public set's files do."""
+    return name.startswith("." if isinstance(name, str) else b".")
+
 
 MAX_FILE_BYTES = 2**26  # no image is larger, and a damaged disk may claim anything
 

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from trainmark.datasets.faults import DataFault, FaultKind, printable
 from trainmark.datasets.inside import why_too_large
 from trainmark.datasets.jpeg import END_OF_IMAGE, MAX_PIXELS, Frame, decode_lenient, read_frame, why_not_jpeg
+from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.datasets.workers import choose_num_workers
 
 _HEAD_BYTES = 65_536  # the frame header is in it, unless the file carries a large thumbnail or colour profile

@@ -7,7 +7,6 @@ than ten.
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import itertools
 import os
@@ -17,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.datasets.digests import OnHashed, hash_files, walk_files
-from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.errors import DataError
+from trainmark.runfolder.files import replacing
 from trainmark.units import format_count
 
 NAME = "manifest.sha256"
@@ -42,11 +42,10 @@ def has_manifest(root: Path) -> bool:
 def write_manifest(root: Path, *, num_workers: int | None = None, on_hashed: OnHashed | None = None) -> Totals:
     """Written beside and renamed, so that a manifest is whole. A file that cannot be hashed is a DataError."""
     top = os.fsencode(root.resolve())
-    part = root / f".{NAME}.{os.getpid()}.part"
     faults: list[DataFault] = []
     num_files = num_bytes = 0
     try:
-        with part.open("wb") as file:
+        with replacing(root / NAME) as file:
             paths = walk_files(top, faults, leave_out=NAME.encode())
             for digest in hash_files(top, paths, num_workers=num_workers, on_hashed=on_hashed):
                 if digest.sha256 is None:
@@ -55,18 +54,14 @@ def write_manifest(root: Path, *, num_workers: int | None = None, on_hashed: OnH
                 file.write(format_line(digest.path, digest.sha256))
                 num_files, num_bytes = num_files + 1, num_bytes + digest.num_bytes
             file.write(b"# %d files, %d bytes\n" % (num_files, num_bytes))
-        if faults:
-            raise _cannot_hash(root, faults)
-        part.replace(root / NAME)
+            if faults:
+                raise _cannot_hash(root, faults)
     except OSError as error:
         raise DataError(
             f"{root / NAME} cannot be written",
             why=error.strerror or str(error),
             hint="free some space, or get permission to write to the data set's folder",
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
     return Totals(num_files=num_files, num_bytes=num_bytes)
 
 

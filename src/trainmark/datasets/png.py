@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from trainmark.datasets.faults import FaultKind
 from trainmark.datasets.jpeg import MAX_PIXELS
+from trainmark.datasets.report import FaultKind
 
 Pixels = npt.NDArray[np.uint8]
 

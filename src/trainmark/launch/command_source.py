@@ -1,7 +1,7 @@
-"""The records of a command while it runs: those its script marks, or those read from what it prints.
+"""The records of a command while it runs: the steps that its script marks, or what is read from its output.
 
-Marks (`trainmark.mark`) stand in rank<k>.jsonl, one file for each process. What is read from the output goes to
-log.jsonl beside them, so that nothing is lost where a script does both; readers prefer the marks.
+Marked steps (`trainmark.mark`) are in rank<k>.jsonl, one file per process. What is read from the output goes to
+log.jsonl, so that nothing is lost if a script does both; readers prefer the marked steps.
 """
 
 from __future__ import annotations
@@ -19,59 +19,63 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from trainmark.launch import hang
-from trainmark.launch.kernel_memory import read_oom_kills
-from trainmark.launch.outcome import judge_command
-from trainmark.launch.stacks import dump_stacks
-from trainmark.runfolder.files import LOG_FILE, OUTPUT_FILE, RUN_FILE, STACKS_FILE, Json, read_json
-from trainmark.runfolder.records import Kind, Outcome, RecordTail, WarningCode, encode_record
-from trainmark.silence_limit import NUM_RECENT, Patience
-from trainmark.units import format_seconds
+from trainmark.launch.endings import judge_command
+from trainmark.launch.hang import dump_stacks
+from trainmark.launch.processes import read_oom_kills
+from trainmark.messages.commands import command_bad_loss, no_output, no_records
+from trainmark.messages.message import Message
+from trainmark.runfolder.files import LOG_FILE, OUTPUT_FILE, RUN_FILE, STACKS_FILE, Json, read_json, replacing
+from trainmark.runfolder.records import Kind, Outcome, RecordTail, encode_record
+from trainmark.silence_limit import NUM_RECENT, SilenceLimit
 
 _LEAST_S = 600.0
-"""A script may evaluate or write a checkpoint for minutes without a word: it is not told from a hang any earlier."""
+"""A script may evaluate or write a checkpoint for minutes without any output."""
 _CHUNK_BYTES = 1 << 20
 _MOST_CHUNKS = 64
-"""In one look: a command that prints without end must not keep us from its time-out."""
+"""Per look: a command that prints without end must not prevent the check of its time limit."""
 _LAST_BYTES = 4096
 
 
 class OutputReader(Protocol):
-    """Makes records of what a command prints; `trainmark.logs` has one."""
+    """Makes records from the output of a command; see `trainmark.logs.live`."""
 
     def feed(self, chunk: bytes, written_s: float | None) -> list[Json]:
         """`written_s` is when the end of the chunk was written, by the file's clock."""
 
     def close(self) -> list[Json]:
-        """What an unfinished last line holds."""
+        """The records of an unfinished last line."""
 
     def reread(self, output: Path, looks: Iterable[tuple[int, float | None]]) -> Iterator[Json] | None:
-        """All records anew, by what is known at the end; None where they stay. `looks` is what `feed` was given."""
+        """All records, read again with what is known at the end; None if they stay the same.
+
+        `looks` has the size and time of every chunk that `feed` got.
+        """
 
 
 class CommandSource:
     def __init__(self, folder: Path, reader: OutputReader, *, finish: Callable[[], None] = lambda: None) -> None:
-        """`finish` adds to the folder what is known only at the end, before the end itself is written."""
+        """`finish` is called at the end, before exit.json is written, to add what is known only then."""
         self._folder, self._reader, self._finish = folder, reader, finish
-        self._marks: dict[Path, RecordTail] = {}
+        self._marked: dict[Path, RecordTail] = {}
         self._offset = 0
         self._looks = array("d")
-        """Bytes and time of each chunk, two numbers for each: a run of days has millions."""
+        """Size and time of each chunk, as two numbers: a run of days has millions of chunks."""
         self._last_output = b""
         self._last_sign = time.monotonic()
         self._last_step: float | None = None
         self._gaps: deque[float] = deque(maxlen=NUM_RECENT)
         run = read_json(folder / RUN_FILE) or {}
-        self._patience = Patience.of(run, least_s=_LEAST_S, setup_s=math.inf)
+        self._silence_limit = SilenceLimit.of(run, least_s=_LEAST_S, setup_s=math.inf)
         self._num_oom_kills = read_oom_kills()
         self._stacks: str | None = None
         self._num_marked = self._num_read = 0
-        self._bad_loss: str | None = None
+        self._bad_loss: Message | None = None
 
     def begin(self) -> None:
         self._last_sign = time.monotonic()
 
     def read_new(self) -> list[Json]:
-        marked = self._read_marks()
+        marked = self._read_marked()
         printed = self._read_output()
         new = marked if self._num_marked else printed
         if any(record["kind"] == Kind.STEP for record in new):
@@ -82,22 +86,26 @@ class CommandSource:
         return new
 
     def quiet_s(self) -> tuple[float, float]:
-        """Only what has a usual gap between records can be seen to hang."""
-        return time.monotonic() - self._last_sign, self._patience.after(self._gaps)
+        """Without a usual gap between records there is no limit."""
+        return time.monotonic() - self._last_sign, self._silence_limit.after(self._gaps)
 
-    def explain_silence(self, silence_s: float) -> str:
+    def explain_silence(self, silence_s: float) -> Message:
         run_id = self._folder.name
         states = hang.read_states(run_id)
         stopped = hang.describe_stopped(states)
-        self._stacks, problem = dump_stacks(run_id, self._folder / STACKS_FILE)
-        usual = f" (usually {format_seconds(statistics.median(self._gaps))} from one to the next)" if self._gaps else ""
-        what = "; ".join(part for part in (stopped, problem) if part)
-        return f"neither a step nor a word for {silence_s:.0f} s{usual}" + (f": {what}" if what else "")
+        dumped = dump_stacks(run_id, self._folder / STACKS_FILE)
+        self._stacks = dumped if isinstance(dumped, str) else None
+        return no_output(
+            seconds=silence_s,
+            usual_s=statistics.median(self._gaps) if self._gaps else None,
+            stopped=stopped,
+            no_stacks=dumped if isinstance(dumped, Message) else None,
+        )
 
     def close(self, returncode: int | None) -> dict[int, Json]:
-        # A full disk, a pattern that takes too long: the end of the run must be written all the same.
+        # Even with a full disk or a pattern that takes too long, the end of the run must be written.
         with contextlib.suppress(Exception):
-            self._read_marks()
+            self._read_marked()
             self._read_output(None)
             self._keep(self._reader.close())
             self._keep_final()
@@ -113,16 +121,16 @@ class CommandSource:
         )
         if returncode == 0 and not self._num_marked and not self._num_read:
             with contextlib.suppress(OSError):
-                self._keep([{"kind": Kind.WARNING, "code": WarningCode.NO_RECORDS, "message": NO_RECORDS}])
+                self._keep([{"kind": Kind.WARNING, **no_records().to_json()}])
         return {0: end}
 
-    def _read_marks(self) -> list[Json]:
-        """Steps of the first process, with the samples of all: for showing how it goes."""
+    def _read_marked(self) -> list[Json]:
+        """The steps of the first process with the samples of all processes, to show progress."""
         for path in self._folder.glob("rank*.jsonl"):
-            self._marks.setdefault(path, RecordTail(path))
+            self._marked.setdefault(path, RecordTail(path))
         shown: list[Json] = []
-        for number, path in enumerate(sorted(self._marks)):
-            new = [record for record in self._marks[path].read_new() if _is_sound(record)]
+        for number, path in enumerate(sorted(self._marked)):
+            new = [record for record in self._marked[path].read_new() if _is_sound(record)]
             self._num_marked += sum(record["kind"] == Kind.STEP for record in new)
             if new:
                 self._last_sign = time.monotonic()
@@ -130,7 +138,7 @@ class CommandSource:
                 shown = new
         for record in shown:
             if record["kind"] == Kind.STEP:
-                record["samples"] *= len(self._marks)
+                record["samples"] *= len(self._marked)
                 self._note_loss(record)
         return shown
 
@@ -159,26 +167,21 @@ class CommandSource:
             self._note_read(record)
 
     def _keep_final(self) -> None:
-        """Whole or not at all: a file that was written as the lines came is better than half of a new one."""
+        """Replace log.jsonl atomically: the old file is better than half of a new one."""
         pairs = zip(self._looks[::2], self._looks[1::2], strict=True)
         looks = ((int(num_bytes), None if math.isnan(came_s) else came_s) for num_bytes, came_s in pairs)
-        anew = self._reader.reread(self._folder / OUTPUT_FILE, looks)
-        if anew is None:
+        records = self._reader.reread(self._folder / OUTPUT_FILE, looks)
+        if records is None:
             return
-        path = self._folder / LOG_FILE
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
         before = self._num_read, self._bad_loss
         self._num_read, self._bad_loss = 0, self._bad_loss if self._num_marked else None
         try:
-            with beside.open("wb") as file:
-                for record in anew:
+            with replacing(self._folder / LOG_FILE) as file:
+                for record in records:
                     file.write(encode_record(record))
                     self._note_read(record)
-            beside.replace(path)
         except BaseException:
             self._num_read, self._bad_loss = before
-            with contextlib.suppress(OSError):
-                beside.unlink()
             raise
 
     def _note_read(self, record: Json) -> None:
@@ -187,29 +190,23 @@ class CommandSource:
             self._note_loss(record)
 
     def _note_loss(self, record: Json) -> None:
-        """The last one counts: a scaler may start with an infinite loss and go on well."""
+        """Only the last loss counts: with a loss scaler a good run may start with an infinite loss."""
         if "loss" in record:
             is_bad = record["loss"] is None
-            self._bad_loss = f"the loss was no number at step {record.get('step')}" if is_bad else None
+            self._bad_loss = command_bad_loss(step=record.get("step")) if is_bad else None
 
 
 def _chunks(file: BinaryIO) -> Iterator[tuple[bytes, float | None]]:
-    """Each with the time when its last byte was written, where that is known: nothing was written since."""
+    """Each with the time of its last byte, if that is known because nothing was written after it."""
     while chunk := file.read(_CHUNK_BYTES):
         facts = os.fstat(file.fileno())
-        if facts.st_size != file.tell():  # between the two calls, or more than a chunk
+        if facts.st_size != file.tell():  # more was written between the two calls, or is more than a chunk
             chunk += file.read(_CHUNK_BYTES - len(chunk))
             facts = os.fstat(file.fileno())
         yield chunk, facts.st_mtime if facts.st_size == file.tell() else None
 
 
 def _is_sound(record: Json) -> bool:
-    """A step has a duration and samples: a script may mark what is no batch."""
+    """Whether a step has a duration and samples: a script may pass anything to `mark.step`."""
     numbers = [record.get(name) for name in ("seconds", "samples")] if record["kind"] == Kind.STEP else []
     return all(isinstance(number, (int, float)) and 0 < number < math.inf for number in numbers)
-
-
-NO_RECORDS = (
-    "nothing that the command printed is known as a speed; give a regular expression with --pattern FILE.toml, or put "
-    "`from trainmark import mark` and `mark.step(samples=...)` into the script"
-)

@@ -1,21 +1,23 @@
-"""What a launcher gets and gives: a job in, commands out. Launchers are pure; only `supervise` starts anything."""
+"""What a launcher declares, gets (a job) and gives (commands). Launchers are pure: only `supervise` starts anything."""
 
 from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path, PurePath
 
-from trainmark import mark, rank_environment
+from trainmark import mark
 from trainmark.runfolder.records import RUN_TAG
 from trainmark.spec.cluster import Cluster, Host
 
 WORKER_MODULE = "trainmark.worker.main"
-END_MODULE = "trainmark.launch.end"
+RANK_MODULE = "trainmark.launch.rank_command"
+END_MODULE = "trainmark.launch.processes"
 _FIRST_PORT, _NUM_PORTS = 15_000, 16_000
-"""Below those that Linux gives to outgoing connections."""
+"""Below the ports that Linux uses for outgoing connections."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +33,11 @@ class Job:
     """`cpu` or `cuda`; None where the command may use either."""
     cluster: Cluster = field(default_factory=Cluster)
     argv: tuple[str, ...] | None = None
-    """What each process runs: a command of the user's own, or None for our worker."""
+    """What each process runs: a command of the user, or None for our worker."""
     cwd: Path | None = None
     """Where the controller runs; processes on other machines run there too."""
     is_allocated: bool = False
-    """We are inside an allocation of Slurm."""
+    """The controller runs inside an allocation of Slurm."""
     is_root: bool = False
     inherited: Mapping[str, str] = field(default_factory=dict)
     """Variables of the controller that a process on another machine needs too, such as PYTHONPATH."""
@@ -55,7 +57,7 @@ class Job:
 
     @property
     def port(self) -> int:
-        """By the run's id: the controller cannot ask a far machine for a free one, and a retry gets another."""
+        """From the run id: the controller cannot ask a remote machine for a free port, and a retry gets another one."""
         digest = hashlib.sha256(self.run_id.encode()).digest()
         return _FIRST_PORT + int.from_bytes(digest[:4]) % _NUM_PORTS
 
@@ -68,11 +70,64 @@ class Command:
     files: Mapping[str, str] = field(default_factory=dict)
     """To be written into the run folder before the start: name and text."""
     cancel: tuple[str, ...] = ()
-    """Ends what a signal to our own process does not reach."""
+    """A command that ends the processes which a signal to ours does not reach."""
     started_file: Path | None = None
-    """Appears when a queued job begins, which may take hours; None: it begins at once."""
+    """Appears when a queued job starts, which may take hours; None: it starts at once."""
     exit_file: Path | None = None
     """Holds the exit code once a queued job has ended."""
+
+
+class Machines(StrEnum):
+    """Where a launcher can start processes."""
+
+    HERE = "here"
+    """On this machine only."""
+    HOSTS = "hosts"
+    """On this machine, or on those of --hosts."""
+    SCHEDULER = "scheduler"
+    """On machines that a batch system chooses."""
+
+
+class Prints(StrEnum):
+    """What a launcher prints instead of starting processes."""
+
+    COMMANDS = "commands"
+    MANIFESTS = "manifests"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launcher:
+    """A way to start the processes of a run, and what it can do."""
+
+    name: str
+    summary: str
+    build_commands: Callable[[Job], tuple[Command, ...]] | None = None
+    """None: it leaves the choice of another launcher to `choose`."""
+    machines: Machines = Machines.HOSTS
+    frameworks: tuple[str, ...] | None = None
+    """Those whose processes it can start; None: all."""
+    rank_variables: tuple[str, ...] = ("RANK",)
+    """Names of the variables with the rank of a process, see `trainmark.rank_environment`; it sets one of them."""
+    programs: tuple[str, ...] = ()
+    """What must be on the PATH."""
+    max_processes: int | None = None
+    """None: any number."""
+    is_direct: bool = False
+    """Its command is the training process itself: there is no launcher process in between."""
+    has_one_command: bool = False
+    """One command starts the processes on all machines; otherwise there is one command for each of --hosts."""
+    prints: Prints | None = None
+    """Nothing is started: this is printed."""
+    has_own_files: bool = False
+    """Processes run in containers, where a path of this machine means nothing."""
+
+    def commands(self, job: Job) -> tuple[Command, ...]:
+        assert self.build_commands is not None, f"{self.name} starts nothing"
+        return self.build_commands(job)
+
+    def can_start(self, framework: str | None) -> bool:
+        """`framework` is None for a command of the user."""
+        return framework is None or self.frameworks is None or framework in self.frameworks
 
 
 def inherited_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -81,7 +136,7 @@ def inherited_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def own_python(python: str) -> tuple[str, ...]:
-    """To run a module of ours or of the framework: a json.py in the folder one happens to be in is not meant."""
+    """To run a module of ours or of the framework. -P: a json.py in the current folder must not shadow the real one."""
     return (python, "-P", "-m")
 
 
@@ -90,8 +145,8 @@ def worker_argv(job: Job) -> tuple[str, ...]:
 
 
 def ranked_argv(job: Job) -> tuple[str, ...]:
-    """For launchers whose processes do not get the variables of torchrun: `trainmark.rank_environment` sets them."""
-    return (*own_python(job.python), rank_environment.__name__, *worker_argv(job))
+    """For launchers that do not set the variables of torchrun: `RANK_MODULE` sets them in each process."""
+    return (*own_python(job.python), RANK_MODULE, *worker_argv(job))
 
 
 def worker_environment(job: Job) -> dict[str, str]:
@@ -99,7 +154,7 @@ def worker_environment(job: Job) -> dict[str, str]:
     if job.argv is not None:
         environment[mark.VARIABLE] = str(job.folder)
     if job.num_cores:
-        # Each rank of a CPU run gets its share: with the default every rank would use all cores, and they would fight.
+        # By default every rank of a CPU run would use all cores, and they would compete for them.
         environment["OMP_NUM_THREADS"] = str(max(1, job.num_cores // job.processes_per_node))
     return {**environment, **job.cluster.variables}
 
@@ -110,7 +165,7 @@ def ranked_environment(job: Job) -> dict[str, str]:
 
 
 def on_host(job: Job, host: Host, argv: Sequence[str], environment: Mapping[str, str]) -> Command:
-    """The command as the remote shell takes it; ssh joins its words and gives them to a shell, others do not."""
+    """`argv` through the remote shell. ssh joins its words and passes them to a shell, so they are quoted for it."""
     where = (f"--chdir={job.cwd}",) if job.cwd is not None else ()
     words = ("env", *where, *(f"{name}={value}" for name, value in {**job.inherited, **environment}.items()), *argv)
     ending = ("env", *(f"{name}={value}" for name, value in job.inherited.items()), *own_python(job.python), END_MODULE)

@@ -1,8 +1,8 @@
 """Kubernetes: a run as the manifest of a PyTorchJob (Kubeflow) or a JobSet. Pure; nothing here talks to a cluster.
 
-Each pod is one node and starts `trainmark.controller.pod`, which starts torchrun on it; the pod of node 0 is also the
-controller. The manifest holds all that a pod must know, so that nobody prepares a folder or edits a file first.
-The store is a volume that all pods share: run folders appear there as anywhere else.
+Each pod is one node and runs `trainmark.cli.pod`, which starts torchrun; the pod of node 0 is also the
+controller. The manifest holds everything that a pod needs, so nothing has to be prepared on the cluster first.
+The store is a volume that all pods share: run folders appear there as on any machine.
 """
 
 from __future__ import annotations
@@ -16,22 +16,30 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from trainmark.errors import Fault, SpecError
-from trainmark.launch.job import own_python
+from trainmark.launch.job import Launcher, Machines, Prints, own_python
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import RUN_TAG
 from trainmark.spec.cluster import JOB_KINDS
 
-POD_MODULE = "trainmark.controller.pod"
+LAUNCHER = Launcher(
+    name="kubernetes",
+    summary="prints the manifest of a PyTorchJob or JobSet for each run",
+    machines=Machines.SCHEDULER,
+    frameworks=("torch",),
+    prints=Prints.MANIFESTS,
+    has_own_files=True,
+)
+POD_MODULE = "trainmark.cli.pod"
 POD_VARIABLE = "TRAINMARK_POD"
 """Holds run.json and how to start, as JSON."""
 STORE_PATH = "/trainmark/runs"
 _PORT = 23456
-"""Every pod has its own network: no port is taken."""
+"""Every pod has its own network, so the port is always free."""
 _REPLICATED_JOB = "node"
 _DEADLINE_SPARE_S = 3600
-"""For the queue and for pulling images, beyond the time that the run itself may take."""
+"""Time for the queue and for pulling images, on top of the time limit of the run."""
 _MOST_NAME = 40
-"""The operators append to it, and 63 is the most."""
+"""The operators append to the name, and 63 characters is the maximum."""
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _QUANTITY = re.compile(r"\d+(\.\d+)?(m|[kMGTP]|[KMGTP]i)?")
@@ -41,7 +49,7 @@ _QUANTITY = re.compile(r"\d+(\.\d+)?(m|[kMGTP]|[KMGTP]i)?")
 class PodJob:
     run_id: str
     run: Json
-    """run.json as it will be written, without the time of its making."""
+    """run.json as it will be written, without its creation time."""
     framework: str
     device: str
     """`cpu` or `cuda`."""
@@ -49,25 +57,25 @@ class PodJob:
     processes_per_node: int
     timeout_s: float | None
     image: str | None
-    """Must hold trainmark and the framework."""
+    """With trainmark and the framework installed."""
     store_claim: str | None
     """A persistent volume claim that all nodes may write to, for the run folders."""
     data_claim: str | None = None
-    """Is mounted at `data_path`; None: the image holds the data, or the store's volume, or none are needed."""
+    """Mounted at `data_path`; None: the data is in the image or in the store's volume, or none is needed."""
     data_path: str | None = None
     namespace: str = "default"
     job_kind: str = "PyTorchJob"
     environment: Mapping[str, str] = field(default_factory=dict)
     """NCCL settings and the like."""
     resources: Mapping[str, str] = field(default_factory=dict)
-    """Of a pod, beside its GPUs: cpu, memory, an InfiniBand device of the cluster's plug-in."""
+    """Of a pod, in addition to its GPUs: cpu, memory, an InfiniBand device of the cluster's plug-in."""
     shared_memory: str = "16Gi"
     python: str = "python3"
     """In the image."""
 
     @property
     def name(self) -> str:
-        """A DNS label that begins with a letter, as PyTorchJob wants it, and as unique as the run's id."""
+        """A DNS label that starts with a letter, as PyTorchJob requires, and as unique as the run id."""
         plain = re.sub(r"[^a-z0-9]+", "-", f"trainmark-{self.run_id}".lower()).strip("-")
         if len(plain) <= _MOST_NAME and plain == f"trainmark-{self.run_id}":
             return plain
@@ -76,15 +84,15 @@ class PodJob:
 
 
 def render(job: PodJob) -> Json:
-    """The manifest as kubectl takes it; a SpecError names everything that is wrong or missing."""
+    """The manifest for kubectl; a SpecError lists everything that is wrong or missing."""
     faults = list(_faults(job))
     if faults:
-        raise SpecError("no manifest can be made of this", faults)
+        raise SpecError("cannot render a manifest", faults)
     return _job_set(job) if job.job_kind == "JobSet" else _pytorch_job(job)
 
 
 def to_text(manifests: Sequence[Json]) -> str:
-    """JSON, which is YAML too: one document, a List where there are several."""
+    """JSON, which is also YAML: one document, a List if there are several."""
     whole = manifests[0] if len(manifests) == 1 else {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
@@ -113,7 +121,7 @@ def _pytorch_job(job: PodJob) -> Json:
 
 
 def _job_set(job: PodJob) -> Json:
-    """The pods of the one job have an index each, and a name in the headless service that the JobSet makes."""
+    """Each pod of the single job has an index, and a name in the headless service that the JobSet creates."""
     master = f"{job.name}-{_REPLICATED_JOB}-0-0.{job.name}"
     template = _pod_template(job, container="trainmark", node_rank="$(JOB_COMPLETION_INDEX)", master=master)
     template["spec"]["restartPolicy"] = "Never"
@@ -146,7 +154,7 @@ def _labels(job: PodJob) -> dict[str, str]:
 
 
 def _pod_template(job: PodJob, *, container: str, node_rank: str, master: str) -> Json:
-    """Kubernetes itself puts the values of variables into `$(...)` of a command: no shell is needed."""
+    """Kubernetes itself replaces `$(NAME)` in a command by the variable's value, without a shell."""
     argv = [*own_python(job.python), POD_MODULE, f"--node-rank={node_rank}", f"--master={master}"]
     what: Json = {
         "name": container,
@@ -166,12 +174,12 @@ def _pod_template(job: PodJob, *, container: str, node_rank: str, master: str) -
     }
     if job.num_nodes > 1:
         spec["affinity"] = {"podAntiAffinity": _apart(job)}
-    # A proxy beside the container, as Istio adds it, would live on after the run, and slow its traffic down.
+    # A sidecar proxy, as Istio adds it, would keep running after the run and slow down its traffic.
     return {"metadata": {"labels": {**_labels(job), "sidecar.istio.io/inject": "false"}}, "spec": spec}
 
 
 def _apart(job: PodJob) -> Json:
-    """Nodes are different machines: two pods on one would measure something else."""
+    """Every node on a different machine: two pods on one machine would measure something else."""
     term = {"labelSelector": {"matchLabels": {"trainmark-run": job.name}}, "topologyKey": "kubernetes.io/hostname"}
     return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
@@ -179,7 +187,7 @@ def _apart(job: PodJob) -> Json:
 def _environment(job: PodJob) -> dict[str, str]:
     start = {"nodes": job.num_nodes, "processes": job.processes_per_node, "port": _PORT, "timeout_s": job.timeout_s}
     text = json.dumps({"store": STORE_PATH, **start, "run": job.run}, separators=(",", ":"))
-    # A path with $(x) in it is meant as it stands.
+    # $(x) in a path must not be replaced.
     fixed = {RUN_TAG: job.run_id, "PYTHONUNBUFFERED": "1", POD_VARIABLE: text.replace("$(", "$$(")}
     return {**job.environment, **fixed}
 
@@ -190,7 +198,7 @@ def _limits(job: PodJob) -> dict[str, str]:
 
 
 def _volumes(job: PodJob) -> list[tuple[str, str, Json]]:
-    """Name, where it is mounted, what it is. Loaders and NCCL need more shared memory than the usual 64 MB."""
+    """Name, mount path and source. Loaders and NCCL need more shared memory than the default of 64 MB."""
     found: list[tuple[str, str, Json]] = [
         ("shm", "/dev/shm", {"emptyDir": {"medium": "Memory", "sizeLimit": job.shared_memory}}),  # noqa: S108
         ("store", STORE_PATH, {"persistentVolumeClaim": {"claimName": job.store_claim}}),
@@ -208,29 +216,39 @@ def _faults(job: PodJob) -> list[Fault]:
     claims = {"volume": job.store_claim, "data_volume": job.data_claim}
     quantities = {"shared_memory": job.shared_memory, **{f"resources.{k}": v for k, v in job.resources.items()}}
     checks = (
-        (not job.image, "image", "is missing", "a container image with trainmark and PyTorch, as in registry/name:tag"),
-        (not job.store_claim, "volume", "is missing", "a persistent volume claim that all nodes may write to"),
+        (
+            not job.image,
+            "image",
+            "is missing",
+            "give a container image with trainmark and PyTorch, such as registry/name:tag",
+        ),
+        (not job.store_claim, "volume", "is missing", "give a persistent volume claim that all nodes can write to"),
         (job.job_kind not in JOB_KINDS, "job_kind", f"{job.job_kind!r} is not known", f"known: {', '.join(JOB_KINDS)}"),
-        (job.framework != "torch", "framework", f"{job.framework} is not started by torchrun", "use torch"),
-        (not _LABEL.fullmatch(job.namespace), "namespace", f"{job.namespace!r} is no DNS label", "as in team-a"),
+        (
+            not LAUNCHER.can_start(job.framework),
+            "framework",
+            f"{job.framework} is not started by torchrun",
+            "use torch",
+        ),
+        (not _LABEL.fullmatch(job.namespace), "namespace", f"{job.namespace!r} is not a DNS label", "such as team-a"),
         *(
             (
                 bool(claim) and not _SUBDOMAIN.fullmatch(str(claim)),
                 key,
-                f"{claim!r} is no name of a claim",
-                "as in runs",
+                f"{claim!r} is not a valid name of a claim",
+                "such as runs",
             )
             for key, claim in claims.items()
         ),
         *(
-            (not _QUANTITY.fullmatch(text), key, f"{text!r} is no quantity", "as in 8, 500m or 64Gi")
+            (not _QUANTITY.fullmatch(text), key, f"{text!r} is not a quantity", "such as 8, 500m or 64Gi")
             for key, text in quantities.items()
         ),
         (
             job.data_path is not None and job.data_claim is not None and not _is_inside_pod(job.data_path),
             "data",
-            f"{job.data_path!r} is no place to mount a volume",
-            "an absolute path beside the store, as in /data/imagenet",
+            f"{job.data_path!r} cannot be a mount path",
+            "use an absolute path outside the store, such as /data/imagenet",
         ),
     )
     return [
@@ -239,14 +257,14 @@ def _faults(job: PodJob) -> list[Fault]:
 
 
 def _is_inside_pod(path: str) -> bool:
-    """An own place: not relative, not the root, nothing that another mount would cover."""
+    """Absolute, not the root, and not overlapping with another mount."""
     place, store = PurePosixPath(path), PurePosixPath(STORE_PATH)
     is_clear = not place.is_relative_to(store) and not store.is_relative_to(place)
     return place.is_absolute() and ".." not in place.parts and ":" not in path and is_clear
 
 
 def pod_argv(start: Mapping[str, Any], *, node_rank: int, master: str, python: str, worker: Sequence[str]) -> list[str]:
-    """What a pod starts, from what `POD_VARIABLE` says."""
+    """What a pod starts, from the content of `POD_VARIABLE`."""
     return [
         *own_python(python),
         "torch.distributed.run",

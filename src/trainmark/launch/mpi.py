@@ -1,10 +1,9 @@
-"""mpirun (Open MPI): one process for each device on the machines of a host file, or on this one."""
+"""mpirun (Open MPI): one process per device on the machines of a host file, or on this one."""
 
 from __future__ import annotations
 
-from trainmark.launch.job import Command, Job, ranked_argv, ranked_environment
+from trainmark.launch.job import Command, Job, Launcher, ranked_argv, ranked_environment
 
-SUMMARY = "mpirun of Open MPI, on this machine or on --hosts"
 HOST_FILE = "hostfile"
 
 
@@ -33,5 +32,15 @@ def build_commands(job: Job) -> tuple[Command, ...]:
 def _where(job: Job) -> tuple[str, ...]:
     if job.hosts:
         return ("--hostfile", str(job.folder / HOST_FILE))
-    # Open MPI counts cores as slots; a CPU run may have two processes on a machine that shows it one.
+    # Open MPI counts cores as slots; a CPU run may have two processes on a machine with one.
     return ("--host", f"localhost:{job.processes_per_node}")
+
+
+LAUNCHER = Launcher(
+    name="mpi",
+    summary="mpirun of Open MPI, on this machine or on --hosts",
+    build_commands=build_commands,
+    rank_variables=("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"),
+    programs=("mpirun",),
+    has_one_command=True,
+)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from trainmark.launch.job import Command, Job, on_host, own_python, ranked_argv, worker_environment
-
-SUMMARY = "paddle.distributed.launch, on this machine or on --hosts"
+from trainmark.launch.job import Command, Job, Launcher, on_host, own_python, ranked_argv, worker_environment
 
 
 def build_commands(job: Job) -> tuple[Command, ...]:
@@ -18,7 +16,7 @@ def build_commands(job: Job) -> tuple[Command, ...]:
 
 
 def _argv(job: Job, *rendezvous: str) -> tuple[str, ...]:
-    """What does not end in .py is run as it is, by Paddle's own rule, so `python -m` may stand there."""
+    """Paddle runs a command that does not end in .py as it is, so `python -m` works."""
     return (
         *own_python(job.python),
         "paddle.distributed.launch",
@@ -30,3 +28,12 @@ def _argv(job: Job, *rendezvous: str) -> tuple[str, ...]:
         "--max_restart=0",
         *ranked_argv(job),
     )
+
+
+LAUNCHER = Launcher(
+    name="paddle",
+    summary="paddle.distributed.launch, on this machine or on --hosts",
+    build_commands=build_commands,
+    frameworks=("paddle",),
+    rank_variables=("PADDLE_TRAINER_ID",),
+)

@@ -1,4 +1,4 @@
-"""Before the first second of a GPU: what the machines of a run answered, and what is wrong where. Pure."""
+"""The check of all machines before a run: what to ask them, and what is wrong according to their answers. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainmark.launch.job import Command, Job, on_host, own_python, worker_environment
-from trainmark.launch.registry import LAUNCHERS
-from trainmark.rank_environment import LEASE
+from trainmark.launch.rank_command import LEASE
+from trainmark.launch.registry import launchers
 from trainmark.runfolder.records import PREFLIGHT_SIGN
 from trainmark.units import format_count
 
@@ -31,10 +31,11 @@ class Finding:
 
 
 def build_commands(job: Job, launcher: str, request: Mapping[str, Any]) -> tuple[Command, ...]:
-    """By torchrun's remote shell without torchrun, which would start no process where one machine is missing."""
+    """Through the remote shell, not through torchrun, which starts no process if one machine is missing."""
     argv = (*own_python(job.python), MODULE, json.dumps(request, separators=(",", ":")))
-    if launcher in ("mpi", "slurm"):
-        commands = LAUNCHERS[launcher](replace(job, argv=argv))
+    chosen = launchers().load(launcher)
+    if chosen.has_one_command:
+        commands = chosen.commands(replace(job, argv=argv))
         return tuple(replace(command, environment=_without_lease(command.environment)) for command in commands)
     common = {"WORLD_SIZE": str(len(job.hosts)), "MASTER_ADDR": job.master_address, "MASTER_PORT": str(job.port)}
     return tuple(
@@ -44,16 +45,16 @@ def build_commands(job: Job, launcher: str, request: Mapping[str, Any]) -> tuple
 
 
 def _without_lease(environment: Mapping[str, str]) -> dict[str, str]:
-    """It is over in seconds: nobody writes a lease for it."""
+    """The check takes seconds: no controller renews a lease for it."""
     return {name: value for name, value in environment.items() if name != LEASE}
 
 
 def num_expected(job: Job, launcher: str) -> int:
-    return job.num_processes if launcher in ("mpi", "slurm") else len(job.hosts)
+    return job.num_processes if launchers().load(launcher).has_one_command else len(job.hosts)
 
 
 def read_answers(output: str) -> list[Answer]:
-    """Lines of any launcher's output; what is no answer is passed over."""
+    """From the output of any launcher; other lines are skipped."""
     found = []
     for line in output.splitlines():
         _, sign, text = line.partition(PREFLIGHT_SIGN)
@@ -71,7 +72,7 @@ def read_answers(output: str) -> list[Answer]:
 def judge(
     answers: Sequence[Answer], *, job: Job, num_answers: int, own_code: str, said: Mapping[str, str]
 ) -> list[Finding]:
-    """`said` is the end of what each command printed, by the place it ran at, for machines that did not answer."""
+    """`said` is the end of what each command printed, by host; it is shown for machines that did not answer."""
     by_rank = {answer["rank"]: answer for answer in answers}
     names = {rank: f"{answer.get('host')} (rank {rank})" for rank, answer in by_rank.items()}
     if num_answers == len(job.hosts):
@@ -88,7 +89,7 @@ def judge(
 def _say_silent(where: str, output: str) -> Finding:
     lines = output.strip().splitlines()
     why = f": {lines[-1][:200]}" if lines else ""
-    hint = "is the machine up, and can the same command be started there by hand?"
+    hint = "check that the machine is up and that the same command can be started there by hand"
     return Finding(where=where, what=f"no answer{why}", hint=hint)
 
 
@@ -96,25 +97,25 @@ def _judge_one(where: str, answer: Answer, job: Job) -> list[Finding]:
     faults = []
     if answer.get("error"):
         faults.append(
-            (f"cannot meet the master at {answer['error']}", "open the port between the machines, or give interface")
+            (f"cannot reach the master at {answer['error']}", "open the port between the machines, or set interface")
         )
     if answer.get("unreachable"):
         ranks = ", ".join(map(str, answer["unreachable"]))
-        faults.append((f"cannot reach rank {ranks}", "open the ports between the machines, or give interface"))
+        faults.append((f"cannot reach rank {ranks}", "open the ports between the machines, or set interface"))
     if not answer.get("sees_store"):
-        faults.append(("does not see the store", "give --store DIR on a file system that all machines share"))
+        faults.append(("does not see the store", "use --store DIR on a file system that all machines share"))
     elif not answer.get("writes_store", True):
-        faults.append(("cannot write to the store", "is it mounted read-only there, or root made nobody?"))
+        faults.append(("cannot write to the store", "check for a read-only mount or root squashing"))
     faults.extend((f"does not see {path}", "mount it there too") for path in answer.get("missing_data", ()))
     if answer.get("framework") is None and job.argv is None:
-        faults.append(("has no framework", "install the same one as here"))
+        faults.append(("the framework is not installed", "install the same version as here"))
     gpus = answer.get("num_gpus")
     if job.device == "cuda" and (gpus or 0) < job.processes_per_node:
         there = format_count(gpus, "GPUs") if gpus else "no GPU"
-        faults.append((f"has {there}, {job.processes_per_node} wanted", "use fewer --devices"))
+        faults.append((f"has {there}, {job.processes_per_node} needed", "use fewer --devices"))
     free = answer.get("free_bytes")
     if free is not None and free < _LEAST_DISK_BYTES:
-        faults.append((f"only {free >> 20} MB free for records", "free some, or give --store DIR"))
+        faults.append((f"only {free >> 20} MB free for records", "free some space, or use --store DIR"))
     found = [Finding(where=where, what=what, hint=hint) for what, hint in faults]
     return found + [Finding(where=where, what=what, hint=hint, is_fatal=False) for what, hint in _notes(answer)]
 
@@ -130,19 +131,21 @@ def _notes(answer: Answer) -> list[tuple[str, str]]:
 
 
 def _find_differences(by_rank: dict[int, Answer], own_code: str, names: Mapping[int, str]) -> list[Finding]:
-    """Against what most of them have; the code, against ours."""
+    """Versions are compared with those of most machines; the code, with that of this one."""
     found = []
     for name in ("python", "framework"):
         values = {rank: str(answer.get(name)) for rank, answer in by_rank.items()}
         usual = Counter(values.values()).most_common(1)[0][0] if values else None
         found += [
-            Finding(where=names[rank], what=f"{name} {value}, others {usual}", hint="install the same")
+            Finding(where=names[rank], what=f"{name} {value}, others {usual}", hint="install the same version")
             for rank, value in values.items()
             if value != usual
         ]
     for rank, answer in by_rank.items():
         if answer.get("code") != own_code:
-            what = f"trainmark {answer.get('trainmark')} with other code than here ({answer.get('code')}, {own_code})"
+            what = (
+                f"trainmark {answer.get('trainmark')} with different code than here ({answer.get('code')}, {own_code})"
+            )
             found.append(Finding(where=names[rank], what=what, hint="install the same version there"))
     return found
 
@@ -152,8 +155,8 @@ def _find_clocks(by_rank: dict[int, Answer], names: Mapping[int, str]) -> list[F
     return [
         Finding(
             where=names.get(int(rank), f"rank {rank}"),
-            what=f"its clock is {offset:+.1f} s off the master's",
-            hint="start chrony or ntpd; time stamps of ranks cannot be compared until then",
+            what=f"its clock differs from the master's by {offset:+.1f} s",
+            hint="start chrony or ntpd; until then time stamps of ranks cannot be compared",
             is_fatal=False,
         )
         for rank, offset in offsets.items()

@@ -1,14 +1,17 @@
-"""The processes of one run: found by their tag and session, ended all together, and no other process ever touched."""
+"""The processes of a run: found by tag and session, and ended together. No other process is touched."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 import psutil
@@ -19,19 +22,19 @@ from trainmark.runfolder.records import RUN_TAG
 
 GRACE_S = 10.0
 PREEMPTION_S = 25.0
-"""After SIGTERM a training has the time to end its step and write a checkpoint; Slurm kills after 30 s by default."""
+"""Time after SIGTERM to finish a step and write a checkpoint; Slurm kills after 30 s by default."""
 _KILL_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Root:
-    """A process that we started ourselves: the run itself, or a launcher's one on each machine."""
+    """A process that the controller started: the run itself, or a launcher per machine."""
 
     command: Command
     process: subprocess.Popen[bytes]
 
     def poll(self) -> int | None:
-        """The exit code; a queued job's as soon as it is there, since its waiting process is slow to learn of it."""
+        """The exit code. That of a queued job is read from its file: the process waiting for it is slow to notice."""
         code = self.process.poll()
         if code is not None or self.command.exit_file is None:
             return code
@@ -49,26 +52,26 @@ def start(command: Command, *, output: IO[bytes]) -> Root:
         stdout=output,
         stderr=subprocess.STDOUT,
         env=environment,
-        start_new_session=True,  # Ctrl-C reaches the controller alone, which then ends the run in order
-        preexec_fn=dying_with(os.getpid()),  # a controller killed with -9 leaves no orphan
+        start_new_session=True,  # Ctrl-C reaches only the controller, which then ends the run in order
+        preexec_fn=dying_with(os.getpid()),  # a controller that is killed leaves no processes behind
     )
     return Root(command=command, process=process)
 
 
 def returncode(roots: Sequence[Root]) -> int | None:
-    """Of the first that did not end well, else 0; None while one runs and all that ended did so well."""
+    """The first exit code that is not 0, else 0; None while processes run and none has failed."""
     codes = [root.poll() for root in roots]
     bad = next((code for code in codes if code), None)
     return bad if bad is not None else None if None in codes else 0
 
 
 def find(run_id: str) -> list[psutil.Process]:
-    """By tag, so that a worker whose parent died (torchrun gives each its own session) is found as well."""
+    """By tag: this also finds a worker whose parent died (torchrun gives each worker its own session)."""
     return _find(lambda process: process.pid != os.getpid() and process.environ().get(RUN_TAG) == run_id)
 
 
 def _find(is_wanted: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
-    """Among all that this user may look at."""
+    """Among the processes that this user may inspect."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -78,9 +81,9 @@ def _find(is_wanted: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
 
 
 def end(run_id: str, roots: Sequence[Root], *, grace_s: float = GRACE_S) -> None:
-    """Everywhere: on other machines by the commands' own way, unless all ended well by themselves.
+    """End all processes; on other machines with the commands' `cancel`, unless all ended with exit code 0.
 
-    Our end of a remote shell is asked last: with it the processes over there would lose their terminal, and their time.
+    Our end of a remote shell gets its signal last: without it the remote processes get SIGHUP at once.
     """
     remote = [root for root in roots if root.command.cancel and returncode(roots) != 0]
     with ThreadPoolExecutor(max_workers=32) as pool:
@@ -96,7 +99,7 @@ def end(run_id: str, roots: Sequence[Root], *, grace_s: float = GRACE_S) -> None
 
 
 def _of_sessions(sessions: Collection[int]) -> list[psutil.Process]:
-    """What a root started without our tag, as `env -i` and some containers do: it is still in the root's session."""
+    """Processes without our tag, as `env -i` and some containers start them: they are still in the root's session."""
     return _find(lambda process: os.getsid(process.pid) in sessions)
 
 
@@ -109,7 +112,7 @@ def end_tagged(
     last: Collection[int] = (),
     may_ask_last: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Ask with SIGTERM, wait, then SIGKILL what is left, for ten seconds: one stuck in the kernel cannot be ended."""
+    """SIGTERM, wait, then SIGKILL for ten seconds; False if processes are left, such as one stuck in the kernel."""
     _ask(process for process in _left([run_id], untagged) if process.pid not in last)
     deadline = time.monotonic() + grace_s
     while time.monotonic() < deadline and (not is_over() or _left([run_id], untagged)):
@@ -123,12 +126,12 @@ def end_tagged(
 def kill_left(
     run_ids: Sequence[str],
     *,
-    patience_s: float = _KILL_S,
+    limit_s: float = _KILL_S,
     is_over: Callable[[], bool] = lambda: True,
     untagged: Sequence[psutil.Process] = (),
 ) -> list[int]:
-    """By SIGKILL, again and again, since what dies may have started more; those that stay are returned, by pid."""
-    deadline = time.monotonic() + patience_s
+    """SIGKILL repeatedly, since a process may start others before it dies; returns the pids that are left."""
+    deadline = time.monotonic() + limit_s
     while True:
         left = _left(run_ids, untagged)
         if (not left and is_over()) or time.monotonic() > deadline:
@@ -145,7 +148,7 @@ def _left(run_ids: Sequence[str], untagged: Sequence[psutil.Process]) -> list[ps
 
 
 def _alive(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
-    """psutil tells a process from a later one with its number."""
+    """psutil recognises a later process with the same pid."""
     found = []
     for process in processes:
         with contextlib.suppress(psutil.Error):
@@ -161,6 +164,51 @@ def _ask(processes: Iterable[psutil.Process]) -> None:
 
 
 def run_cancel(argv: Sequence[str]) -> None:
-    """Ends what runs elsewhere: the signal to our own process would not reach it."""
+    """Ends processes on other machines, which a signal to our own process does not reach."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+
+
+_COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
+
+
+def read_oom_kills(root: Path = Path("/")) -> int | None:
+    """How many processes of our control group the kernel killed for lack of memory; None if it does not say."""
+    for path in _event_files(root):
+        try:
+            found = _COUNT.search(path.read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            continue
+        if found:
+            return int(found[1])
+    return None
+
+
+def _event_files(root: Path) -> list[Path]:
+    """Files with the count, nearest first: in a container the group's own folder may be mounted as the root."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    groups = root / "sys/fs/cgroup"
+    files = []
+    for line in lines:
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if "memory" in controllers.split(","):
+            files += [groups / "memory" / place / "memory.oom_control" for place in (path.lstrip("/"), "")]
+        elif not controllers:
+            files += [groups / place / "memory.events" for place in (path.lstrip("/"), "")]
+    return files
+
+
+def main(argv: list[str]) -> int:
+    """`python -m trainmark.launch.processes RUN` ends the processes of a run on this machine and waits for their end.
+
+    The controller starts it on every machine of a run that did not end well: the signal to its own ssh reaches those
+    processes late or never, and the next run must not find them there.
+    """
+    return 0 if end_tagged(argv[1], grace_s=PREEMPTION_S) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,24 +1,23 @@
-"""Slurm: srun inside an allocation, else sbatch, which waits for the job and leaves its output in the run folder."""
+"""Slurm: srun inside an allocation, else sbatch, which waits for the job and writes its output to the run folder."""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import replace
 
-from trainmark.launch.job import Command, Job, ranked_argv, ranked_environment
-from trainmark.rank_environment import LEASE
+from trainmark.launch.job import Command, Job, Launcher, Machines, ranked_argv, ranked_environment
+from trainmark.launch.rank_command import LEASE
 from trainmark.runfolder.files import LEASE_FILE, OUTPUT_FILE
 
 _STARTED_FILE = "slurm_started"
 _EXIT_FILE = "slurm_exit"
-SUMMARY = "srun inside an allocation, sbatch outside of one"
 
 
 def build_commands(job: Job) -> tuple[Command, ...]:
-    # Threads are left to Slurm, which gives each task its cores: those of this machine may be other ones.
+    # Slurm gives each task its cores; the machine it runs on may have a different number than this one.
     ours = replace(job, num_cores=0)
     environment = {**ranked_environment(ours), LEASE: str(job.folder / LEASE_FILE)}
-    # Empty: Slurm's first node. What an outer shell has there is another's.
+    # Empty: Slurm's first node. A value from an outer shell belongs to another job.
     environment["MASTER_ADDR"] = job.master_address if job.hosts else ""
     return (_srun(job, environment) if job.is_allocated else _sbatch(job, environment),)
 
@@ -34,7 +33,7 @@ def _sbatch(job: Job, environment: dict[str, str]) -> Command:
         "--parsable",
         *_size(job),
         f"--output={str(job.folder / OUTPUT_FILE).replace('%', '%%')}",  # a pattern
-        "--no-requeue",  # it would begin again in the same folder; a run that was pre-empted is tried again as another
+        "--no-requeue",  # it would restart in the same folder; a pre-empted run is retried as a new run
         "--open-mode=append",
         "--export=ALL",
         *job.cluster.slurm_arguments,
@@ -51,9 +50,9 @@ def _sbatch(job: Job, environment: dict[str, str]) -> Command:
 
 
 def _script(job: Job) -> str:
-    """Beginning and exit code go into files: `sbatch --wait` looks at the queue only every half minute.
+    """Start and exit code go into files: `sbatch --wait` polls the queue only every half minute.
 
-    The cores that sbatch was asked for reach the step by a variable of its own since Slurm 22.05.
+    Since Slurm 22.05 srun takes the cores per task from SRUN_CPUS_PER_TASK instead of SLURM_CPUS_PER_TASK.
     """
     step = shlex.join((*_step(job), *ranked_argv(job)))
     started, code = (shlex.quote(str(job.folder / name)) for name in (_STARTED_FILE, _EXIT_FILE))
@@ -62,13 +61,24 @@ def _script(job: Job) -> str:
 
 
 def _step(job: Job) -> tuple[str, ...]:
-    """One dead process ends the others; each line of output says whose it is."""
+    """One dead process ends the others; each line of output starts with its task."""
     return ("srun", *_size(job), "--kill-on-bad-exit=1", "--label", "--unbuffered", "--export=ALL")
 
 
 def _size(job: Job) -> tuple[str, ...]:
     per_node = job.processes_per_node
     gpus = (f"--gpus-per-node={per_node}",) if job.device == "cuda" else ()
-    # --ntasks too: inside an allocation srun would take the number of its tasks from there.
+    # --ntasks too: without it, srun takes the number of tasks from the allocation.
     tasks = (f"--ntasks={job.num_processes}", f"--ntasks-per-node={per_node}")
     return (f"--job-name={job.run_id}", f"--nodes={job.num_nodes}", *tasks, *gpus)
+
+
+LAUNCHER = Launcher(
+    name="slurm",
+    summary="srun inside an allocation, sbatch outside of one",
+    build_commands=build_commands,
+    machines=Machines.SCHEDULER,
+    rank_variables=("SLURM_PROCID",),
+    programs=("srun", "sbatch"),
+    has_one_command=True,
+)

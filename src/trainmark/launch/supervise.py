@@ -1,9 +1,8 @@
 """Starts a run, watches it and ends it: the only place that owns processes.
 
-Watching reads records as they appear: those that our worker writes, or that a command of the user's prints or marks
-(`Source`). A run is ended early when its observer says enough is known (by a `stop` file, which the worker obeys at the
-next block of steps), when it takes too long, or when no step has come for many times the usual step: a hang is told by
-silence, not by a fixed time-out.
+It reads records as they appear: those that our worker writes, or those that a command of the user marks or prints
+(`Source`). A run ends early when its observer has seen enough (a `stop` file tells the worker, which stops after the
+current block of steps), when it exceeds its time limit, or when it hangs: no step for many times the usual step.
 """
 
 from __future__ import annotations
@@ -16,52 +15,54 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Protocol
 
 from trainmark.launch import processes
-from trainmark.launch.heartbeat import WorkerSource
+from trainmark.launch.endings import Ending, decide
 from trainmark.launch.job import Command
-from trainmark.launch.outcome import Ending, decide
 from trainmark.launch.processes import Root
-from trainmark.rank_environment import LEASE
+from trainmark.launch.rank_command import LEASE
+from trainmark.launch.worker_source import WorkerSource
+from trainmark.messages.endings import controller_failed, interrupted_steps_kept, timed_out
+from trainmark.messages.message import Message
+from trainmark.runfolder.ending import write_exit
 from trainmark.runfolder.files import (
     COMMAND_FILE,
-    EXIT_FILE,
     LEASE_FILE,
     OUTPUT_FILE,
     SCHEMA,
     STOP_FILE,
     Json,
     write_json,
+    write_text,
 )
 from trainmark.runfolder.records import Outcome
 
-Observer = Callable[[list[Json]], str | None]
-"""Gets the new records; a reason asks the run to stop."""
+Observer = Callable[[list[Json]], Message | None]
+"""Gets the new records; returns a reason to stop the run, or None."""
 
 _POLL_S = 0.1
 _LEASE_EVERY_S = 1.0
 
 
 class Source(Protocol):
-    """Where the records of a run come from while it goes on."""
+    """Where the records of a run come from while it runs."""
 
     def begin(self) -> None:
         """The processes have started: silence counts from now."""
 
     def read_new(self) -> list[Json]:
-        """Those since the last call."""
+        """The records since the last call."""
 
     def quiet_s(self) -> tuple[float, float]:
-        """How long there was no sign of life, and how long that is normal."""
+        """Seconds without any sign of life, and the limit for them."""
 
-    def explain_silence(self, silence_s: float) -> str:
-        """Called once, when it was too long: what is wrong, with the stacks of all processes put into the folder."""
+    def explain_silence(self, silence_s: float) -> Message:
+        """Called once, when the limit is exceeded: what is wrong. Writes the stacks of all processes to the folder."""
 
     def close(self, returncode: int | None) -> dict[int, Json]:
-        """All processes have ended: what each of them said of its end, by rank."""
+        """Called when all processes have ended; the `run_end` of each rank."""
 
 
 def supervise(
@@ -74,29 +75,29 @@ def supervise(
     observe: Observer,
     source: Source | None = None,
 ) -> Ending:
-    """Runs `commands` side by side to their end; writes command.json and exit.json. Ctrl-C ends them, then goes up."""
+    """Run `commands` in parallel until they end; write command.json and exit.json. Ctrl-C ends them and is raised."""
     source = source or WorkerSource(folder)
     write_json(folder / COMMAND_FILE, _describe(commands, launcher))
     for name, text in (item for command in commands for item in command.files.items()):
-        (folder / name).write_text(text, encoding="utf-8")
+        write_text(folder / name, text)
     started = time.time()
-    # To be appended to: Slurm and the nodes of torchrun write into the same file.
+    # Opened for appending: Slurm and the nodes of torchrun write to the same file.
     with (folder / OUTPUT_FILE).open("ab") as output, (folder / OUTPUT_FILE).open("ab") as lock:
         _hold(lock)
         roots: list[Root] = []
-        ended_by: Outcome | None = Outcome.KILLED  # by the controller's own trouble, which is no answer of the run
-        why = "the controller failed"
+        # A failure of the controller says nothing about the run itself.
+        ended_by: tuple[Outcome, Message] | None = (Outcome.KILLED, controller_failed(error=None))
         grace_s = processes.GRACE_S
         watch = _Watch(folder, source, observe, roots)
         try:
             roots.extend(processes.start(command, output=output) for command in commands)
-            ended_by, why = watch.until_end(timeout_s)
+            ended_by = watch.until_end(timeout_s)
         except KeyboardInterrupt as interrupt:
-            ended_by, why = Outcome.KILLED, f"interrupted by {str(interrupt) or 'Ctrl-C'}; the steps so far are kept"
+            ended_by = Outcome.KILLED, interrupted_steps_kept(signal=str(interrupt) or "Ctrl-C")
             grace_s = processes.PREEMPTION_S if str(interrupt) else grace_s
             raise
         except Exception as error:
-            why = f"the controller failed: {type(error).__name__}: {error}"[:500]
+            ended_by = Outcome.KILLED, controller_failed(error=f"{type(error).__name__}: {error}"[:500])
             raise
         finally:
             with _undisturbed():
@@ -104,15 +105,16 @@ def supervise(
                 processes.end(run_id, roots, grace_s=grace_s)
                 code = processes.returncode(roots) if code is None else code
                 run_ends = source.close(code)
-                ending = decide(run_ends=run_ends, returncode=code, ended_by=ended_by, why=why)
+                ending = decide(run_ends=run_ends, returncode=code, ended_by=ended_by)
                 _write_exit(folder, ending, code, started)
     return ending
 
 
 def _hold(file: IO[bytes]) -> None:
-    """Held while the controller lives; not inherited, so that readers tell a live run from a dead one by it.
+    """Lock the file while the controller lives: this is how readers tell a live run from a dead one.
 
-    The file is open for writing, as NFS wants it for an exclusive lock. A file system without locks has none to hold.
+    Processes of the run do not inherit the lock. NFS wants a file opened for writing for an exclusive lock. Some file
+    systems have no locks.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -123,9 +125,9 @@ def _hold(file: IO[bytes]) -> None:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Cleaning up takes seconds, and an impatient second Ctrl-C must not leave the run without its end.
+    """Delay signals: clean-up takes seconds, and a second Ctrl-C must not leave the run without exit.json.
 
-    What comes meanwhile takes effect afterwards: a pre-emption says so only once.
+    A signal that arrives meanwhile takes effect afterwards: a pre-emption sends only one.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -151,8 +153,8 @@ class _Watch:
         self._roots = roots
         self._next_lease_s = 0.0
 
-    def until_end(self, timeout_s: float | None) -> tuple[Outcome | None, str]:
-        """One process that ends badly ends the run: the others would wait for it for ever."""
+    def until_end(self, timeout_s: float | None) -> tuple[Outcome, Message] | None:
+        """One process that fails ends the run: the others would wait for it forever."""
         self._wait_in_queue()
         self._source.begin()
         began = time.monotonic()
@@ -160,17 +162,14 @@ class _Watch:
             self._sleep()
             self._look()
             if timeout_s is not None and time.monotonic() - began > timeout_s:
-                return (
-                    Outcome.TIMEOUT,
-                    f"took longer than {timeout_s:.0f} s; raise --timeout-s if that is normal for it",
-                )
-            silence_s, patience_s = self._source.quiet_s()
-            if silence_s > patience_s:
+                return Outcome.TIMEOUT, timed_out(seconds=timeout_s)
+            silence_s, limit_s = self._source.quiet_s()
+            if silence_s > limit_s:
                 return Outcome.HANG, self._source.explain_silence(silence_s)
-        return None, ""
+        return None
 
     def _wait_in_queue(self) -> None:
-        """Clocks start when the job does."""
+        """Time limits count from the start of the job."""
         files = [root.command.started_file for root in self._roots if root.command.started_file is not None]
         while processes.returncode(self._roots) is None and not all(path.exists() for path in files):
             self._sleep()
@@ -187,9 +186,7 @@ class _Watch:
             return
         reason = self._observe(new)
         if reason is not None and not self._stop.exists():
-            beside = self._stop.with_suffix(".part")
-            beside.write_text(reason, encoding="utf-8")
-            beside.replace(self._stop)
+            write_text(self._stop, reason.english)
 
 
 def _describe(commands: Sequence[Command], launcher: str) -> Json:
@@ -207,6 +204,6 @@ def _describe(commands: Sequence[Command], launcher: str) -> Json:
 
 def _write_exit(folder: Path, ending: Ending, returncode: int | None, started: float) -> None:
     ended = time.time()
-    document = {"schema": SCHEMA, **asdict(ending), "returncode": returncode}
+    document = {"outcome": ending.outcome, **ending.reason.to_reason(), "look_at": ending.look_at}
     times = {"started_unix_s": started, "ended_unix_s": ended, "wall_s": ended - started}
-    write_json(folder / EXIT_FILE, {**document, **times})
+    write_exit(folder, {**document, "returncode": returncode, **times})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from trainmark.launch.job import Command, Job, on_host, own_python, worker_argv, worker_environment
-
-SUMMARY = "one process for each device, on this machine or on --hosts"
+from trainmark.launch.job import Command, Job, Launcher, on_host, own_python, worker_argv, worker_environment
 
 
 def build_commands(job: Job) -> tuple[Command, ...]:
@@ -27,7 +25,7 @@ def _rendezvous(job: Job, number: int) -> tuple[str, ...]:
     nodes = f"--nnodes={job.num_nodes}"
     if job.cluster.rendezvous == "static":
         return (nodes, f"--node-rank={number}", f"--master-addr={job.master_address}", f"--master-port={job.port}")
-    # Address and role are given: a machine may know itself by another name than the one that the others reach.
+    # Address and role are explicit: a machine may know itself by another name than the others use.
     return (
         nodes,
         "--rdzv-backend=c10d",
@@ -36,3 +34,11 @@ def _rendezvous(job: Job, number: int) -> tuple[str, ...]:
         f"--rdzv-conf=is_host={int(number == 0)}",
         f"--local-addr={job.hosts[number].address}",
     )
+
+
+LAUNCHER = Launcher(
+    name="torchrun",
+    summary="one process for each device, on this machine or on --hosts",
+    build_commands=build_commands,
+    frameworks=("torch",),
+)

@@ -1,8 +1,8 @@
-"""No orphans: a process that waits for the end of the controller, then ends what is left of its run.
+"""A process that waits for the end of the controller and then ends what is left of its run.
 
-The kernel ends the first process of a run with its controller (`trainmark.parent_death`), but not what that one
-started: the workers of a user's own launcher would live on. The warden holds the other end of a pipe; the pipe
-closes however the controller dies.
+The kernel ends the first process of a run with its controller (`trainmark.parent_death`), but not the processes that
+this one started, such as the workers of a user's own launcher. The warden holds the other end of a pipe, which closes
+however the controller dies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Warden:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Warden:
-        with contextlib.suppress(OSError):  # without it the kernel still ends the first process of a run
+        with contextlib.suppress(OSError):  # without a warden the kernel still ends the first process of a run
             self._process = subprocess.Popen(
                 [*own_python(sys.executable), _MODULE],
                 stdin=subprocess.PIPE,
@@ -37,7 +37,7 @@ class Warden:
         return self
 
     def watch(self, run_id: str, commands: Sequence[Command]) -> None:
-        """From now on this is the run to end; the ones before have ended."""
+        """This is the run to end from now on; earlier ones have ended."""
         cancels = [list(command.cancel) for command in commands if command.cancel]
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):
@@ -57,9 +57,9 @@ class Warden:
 
 
 def main() -> int:
-    """Reads runs, a line each; the end of the input is the end of the controller."""
+    """Reads one run per line; the end of the input means that the controller has ended."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # a shutdown asks all processes at once, and this one is needed longest
+        signal.signal(number, signal.SIG_IGN)  # a shutdown signals all processes at once, and this one must end last
     run_id, cancels = "", []
     for line in sys.stdin:
         run_id, cancels = json.loads(line)

@@ -1,8 +1,8 @@
-"""The usual step lines of a block as rows of numbers, without an object for each.
+"""Read the step lines of a block as rows of numbers, without one object per line.
 
-One line has told what the others look like. Where every line of a block that holds the dialect's literal fits that
-mould from end to end, its numbers are converted column by column; anything unusual in the block, and it is read line by
-line instead. So this is only ever a faster way to the same records.
+A template is made from one line. If every line of the block that contains the dialect's literal matches the template
+from end to end, the numbers are converted column by column. Otherwise the block is read line by line. The records are
+the same either way.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 
 from trainmark.logs.dialect import Probe, read_step
 from trainmark.logs.noise import TIME, TIME_WITHIN, days_of
-from trainmark.logs.template import find_spans, make_mould
+from trainmark.logs.template import find_spans, make_template
 
 Rows = NDArray[np.float64]
 FIELDS = ("is_trace", "step", "epoch", "time_s", "seconds", "rate", "samples", "loss")
-"""The columns of `Rows`, as a spool keeps them; NaN where absent."""
+"""The columns of `Rows`, in the order of the spool; NaN means absent."""
 
 _TIME_GROUPS = ("day", "hours", "minutes", "seconds_of_minute", "fraction")
 _NUMBERS = ("step", "epoch", "seconds", "rate", "samples", "loss")
 _IGNORED = ("unit", "lr", "device_samples")
 _MAX_DIGITS = 15
-"""More would lose digits as a double; the slow way keeps them."""
+"""A double cannot hold more; such lines are read one by one."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +42,7 @@ class ColumnReader:
 
     @classmethod
     def of(cls, line: bytes, probe: Probe) -> ColumnReader | None:
-        """None for a probe whose lines need more than this can do."""
+        """None if the lines of this probe cannot be read as columns."""
         spans = find_spans(line, probe)
         if probe.read is not read_step or spans is None or not set(spans) <= {*_NUMBERS, *_IGNORED}:
             return None
@@ -50,11 +50,11 @@ class ColumnReader:
         if moment is not None:
             parts = zip(_TIME_GROUPS, range(1, 6), strict=True)
             spans |= {name: moment.span(group) for name, group in parts if moment[group] is not None}
-        mould = make_mould(line, spans, end=rb"(?=\r?\n)")
-        return cls(mould, probe.anchor) if mould is not None else None
+        template = make_template(line, spans, end=rb"(?=\r?\n)")
+        return cls(template, probe.anchor) if template is not None else None
 
     def read(self, block: bytes, first: int, last: int) -> StepRows | None:
-        """None where a line with the literal does not fit."""
+        """None if a line with the literal does not match the template."""
         values: list[tuple[bytes, ...]] = []
         positions: list[int] = []
         end = first
@@ -75,7 +75,7 @@ class ColumnReader:
         columns = dict(zip(self._names, zip(*values, strict=True), strict=True))
         try:
             return StepRows(rows=_to_rows(columns, len(values)), positions=np.array(positions))
-        except ValueError:  # a number that numpy does not read, or one too long
+        except ValueError:  # a number that numpy cannot parse, or one with too many digits
             return None
 
 
@@ -89,7 +89,7 @@ def _to_rows(columns: dict[str, tuple[bytes, ...]], num: int) -> Rows:
         column = rows[:, FIELDS.index(name)]
         column[~(column > 0)] = np.nan
     if np.isnan(rows[:, [FIELDS.index("seconds"), FIELDS.index("rate")]]).all(axis=1).any():
-        raise ValueError("a line without a speed is no record")
+        raise ValueError("a line without a speed is not a record")
     if "day" in columns:
         rows[:, FIELDS.index("time_s")] = _times(columns)
     return rows
@@ -101,14 +101,14 @@ def _numbers(texts: tuple[bytes, ...]) -> NDArray[np.float64]:
         raise ValueError("too long")
     values: NDArray[np.float64] = column.astype(np.float64)
     if not (np.abs(values) < 1e300).all():
-        raise ValueError("no finite number")
+        raise ValueError("not a finite number")
     return values
 
 
 def _times(columns: dict[str, tuple[bytes, ...]]) -> NDArray[np.float64]:
     known = {day: days_of(day) for day in set(columns["day"])}
     if None in known.values():
-        raise ValueError("no day")
+        raise ValueError("not a date")
     days = np.array([known[day] for day in columns["day"]], dtype=np.float64)
     hours, minutes, seconds = (_numbers(columns[name]) for name in _TIME_GROUPS[1:4])
     whole: NDArray[np.float64] = days * 86400.0 + hours * 3600 + minutes * 60 + seconds

@@ -1,4 +1,4 @@
-"""What a dialect is: data about the lines of one family of programs, and small functions from a match to a record."""
+"""A dialect: the log format of one family of programs, as data plus small functions from a match to a record."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import Any, Literal
 from trainmark.logs.record import LogRecord, Scope, new_record
 
 Groups = dict[str, bytes]
-"""The named groups that took part."""
+"""The named groups that matched."""
 
 Found = LogRecord | Mapping[str, Any] | None
-"""What a probe makes of a line: a record, facts by name, or nothing."""
+"""What a probe reads from a line: a record, facts by name, or nothing."""
 
 NUMBER = rb"[-+]?\d[\d.]{0,24}(?:(?:,\d{3}(?!\d)){1,4}(?:\.\d{1,12})?)?(?:[eE][-+]?\d{1,3})?"
-"""Thousands may be set off: 1,234.5 is never read as 1.
+"""Thousands separators are allowed: 1,234.5 is never read as 1.
 
-Bounded, like every repetition in a pattern here: no line, however odd, may cost more than its length.
+Every repetition in these patterns is bounded, so the cost of a line is proportional to its length.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """A literal that is looked for in whole blocks at the speed of memory, and what to do with a line that holds it."""
+    """A literal to search for in whole blocks, and how to read a line that contains it."""
 
     anchor: bytes
     patterns: tuple[re.Pattern[bytes], ...]
-    """Searched in that line, each from its beginning. The first one must be found, the others add groups."""
+    """Searched in that line, each from its start. The first one must match, the others add groups."""
     read: Callable[[Groups], Found]
     where: Literal["everywhere", "ends"] = "everywhere"
-    """`ends`: only in the first and the last part of a log, where configurations stand."""
+    """`ends`: only in the first and last part of a log, where configurations are printed."""
     strength: int = 2
-    """Of the facts it gives; see `Claim`."""
+    """How far to trust the facts it finds; see `Claim`."""
     num_lines: int = 1
-    """How many lines from the literal on belong together; only in the ends of a log."""
+    """How many lines, starting at the literal, belong together; only in the ends of a log."""
 
     def search(self, line: bytes) -> Groups | None:
         first = self.patterns[0].search(line)
@@ -59,28 +59,28 @@ class Dialect:
     name: str
     summary: str
     framework: str | None
-    """None where the family is used with several."""
+    """None if the programs of this family use several frameworks."""
     steps: tuple[Probe, ...]
-    """Lines that are records; a line of a dialect is recognised by one of these."""
+    """Step records. A log is recognised by these lines."""
     others: tuple[Probe, ...] = ()
-    """Evaluations, statements about the whole run, facts that only this family prints."""
+    """Evaluations, statements about the whole run, and facts that only this family prints."""
     scope: Scope | None = "global"
-    """Of what its rates speak. None: its lines do not tell and nothing else does, so no rate can be made global."""
+    """What its rates refer to. None: unknown, so no global rate can be computed."""
     unit: str = "samples"
     covers: Literal["interval", "step"] = "interval"
-    """Whether a printed number is a mean since the print before, or that of one iteration."""
+    """Whether a printed number is a mean since the previous line or the value of one iteration."""
     is_cumulative: bool = False
-    """Printed times are means since the start: only the last one counts, and their spread says nothing."""
+    """Printed times are means since the start: only the last one counts, and their spread is meaningless."""
     repeats_lines: bool = False
-    """A bar that is drawn again and again: the same iteration twice is one record."""
+    """A progress bar that is redrawn: the same iteration printed twice is one record."""
     default_precision: str | None = None
-    """What a log of this family means that says nothing, where the family always says when it is otherwise."""
+    """Precision of a log that does not state one, if programs of this family always state any other."""
     priority: int = 0
-    """A dialect of a lower one is taken only where no other recognises a line."""
+    """A dialect with a lower priority is used only if no other one recognises a line."""
 
 
 def number(text: bytes | None) -> float | None:
-    """None for what is no finite number of a sensible size; never an exception."""
+    """None unless the text is a finite number of a sensible size. Never raises."""
     if text is None:
         return None
     try:
@@ -89,7 +89,7 @@ def number(text: bytes | None) -> float | None:
         head, comma, _ = text.partition(b",")
         if not comma:
             return None
-        # 1,234.5 is one number, 0.5,123 are two.
+        # 1,234.5 is one number; 0.5,123 is two.
         return number(head if b"." in head else text.replace(b",", b""))
     return value if -1e300 < value < 1e300 else None
 
@@ -104,7 +104,7 @@ def whole(text: bytes | None) -> int | None:
 
 
 def finite(value: Any) -> float | None:
-    """A number of a JSON document, which may stand there as text; None for anything else."""
+    """A number in a JSON document, possibly written as text; None for anything else."""
     if isinstance(value, str):
         return number(value.encode(errors="replace")[:40])
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -112,7 +112,7 @@ def finite(value: Any) -> float | None:
 
 
 def read_object(text: bytes) -> dict[str, Any]:
-    """A JSON object at the beginning of the text; empty where there is none."""
+    """The JSON object at the start of the text; empty if there is none."""
     try:
         value = json.JSONDecoder().raw_decode(text.decode(errors="replace"))[0]
     except (ValueError, RecursionError):
@@ -121,7 +121,7 @@ def read_object(text: bytes) -> dict[str, Any]:
 
 
 def read_step(groups: Groups) -> LogRecord | None:
-    """The usual reader of a step line, by the names of the groups."""
+    """Read a step line by the names of its groups."""
     fields: dict[str, Any] = {"kind": "step"}
     for name, text in groups.items():
         convert = _STEP_FIELDS.get(name)
@@ -144,7 +144,7 @@ def read_step(groups: Groups) -> LogRecord | None:
 
 
 def read_stated(name: str) -> Callable[[Groups], LogRecord | None]:
-    """A speed that the log claims for the whole run."""
+    """Read a speed that the log states for the whole run."""
 
     def read(groups: Groups) -> LogRecord | None:
         rate = number(groups.get("rate"))
@@ -155,7 +155,7 @@ def read_stated(name: str) -> Callable[[Groups], LogRecord | None]:
 
 
 def read_eval(metric: str, *, factor: float = 1.0, is_index: bool = False) -> Callable[[Groups], LogRecord | None]:
-    """A metric; `factor` makes a fraction of a percentage. `is_index`: the epoch is printed from 0."""
+    """Read a metric. `factor` converts a percentage to a fraction; `is_index`: epochs are counted from 0."""
 
     def read(groups: Groups) -> LogRecord | None:
         value = number(groups.get("value"))
@@ -170,7 +170,7 @@ def read_eval(metric: str, *, factor: float = 1.0, is_index: bool = False) -> Ca
 
 
 def read_wholes(groups: Groups) -> Mapping[str, Any]:
-    """Facts that are whole numbers from 1 up, by the names of the groups."""
+    """Read facts that are positive integers, by the names of the groups."""
     return {name: value for name, text in groups.items() if (value := whole(text)) is not None and value > 0}
 
 

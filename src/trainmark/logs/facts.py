@@ -1,4 +1,4 @@
-"""One answer from three sources: a flag of the user, then the log, then its path; and a warning where they disagree."""
+"""Merge facts from three sources: the user's options first, then the log, then its path; warn if they disagree."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 from trainmark.logs.dialect import Dialect
 from trainmark.logs.paths import facts_of_name
 from trainmark.logs.record import Claim, Facts
-from trainmark.logs.warning import Warn, warn
+from trainmark.messages.logs import config_contradicted, path_disagrees
+from trainmark.messages.message import Message
+from trainmark.units import plain
 
 _SIXTEEN_BITS = ("amp", "fp16", "pure_fp16")
-"""Other people's words for one family; a log knows the family, a path may name the member."""
+"""Names for 16-bit training. A log often shows only that it is 16-bit; a path may be more specific."""
 
 _COMPARED = ("framework", "devices", "batch_size_per_device", "precision", "workload")
 
@@ -20,32 +22,37 @@ _COMPARED = ("framework", "devices", "batch_size_per_device", "precision", "work
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
     facts: Facts
-    warnings: tuple[Warn, ...]
+    warnings: tuple[Message, ...]
 
 
 def resolve(claims: Mapping[str, Sequence[Claim]], path: Facts, given: Facts, dialect: Dialect | None) -> Resolved:
     log = _of_log(claims, dialect)
     if "workload" not in log and facts_of_name(str(log.get("model", ""))):
-        path = replace(path, workload=None)  # the log names a model that is not ours, whatever its folder is called
+        # The log names a model that is not one of our workloads, whatever its folder is called.
+        path = replace(path, workload=None)
     found: dict[str, Any] = {**path.known(), **log, **given.known()}
     if "precision" not in given.known():
         found["precision"] = _precision(log.get("precision"), path.precision, dialect)
     _complete(found, log, path, given)
     disagreeing = [
-        warn("path-disagrees", name=name, log=log[name], path=getattr(path, name))
+        path_disagrees(name=name, log=_show(log[name]), path=_show(getattr(path, name)))
         for name in _COMPARED
         if name not in given.known() and not _agree(name, log.get(name), getattr(path, name))
     ]
-    # As many devices on another number of nodes; where the devices differ, that says it all.
+    # The same number of devices on different nodes. If the devices differ too, that warning is enough.
     is_asked = log.get("devices") == path.devices and not {"nodes", "devices"} & set(given.known())
     if is_asked and not _agree("nodes", log.get("nodes"), path.nodes):
-        disagreeing.append(warn("path-disagrees", name="nodes", log=log["nodes"], path=path.nodes))
+        disagreeing.append(path_disagrees(name="nodes", log=_show(log["nodes"]), path=_show(path.nodes)))
     contradicted = [
-        warn("config-contradicted", name=name, used=claims[name][0].value, config=weaker.value)
+        config_contradicted(name=name, used=_show(claims[name][0].value), config=_show(weaker.value))
         for name in ("batch_size_per_device", "learning_rate")
         for weaker in _contradictions(claims.get(name, ()))
     ]
     return Resolved(facts=Facts(**found), warnings=(*disagreeing, *contradicted))
+
+
+def _show(value: Any) -> str:
+    return plain(value)[:80]
 
 
 def _of_log(claims: Mapping[str, Sequence[Claim]], dialect: Dialect | None) -> dict[str, Any]:
@@ -65,7 +72,7 @@ def _of_log(claims: Mapping[str, Sequence[Claim]], dialect: Dialect | None) -> d
 
 
 def _complete(found: dict[str, Any], log: Mapping[str, Any], path: Facts, given: Facts) -> None:
-    """What follows from the rest: devices from nodes, the share of a global batch, and the batch of all."""
+    """Derive what follows from the rest: devices from nodes, batch size per device, global batch size."""
     if "devices" not in found and found.get("devices_per_node"):
         found["devices"] = found["devices_per_node"] * found.get("nodes", 1)
     devices, nodes = found.get("devices"), found.get("nodes")
@@ -77,19 +84,19 @@ def _complete(found: dict[str, Any], log: Mapping[str, Any], path: Facts, given:
         found["nodes"] = 1
     if "batch_size_per_device" not in log and given.batch_size_per_device is None and devices:
         share = _share(found.get("global_batch_size"), devices)
-        # The batch of all devices, divided by them, is the log's word; the path's comes after it.
+        # A global batch size in the log, divided by the devices, counts before the path.
         if share is not None and path.batch_size_per_device in (None, share):
             found["batch_size_per_device"] = share
     batch = found.get("batch_size_per_device")
     if batch and devices:
-        found["global_batch_size"] = batch * devices  # otherwise the log's own, if it has one
+        found["global_batch_size"] = batch * devices  # otherwise the one in the log, if any
     found["devices_per_node"] = None
 
 
 def _batch_of_epoch(num_samples: int, num_steps: int) -> int | None:
-    """The one batch size that makes so many steps of so many samples, whether the last one is dropped or not.
+    """The batch size that gives `num_steps` steps for `num_samples` samples, with or without a dropped last batch.
 
-    None where several do: 1000 samples in 16 steps are batches of 60, 64 or 66.
+    None if several do: 1000 samples in 16 steps may be batches of 60, 64 or 66.
     """
     if num_steps < 2:
         return None
@@ -114,5 +121,5 @@ def _agree(name: str, log: Any, path: Any) -> bool:
 
 
 def _contradictions(claims: Sequence[Claim]) -> list[Claim]:
-    """Weaker statements against one that was measured, and against the command line where nothing was."""
+    """Weaker claims that differ from the strongest one."""
     return [claim for claim in claims[1:2] if claim.strength < claims[0].strength and claim.value != claims[0].value]

@@ -1,4 +1,4 @@
-"""The files that a user means: themselves, or all below a folder, without leaving it by a symbolic link."""
+"""Find log files: the files given, or all below a folder, without following links that lead out of it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Skipped:
 
 
 def find_files(paths: Sequence[Path]) -> tuple[list[FoundFile], list[Skipped]]:
-    """In the order of the paths, sorted below each; no file twice."""
+    """In the order of the paths, sorted within each; no file twice."""
     found: dict[Path, FoundFile] = {}
     skipped: list[Skipped] = []
     for path in paths:
         if not path.exists():
-            raise InputError(f"there is no {path}", hint="give log files or folders of them")
+            raise InputError(f"not found: {path}", hint="pass log files or folders")
         for file in [path] if not path.is_dir() else _walk(path, skipped):
             if not file.is_file():
                 skipped.append(Skipped(path=str(file), reason="not a regular file"))
@@ -46,7 +46,7 @@ def _walk(root: Path, skipped: list[Skipped]) -> list[Path]:
     for folder, names, leaves in os.walk(root, followlinks=False):
         here = Path(folder)
         if RUN_FILE in leaves and here != root:
-            names.clear()  # a run folder of ours holds no foreign log
+            names.clear()  # a trainmark run folder contains no foreign logs
             continue
         names[:] = sorted(name for name in names if name != ".git")
         for name in sorted(leaves):

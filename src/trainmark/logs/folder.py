@@ -1,4 +1,4 @@
-"""A log that was read becomes a run folder like our own, with its source, its dialect and its SHA-256."""
+"""Write an imported log as a run folder, with its source, dialect and SHA-256."""
 
 from __future__ import annotations
 
@@ -14,30 +14,33 @@ from pathlib import Path
 from trainmark.logs.reading import ReadLog
 from trainmark.logs.record import LogRecord
 from trainmark.logs.spool import absent
-from trainmark.runfolder.files import ENVIRONMENT_FILE, EXIT_FILE, RUN_FILE, SCHEMA, Json, rank_file, write_json
+from trainmark.messages.endings import imported
+from trainmark.runfolder.document import CellRecord, LogFacts, Provenance, RunDocument
+from trainmark.runfolder.ending import write_exit
+from trainmark.runfolder.files import ENVIRONMENT_FILE, Json, rank_file, write_json
 from trainmark.runfolder.records import Kind, Outcome, encode_record
 
 _LINES = 4096
 
 
 def run_id_of(name: str, sha256: str) -> str:
-    """Readable, the same for the same content: that is how a second import finds what is there."""
+    """Readable and derived from the content, so that a second import finds the run."""
     stem = re.sub(r"[^A-Za-z0-9]+", "-", name.split(".")[0]).strip("-")[:32].lower()
     return f"log-{stem or 'x'}-{sha256[:12]}"
 
 
-def write_run(log: ReadLog, store: Path, *, target: Json | None = None, extra: Json | None = None) -> Path:
-    """Whole or not at all: made beside, with a dot that hides it from readers, and renamed when it is complete."""
+def write_run(log: ReadLog, store: Path, provenance: Provenance, *, target: Json | None = None) -> Path:
+    """Whole or not at all: made under a hidden name, which readers ignore, and renamed when it is complete."""
     folder = store / run_id_of(log.path.name, log.sha256)
     beside = store / f".{folder.name}.{os.getpid()}"
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     try:
         _write_records(log, beside / rank_file(0))
-        write_json(beside / RUN_FILE, {**_describe(log, target), **(extra or {})})
+        _describe(log, provenance, target).write(beside)
         write_json(beside / ENVIRONMENT_FILE, _environment(log))
-        ending = {"outcome": str(Outcome.OK), "reason": f"imported from {log.path}", "wall_s": wall_s(log)}
-        write_json(beside / EXIT_FILE, ending)
+        reason = imported(path=str(log.path)).to_reason()
+        write_exit(beside, {"outcome": Outcome.OK, **reason, "wall_s": wall_s(log)})
         shutil.rmtree(folder, ignore_errors=True)
         beside.rename(folder)
     except BaseException:
@@ -46,46 +49,41 @@ def write_run(log: ReadLog, store: Path, *, target: Json | None = None, extra: J
     return folder
 
 
-def _describe(log: ReadLog, target: Json | None) -> Json:
+def _describe(log: ReadLog, provenance: Provenance, target: Json | None) -> RunDocument:
     facts = log.facts
-    cell = {
-        "workload": facts.workload,
-        "framework": facts.framework,
-        "recipe": None,
-        "precision": facts.precision,
-        "nodes": facts.nodes,
-        "devices": facts.devices,
-        "batch_size_per_device": facts.batch_size_per_device,
-        "repeat": facts.repeat,
-    }
     began = log.gathered.first_time_s
-    return {
-        "schema": SCHEMA,
-        "source": str(log.path),
-        "dialect": log.dialect.name,
-        "sha256": log.sha256,
-        "num_bytes": log.num_bytes,
-        "cell": cell,
-        "cell_id": _cell_id(log, cell),
-        "suite": None,
-        "unit": _unit(log),
-        "model": facts.model,
-        "created_unix_s": began if began is not None else time.time(),
-        "log": {
-            "confidence": log.confidence,
-            "scope": log.gathered.scope or log.dialect.scope,
-            "covers": log.dialect.covers,
-            "is_cumulative": log.dialect.is_cumulative,
-            "is_tf32_off": log.facts.is_tf32_off,
-            "stated": {name: _stated(record) for name, record in sorted(log.gathered.stated.items())},
-            "target": target,
-            "time_to_target_s": _stated_time(log),
-        },
-    }
+    return RunDocument(
+        cell=CellRecord(
+            workload=facts.workload,
+            framework=facts.framework,
+            precision=facts.precision,
+            nodes=facts.nodes,
+            devices=facts.devices,
+            batch_size_per_device=facts.batch_size_per_device,
+            repeat=facts.repeat,
+        ),
+        cell_id=_cell_id(log),
+        source=str(log.path),
+        dialect=log.dialect.name,
+        unit=_unit(log),
+        model=facts.model,
+        created_unix_s=began if began is not None else time.time(),
+        log=LogFacts(
+            confidence=log.confidence,
+            scope=log.gathered.scope or log.dialect.scope,
+            covers=log.dialect.covers,
+            is_cumulative=log.dialect.is_cumulative,
+            is_tf32_off=facts.is_tf32_off,
+            stated={name: _stated(record) for name, record in sorted(log.gathered.stated.items())},
+            target=target,
+            time_to_target_s=_stated_time(log),
+        ),
+        provenance=provenance,
+    )
 
 
 def _stated_time(log: ReadLog) -> float | None:
-    quality = log.gathered.marks.get("target_quality_time")
+    quality = log.gathered.moments.get("target_quality_time")
     return quality.value if quality is not None else None
 
 
@@ -101,14 +99,25 @@ def _unit(log: ReadLog) -> str:
     return stated if stated not in (None, "samples") else log.dialect.unit
 
 
-def _cell_id(log: ReadLog, cell: Json) -> str:
-    """Logs of one measurement share it. One that does not tell enough stands alone."""
-    facts: Json = {**cell, "model": log.facts.model, "dialect": log.dialect.name, "machine": log.facts.machine}
-    del facts["repeat"]
+def _cell_id(log: ReadLog) -> str:
+    """The same for logs of one measurement. A log that does not tell enough has one of its own."""
+    facts = log.facts
+    identity: Json = {
+        "workload": facts.workload,
+        "framework": facts.framework,
+        "recipe": None,
+        "precision": facts.precision,
+        "nodes": facts.nodes,
+        "devices": facts.devices,
+        "batch_size_per_device": facts.batch_size_per_device,
+        "model": facts.model,
+        "dialect": log.dialect.name,
+        "machine": facts.machine,
+    }
     needed = ("model", "devices", "precision", "batch_size_per_device")
-    if any(facts[name] is None for name in needed):
-        facts["sha256"] = log.sha256
-    canonical = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    if any(identity[name] is None for name in needed):
+        identity["sha256"] = log.sha256
+    canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode(errors="replace")).hexdigest()[:12]
 
 
@@ -117,11 +126,11 @@ def _environment(log: ReadLog) -> Json:
 
 
 def wall_s(log: ReadLog) -> float | None:
-    """As the log states it, else between the marks of its protocol, else between its first and its last record."""
+    """As stated in the log; else between test_begin and test_finish; else between the first and last record."""
     if log.facts.wall_s is not None:
         return log.facts.wall_s
-    marks = log.gathered.marks
-    begin, finish = (marks[name].time_s if name in marks else None for name in ("test_begin", "test_finish"))
+    moments = log.gathered.moments
+    begin, finish = (moments[name].time_s if name in moments else None for name in ("test_begin", "test_finish"))
     if begin is None or finish is None:
         begin, finish = log.gathered.first_time_s, log.gathered.last_time_s
     return finish - begin if begin is not None and finish is not None and finish > begin else None
@@ -152,11 +161,11 @@ _STEP_LINE = (
     '{"kind":"%s","step":%s,"epoch":%s,"time_s":%s,"seconds":%s,"samples":%s,"num_steps":%s,"loss":%s,'
     '"printed_seconds":%s,"printed_rate":%s}\n'
 )
-"""As `encode_record` writes it, in a quarter of the time: a log may have millions."""
+"""Same result as `encode_record` in a quarter of the time: a log may have millions of records."""
 
 
 def _steps(log: ReadLog) -> Iterator[bytes]:
-    """The printed values stay beside the global ones, so that any other reading of them remains possible."""
+    """Keep the printed values beside the global ones, so that they can be interpreted differently later."""
     origin = log.gathered.first_time_s
     covers_interval = log.dialect.covers == "interval" and not log.dialect.is_cumulative
     intervals = Intervals(covers_interval=covers_interval, first=_first_interval(log) if covers_interval else None)
@@ -176,7 +185,7 @@ def _steps(log: ReadLog) -> Iterator[bytes]:
 
 
 def _first_interval(log: ReadLog) -> float | None:
-    """From the first record to the next one of its epoch: a resumed run begins late, but prints as often as before."""
+    """Steps between the first two records of an epoch; a resumed run starts late but prints as often as before."""
     steps = ((row[1], absent(row[2])) for row in log.gathered.spool.rows() if not row[0] and absent(row[1]) is not None)
     first = next(steps, None)
     following = next((place for place in steps if place != first), None)
@@ -197,10 +206,10 @@ _MAX_FIRST = 1000.0
 
 
 class Intervals:
-    """How many iterations a record covers: those since the record before, in the same epoch."""
+    """Count the iterations that a record covers: those since the previous record of the same epoch."""
 
     def __init__(self, *, covers_interval: bool, first: float | None = None) -> None:
-        """`first` is the most that the first record covers, where what follows it is known."""
+        """`first`: upper limit for the first record, if the next records are known."""
         self._covers_interval = covers_interval
         self._first = first if first is not None else _MAX_FIRST
         self._step: float | None = None
@@ -214,7 +223,8 @@ class Intervals:
         is_same = epoch == self._epoch
         self._epoch = epoch
         if before is None:
-            self._usual = min(max(step, 1.0), self._first)  # a resumed run begins late: its first print covers no more
+            # A resumed run starts late: its first record covers no more than `first`.
+            self._usual = min(max(step, 1.0), self._first)
         elif step > before:
             self._usual = step - before
         elif not is_same or step < before:
@@ -223,9 +233,9 @@ class Intervals:
 
 
 def _evals(log: ReadLog) -> Iterator[Json]:
-    begin = log.gathered.marks.get("test_begin")
+    begin = log.gathered.moments.get("test_begin")
     for record in log.gathered.evals:
-        # Each clock against its own begin: the protocol's stamps are UTC, those of other lines are local.
+        # Compare each clock with its own start: AI-Rank's time stamps are UTC, those of other lines are local.
         is_protocol = record.metric == "eval_accuracy" or log.dialect.name == "mllog"
         origin = begin.time_s if begin is not None and is_protocol else log.gathered.first_time_s
         time_s = None if record.time_s is None or origin is None else record.time_s - origin

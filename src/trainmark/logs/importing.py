@@ -1,4 +1,4 @@
-"""One file into the store: what a worker process does, and how a second import knows what is there."""
+"""Import one file into the store (in a worker process), and find what earlier imports left there."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from trainmark.logs.pattern import load_pattern
 from trainmark.logs.reading import read_log
 from trainmark.logs.record import Facts
 from trainmark.logs.registry import load_dialects
-from trainmark.runfolder.files import RUN_FILE, read_json
+from trainmark.runfolder.document import Provenance, RunDocument
 
 READER = 3
-"""Raised when the same file would now be read otherwise, so that a second import reads it again."""
+"""Increase it when the same file would now be read differently, so that the next import reads it again."""
 
 NO_DIALECT = "no line of a known dialect"
 
@@ -31,19 +31,19 @@ class Task:
     given: Facts
     pattern: Path | None
     targets: Mapping[str, Mapping[str, Any]]
-    """Of our workloads, by name: metric and value. A workload that is not here is not ours."""
+    """Target metric and value of each built-in workload, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
     path: str
     run_id: str | None
-    """None where the file was not imported; `reason` says why."""
+    """None if the file was not imported; see `reason`."""
     reason: str | None = None
     is_failure: bool = False
-    """It could not be read, as opposed to: it is no log."""
+    """The file could not be read. False: it was read and is not a log."""
     sha256: str | None = None
-    """Of what was imported now; None where the run was there already."""
+    """None if the run was already in the store."""
 
 
 def import_file(task: Task) -> Imported:
@@ -60,7 +60,8 @@ def import_file(task: Task) -> Imported:
         log = replace(log, facts=replace(log.facts, workload=None))
     try:
         target = task.targets.get(log.facts.workload or "")
-        folder = write_run(log, task.store, target=dict(target) if target else None, extra=_provenance(task))
+        provenance = _provenance(task, log.sha256, log.num_bytes)
+        folder = write_run(log, task.store, provenance, target=dict(target) if target else None)
     except (OSError, TrainmarkError) as error:
         return Imported(path=name, run_id=None, reason=str(error), is_failure=True)
     finally:
@@ -76,40 +77,41 @@ def _why_no_log(file: LogFile) -> str:
     return NO_DIALECT
 
 
-def _provenance(task: Task) -> dict[str, Any]:
+def _provenance(task: Task, sha256: str, num_bytes: int) -> Provenance:
     pattern = digest_of(task.pattern) if task.pattern is not None else None
-    return {"reader": READER, "given": task.given.known(), "pattern": pattern}
+    return Provenance(sha256=sha256, num_bytes=num_bytes, reader=READER, given=task.given.known(), pattern=pattern)
 
 
 class KnownLogs:
-    """What earlier imports left in a store, by content."""
+    """Imported logs that are already in a store, by content."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
-        self._by_digest: dict[str, dict[str, dict[str, Any]]] = {}
+        self._by_digest: dict[str, dict[str, RunDocument]] = {}
         self._sizes: set[int] = set()
         for folder in sorted(store.glob("log-*")) if store.is_dir() else ():
-            run = read_json(folder / RUN_FILE)
-            if run is not None and isinstance(run.get("sha256"), str) and isinstance(run.get("num_bytes"), int):
-                self._by_digest.setdefault(run["sha256"], {})[folder.name] = run
-                self._sizes.add(run["num_bytes"])
+            run = RunDocument.read(folder)
+            if run is not None and run.provenance is not None:
+                self._by_digest.setdefault(run.provenance.sha256, {})[folder.name] = run
+                self._sizes.add(run.provenance.num_bytes)
 
     def find(self, task: Task, num_bytes: int) -> str | None:
-        """The run that this very content became with the same flags; the file is read only if the size is known.
+        """The run that this very content became with the same options; the file is read only if the size is known.
 
         A file may be moved or renamed, but where its new name tells other facts it is read again.
         """
         if num_bytes not in self._sizes:
             return None
-        wanted = _provenance(task)
-        for run_id, run in self._by_digest.get(digest_of(task.path), {}).items():
-            is_same_place = facts_of_path(PurePath(str(run.get("source")))) == facts_of_path(task.path)
-            if is_same_place and {key: run.get(key) for key in wanted} == wanted:
+        sha256 = digest_of(task.path)
+        wanted = _provenance(task, sha256, num_bytes)
+        for run_id, run in self._by_digest.get(sha256, {}).items():
+            is_same_place = facts_of_path(PurePath(str(run.source))) == facts_of_path(task.path)
+            if is_same_place and run.provenance == wanted:
                 return run_id
         return None
 
     def drop_older(self, imported: Imported) -> list[str]:
-        """Remove what the same content became under another name, now that the new run is complete; their ids."""
+        """Remove older runs of the same content, now that the new one is complete. Returns their ids."""
         if imported.run_id is None or imported.sha256 is None:
             return []
         older = [run_id for run_id in self._by_digest.get(imported.sha256, {}) if run_id != imported.run_id]

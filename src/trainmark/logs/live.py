@@ -1,10 +1,10 @@
-"""A log that is being written: the lines of a running command as step records, in seconds and samples of all devices.
+"""Read the output of a running command as step records, in seconds and samples of all devices.
 
-A running log has a clock that a finished one lacks: when its lines came. Many scripts print the time of one iteration
-in ten, or three digits of it; the time between two such lines covers all ten, to the clock's own precision.
+While a command runs, the arrival time of each line is known. Many scripts print the time of one iteration in ten, or
+only three digits of it; the time between two lines covers all ten iterations with the precision of the clock.
 
-A finished one knows what a running one cannot: which dialect most lines are of, and the facts that came late. `reread`
-goes through it once more with both, so that all records of a run are of one dialect and count the same thing.
+When it has finished, the dialect of most lines and all facts are known. `reread` reads the output again with both, so
+that all records of a run have one dialect and count the same thing.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from trainmark.logs.opening import LogFile
 from trainmark.logs.record import Facts, LogRecord
 from trainmark.logs.scale import Scale, find_scale
 from trainmark.logs.stream import LogStream
-from trainmark.logs.warning import Warn
+from trainmark.messages.message import Message
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import Kind
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Line:
-    """What is remembered of the step line before."""
+    """The previous step line."""
 
     step: int
     epoch: float | None
     came_s: float
-    """By the file's clock."""
+    """By the modification time of the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Clocked:
-    """What the clock knows of a step line."""
+    """The measured time of a step line."""
 
     seconds: float
     num_steps: int
 
 
 class _Nowhere:
-    """Where records go while only the dialect and the facts are asked for."""
+    """Discards records while only the dialect and the facts are wanted."""
 
     def add(self, record: LogRecord) -> None:
         pass
@@ -56,23 +56,23 @@ class _Nowhere:
 
 
 class LiveLog:
-    """`given` is what the user said beside the command; it counts before what the log says."""
+    """`given`: options of the user, which count before what the log says."""
 
     def __init__(self, dialects: Sequence[Dialect], given: Facts) -> None:
         self.unit = "samples"
         """What the records count so far."""
         self.stated: dict[str, Json] = {}
-        """Speeds that the log claims for the whole run, by name."""
+        """Speeds that the log states for the whole run, by name."""
         self._dialects = tuple(dialects)
         self._stream = LogStream(dialects)
         self._given = given
         self._final: Facts | None = None
-        """Those of a finished log."""
+        """Warnings, known when the log is finished."""
         self._used: set[tuple[object, ...]] = set()
-        """The facts that scaled records so far."""
+        """The facts used to scale records so far."""
         self._last: _Line | None = None
         self._intervals: Intervals | None = None
-        self._warnings: dict[str, Warn] = {}
+        self._warnings: dict[str, Message] = {}
 
     @property
     def dialect(self) -> str | None:
@@ -89,15 +89,15 @@ class LiveLog:
         return self._convert(self._stream.feed(chunk), written_s)
 
     def close(self) -> list[Json]:
-        """What an unfinished last line holds, and what to know of all of them."""
+        """Read an unfinished last line, and collect the warnings."""
         rest = self._convert(self._stream.close(), None)
         return [*rest, *({"kind": Kind.WARNING, **warning.to_json()} for warning in self._warnings.values())]
 
     def reread(self, output: Path, looks: Iterable[tuple[int, float | None]]) -> Iterator[Json] | None:
-        """All records anew, from the finished output; None where they would be the same.
+        """All records again, from the finished output; None if they would be the same.
 
-        `looks` are the bytes and the time of each chunk that was fed: the clock of its lines stays what it was. What
-        this log tells of itself changes when the last record was taken.
+        `looks`: size and time of each chunk that was fed, so that lines keep their arrival times. The state of this
+        log changes when the last record is consumed.
         """
         if self._stream.dialect is None:
             return None
@@ -124,7 +124,7 @@ class LiveLog:
         self.__dict__.update(again.__dict__)
 
     def _convert(self, found: Sequence[LogRecord], written_s: float | None) -> list[Json]:
-        """Of several lines that came at once, the clock is that of the last."""
+        """Lines that arrive together share the arrival time of the last one."""
         if not found:
             return []
         facts, made = self.facts, list[Json]()
@@ -143,10 +143,10 @@ class LiveLog:
         return made
 
     def _clock(self, found: Sequence[LogRecord], written_s: float | None) -> list[_Clocked | None]:
-        """The time of each step line since the one before, by the clock; None where the clock does not know.
+        """Measured time of each step line since the previous one; None if unknown.
 
-        Lines that came at once share the time since the last look. Nothing is known across two epochs, between which
-        there may be an evaluation, nor across an evaluation inside one.
+        Lines that arrive together share the time since the last read. The time across two epochs, or across an
+        evaluation, is unknown.
         """
         places = [place for place, record in enumerate(found) if record.kind in ("step", "eval")]
         last, self._last = self._last, None
@@ -211,7 +211,7 @@ def _by_clock(record: LogRecord, scale: Scale, clocked: _Clocked) -> tuple[float
 
 
 def _weigh(lines: Sequence[LogRecord], counts: Sequence[int]) -> list[float]:
-    """By the printed times where each line is of one step: these tell a slow step from a quick one. Else alike."""
+    """Shares in proportion to the printed times if each line is one step; otherwise equal shares."""
     printed = [line.seconds or 0.0 for line in lines]
     if max(counts) == 1 and min(printed) > 0 and math.isfinite(math.fsum(printed)):
         return printed
@@ -219,5 +219,5 @@ def _weigh(lines: Sequence[LogRecord], counts: Sequence[int]) -> list[float]:
 
 
 def _scaling(facts: Facts) -> tuple[object, ...]:
-    """What of the facts can change a record."""
+    """The facts that affect records."""
     return facts.devices, facts.nodes, facts.batch_size_per_device, facts.global_batch_size, facts.unit

@@ -1,4 +1,4 @@
-"""What launchers and terminals put around a line, and the time it was printed at."""
+"""Strip what launchers and terminals add to a line, and read the time it was printed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _RANK = re.compile(
     rb"|^(\d{1,5}): (?=\S)"
 )
 _TAGGED = (b"[rank", b"[default", *(str(digit).encode() for digit in range(10)))
-"""What a tag may begin with, but for mpirun's, which has a date before it."""
+"""First characters of a rank tag, except for mpirun's, which follows a date."""
 TIME = re.compile(rb"(?<!\d)(\d{4}[-/]\d\d[-/]\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
 TIME_WITHIN = 160
-"""Only the beginning of a line tells when it was printed."""
+"""A time stamp is expected within the first bytes of a line."""
 
 _day_cache: dict[bytes, int | None] = {}
 
 
 def clean_line(line: bytes) -> tuple[bytes, int | None]:
-    """Without colours, NULs and a launcher's tag; and the rank that the tag names."""
+    """The line without colours, NULs and a launcher's tag, and the rank in that tag."""
     if b"\x1b" in line:
         line = _ANSI.sub(b"", line)
     if b"\x00" in line:
@@ -36,7 +36,7 @@ def clean_line(line: bytes) -> tuple[bytes, int | None]:
 
 
 def time_of(line: bytes) -> float | None:
-    """Seconds since 1970 as if the clock showed UTC; None where the line has no date."""
+    """Seconds since 1970, read as UTC; None if the line has no date."""
     found = TIME.search(line, 0, TIME_WITHIN)
     if found is None:
         return None
@@ -50,7 +50,7 @@ def time_of(line: bytes) -> float | None:
 
 def days_of(text: bytes) -> int | None:
     if text not in _day_cache:
-        if len(_day_cache) > 10_000:  # a log of nothing but dates must not fill the memory
+        if len(_day_cache) > 10_000:  # bounded, so that a log full of dates cannot fill the memory
             _day_cache.clear()
         try:
             _day_cache[text] = date(int(text[:4]), int(text[5:7]), int(text[8:10])).toordinal() - 719_163
@@ -60,7 +60,7 @@ def days_of(text: bytes) -> int | None:
 
 
 def decode(text: bytes) -> str:
-    """UTF-8 where it is, else GBK where it is, else with replacement marks: a name must never stop a reader."""
+    """As UTF-8, else as GBK, else with replacement characters. Never raises."""
     for encoding in ("utf-8", "gbk"):
         try:
             return text.decode(encoding)

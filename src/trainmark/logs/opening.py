@@ -1,4 +1,4 @@
-"""A file as blocks of plain bytes: gzip is seen by its magic bytes, UTF-16 by its mark, and neither by a name."""
+"""Read a file as blocks of plain bytes. gzip and UTF-16 are detected by content, not by file name."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 BLOCK_BYTES = 1 << 20
-"""Small enough to stay in the cache of a core while it is hashed and searched for several literals."""
+"""Small enough to stay in a core's cache while it is hashed and searched."""
 _GZIP = b"\x1f\x8b\x08"
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _LOOK_BYTES = 1 << 16
 _CONTROL = bytes(set(range(32)) - {7, 8, 9, 10, 12, 13, 27}) + b"\x7f"
 _BINARY_SHARE = 0.3
-"""Of control characters in the first part; a log may hold some NULs, a checkpoint or an archive is full of them."""
+"""Share of control characters above which a file is binary. A log may contain a few NULs."""
 
 
 class LogFile:
-    """Reads a file once; knows its SHA-256 and whether it was whole when the blocks are through."""
+    """Reads a file once. Afterwards its SHA-256 and whether it was complete are known."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.num_bytes = 0
         self.is_damaged = False
-        """The compressed data end too early or are broken; the blocks up to there were given."""
+        """The compressed data is truncated or corrupt; the blocks before that were returned."""
         self.is_binary = False
         self._digest = hashlib.sha256()
 
@@ -34,13 +34,13 @@ class LogFile:
         return self._digest.hexdigest()
 
     def blocks(self) -> Iterator[bytes]:
-        """Blocks that may end anywhere. A file of another kind gives none, but its digest is whole all the same."""
+        """Blocks that may end within a line. A binary file gives none, but its digest covers the whole file."""
         with self.path.open("rb") as file:
             first = file.read(BLOCK_BYTES)
             raw = self._raw(first, file.read)
             plain = self._unzipped(raw) if first.startswith(_GZIP) else raw
             yield from self._text(plain)
-            for _ in raw:  # the digest is that of the whole file
+            for _ in raw:  # read the rest, so that the digest covers the whole file
                 pass
 
     def _raw(self, first: bytes, read: Callable[[int], bytes]) -> Iterator[bytes]:
@@ -52,7 +52,7 @@ class LogFile:
             block = read(BLOCK_BYTES)
 
     def _unzipped(self, raw: Iterator[bytes]) -> Iterator[bytes]:
-        """Members one after another, each part bounded: a small file of zeros must not fill the memory."""
+        """Decompress all members in bounded blocks, so that a small malicious file cannot fill the memory."""
         inflate = zlib.decompressobj(wbits=31)
         is_open = False
         try:

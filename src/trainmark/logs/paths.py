@@ -1,6 +1,6 @@
-"""What the path of a log tells: `4n8g/r50_b128_fp32_3.log`, `.._bs256_fp32_DP_N1C8_log`, `GPUx32_..-bs4.log`.
+"""Read facts from the path of a log: `4n8g/r50_b128_fp32_3.log`, `.._bs256_fp32_DP_N1C8_log`, `GPUx32_..-bs4.log`.
 
-The name of the file speaks first, then its folders, the nearest first.
+The file name counts first, then its folders, nearest first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PATTERNS = tuple(
         _EDGE + r"gpus?(?P<devices>\d{1,6})" + _END,
         _EDGE + r"\d{1,4}Thread_(?P<nodes>\d{1,6})Node" + _END,
         _EDGE + r"bs(?P<batch_size_per_device>\d{1,7})" + _END,
-        # A lone b is a size of a model as often as a batch: efficientnet_b7, vit_b16, segformer_b5.
+        # A single b is often the size of a model instead of a batch: efficientnet_b7, vit_b16, segformer_b5.
         _EDGE + r"b(?P<batch_size_per_device>\d{1,7})_(?:fp\d\d|amp|tf32|bf16)" + _END,
         _EDGE + r"b\d{1,7}_(?:fp\d\d|amp|tf32|bf16)_(?P<repeat>\d{1,4})" + _END,
     )
@@ -37,7 +37,7 @@ _FILE_PATTERN = re.compile(
     r"|(?!(?<=50[_-])c4|(?<=101[_-])c4)c(?P<devices>\d{1,6}))" + _END,
     re.IGNORECASE,
 )
-"""Too short to be believed of a folder: `/home/c3` is no count of devices, nor is the C4 of `mask_rcnn_R_50_C4_1x`."""
+"""Too short to trust in a folder name: `/home/c3` does not mean 3 devices, nor does `mask_rcnn_R_50_C4_1x` mean 4."""
 _CPU_NODES = re.compile(_EDGE + r"\d{1,4}Thread_\d{1,6}Node" + _END, re.IGNORECASE)
 _MACHINE = re.compile(_EDGE + r"(?P<machine>[AVHBPT]100|A800|H800|H200|H20|A40|A30|A10|L40S?|L4|T4)" + _END)
 _PRECISION = re.compile(_EDGE + r"(?P<precision>pure_fp16|fp32|tf32|fp16|bf16|amp)" + _END, re.IGNORECASE)
@@ -73,11 +73,11 @@ _MODELS = (
     (None, "Word2Vec", r"word2vec|(?<![a-z])w2v"),
     (None, "CTR-DNN", r"ctr[ _-]?dnn"),
     (None, "Wide&Deep", r"wide[ _-]?(?:and[ _-]?)?deep"),
-    # Last: the others may have a ResNet-50 inside and say so in their name.
+    # Last: other models may contain a ResNet-50 and say so in their name.
     ("resnet50", "ResNet-50", r"resnet[ _-]?50(?!\d)|resnetv15|(?<![a-z0-9])(?:r50|rn50)(?![a-z0-9-])"),
     (None, None, r"resnet\d|resnet[ _-]\d{2,4}(?![a-z0-9])|(?<![a-z])hr\d\d(?!\d)|r-?cnn|(?<![a-z])swin(?![a-z])"),
 )
-"""Our workload, the usual name, how it is written. One without a name is known only not to be ours."""
+"""Our workload, the usual name, and how it is spelled. An entry without a name is only known not to be a workload."""
 _MODEL = tuple((workload, title, re.compile(text, re.IGNORECASE)) for workload, title, text in _MODELS)
 
 _BACKBONE = (
@@ -97,7 +97,7 @@ _VARIANTS = {
         rf"{_BACKBONE}|{_OTHER_HEAD}|(?<![a-z])(?:wide|se)[ _-]?resnet|resnet[ _-]?50[ _-]?(?:v2|vd|d(?![a-z]))"
     ),
 }
-"""What beside the name of a workload says that it is another model: a width, a depth, a head."""
+"""Suffixes that make it another model: a width, a depth, a head."""
 _VARIANT = {workload: re.compile(text, re.IGNORECASE) for workload, text in _VARIANTS.items()}
 
 
@@ -122,7 +122,7 @@ def _facts_of_part(part: str, patterns: tuple[re.Pattern[str], ...]) -> dict[str
             if text is not None and int(text) > 0:
                 found.setdefault(name, int(text))
     if _CPU_NODES.search(part) and "nodes" in found:
-        found.setdefault("devices", found["nodes"])  # a node of a parameter-server job is one device: its CPUs
+        found.setdefault("devices", found["nodes"])  # a node of a parameter-server job counts as one device (its CPUs)
     precision = _PRECISION.search(part)
     if precision:
         found["precision"] = precision["precision"].lower()
@@ -136,9 +136,9 @@ def _facts_of_part(part: str, patterns: tuple[re.Pattern[str], ...]) -> dict[str
 
 
 def facts_of_name(text: str) -> dict[str, Any]:
-    """Our workload, and a usual name of the model, for a name such as `fcn_hr18_512x1024_80k_cityscapes`.
+    """Workload and usual model name for a name such as `fcn_hr18_512x1024_80k_cityscapes`.
 
-    Both or nothing, so that they speak of one model: a name that is known, but not ours, has the workload None.
+    Both or neither, so that they refer to one model. A known model that is not a workload has the workload None.
     """
     for workload, title, pattern in _MODEL:
         if pattern.search(text):

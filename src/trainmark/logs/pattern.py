@@ -1,15 +1,15 @@
-"""A user's own dialect, from a TOML file: a literal, a regular expression with named groups, and what its rates mean.
+"""A dialect defined by the user in a TOML file: a literal, a regular expression with named groups, and the scope.
 
     name = "ours"
-    anchor = "img/s"                       # a text that stands in every record line
+    anchor = "img/s"                       # a text that every record line contains
     record = 'it (?P<step>\\d+).*?(?P<rate>[\\d.]+) img/s'
-    scope = "global"                       # or "device": what a rate speaks of
+    scope = "global"                       # or "device": what a rate refers to
     unit = "images"
     framework = "torch"
 
-Groups: step, epoch, rate, seconds, samples, loss, memory_mb, unix_s; `rate` or `seconds` is needed. Perhaps the
-expression comes from a stranger: repetitions inside repetitions are refused, lines
-are cut at 2000 bytes and a line may take a second.
+Groups: step, epoch, rate, seconds, samples, loss, memory_mb, unix_s; `rate` or `seconds` is needed. The
+expression may come from a stranger: nested repetitions are refused, lines are cut at 2000 bytes, and a search may take
+at most a second.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from typing import Any
 
 from trainmark.errors import Fault, InputError, SpecError
 from trainmark.logs.dialect import Dialect, Groups, Probe, read_eval, read_step
-from trainmark.units import format_count
 
 _KEYS = ("name", "anchor", "record", "scope", "unit", "framework", "covers", "eval", "eval_anchor", "metric")
 _GROUPS = {"step", "epoch", "rate", "seconds", "samples", "loss", "memory_mb", "unix_s", "unit", "value"}
@@ -37,14 +36,15 @@ _CHAINED = re.compile(r"(?:\.[*+]\??){2}")
 
 
 class _GuardedPattern:
-    """Searches like a compiled pattern, on a bounded line and for a bounded time."""
+    """Searches like a compiled pattern, but with a limit on line length and time."""
 
     def __init__(self, pattern: re.Pattern[bytes]) -> None:
         self._pattern = pattern
 
     def search(self, line: bytes) -> re.Match[bytes] | None:
         if threading.current_thread() is not threading.main_thread():
-            return self._pattern.search(line[: _MAX_LINE_BYTES // 4])  # no timer here: a shorter line instead
+            # Only the main thread can have a timer: limit the line further instead.
+            return self._pattern.search(line[: _MAX_LINE_BYTES // 4])
         before = signal.signal(signal.SIGALRM, self._give_up)
         signal.setitimer(signal.ITIMER_REAL, _MAX_SECONDS)
         try:
@@ -65,35 +65,37 @@ def load_pattern(path: Path) -> Dialect:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
-        why = "lists in lists, too deep" if isinstance(error, RecursionError) else str(error)
+        why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         why = (error.strerror if isinstance(error, OSError) else None) or why
         raise InputError(f"cannot read the pattern {path}", why=why, hint="see docs/guides/import.md") from error
     faults = list(_faults(table))
     if faults:
-        raise SpecError(f"the pattern {path} has {format_count(len(faults), 'faults')}", faults)
+        raise SpecError(f"invalid pattern file {path}", faults)
     return _build(table)
 
 
 def _faults(table: dict[str, Any]) -> list[Fault]:
     found = [
-        Fault(where=key, problem="is not known", hint=f"known: {', '.join(_KEYS)}") for key in table if key not in _KEYS
+        Fault(where=key, problem="unknown key", hint=f"known keys: {', '.join(_KEYS)}")
+        for key in table
+        if key not in _KEYS
     ]
     found += [
-        Fault(where=key, problem="is no text", hint=f'write {key} = "..."')
+        Fault(where=key, problem="must be a string", hint=f'write {key} = "..."')
         for key in _KEYS
         if not isinstance(table.get(key, ""), str)
     ]
     found += [
-        Fault(where=key, problem="is missing", hint=f"add {key} = ...")
+        Fault(where=key, problem="missing", hint=f"add {key} = ...")
         for key in ("name", "anchor", "record")
         if not table.get(key)
     ]
     if table.get("scope", "global") not in ("global", "device"):
-        found.append(Fault(where="scope", problem="is neither global nor device", hint='scope = "global"'))
+        found.append(Fault(where="scope", problem="must be global or device", hint='scope = "global"'))
     if table.get("covers", "interval") not in ("interval", "step"):
-        found.append(Fault(where="covers", problem="is neither interval nor step", hint='covers = "interval"'))
+        found.append(Fault(where="covers", problem="must be interval or step", hint='covers = "interval"'))
     if "eval" in table and not table.get("eval_anchor"):
-        found.append(Fault(where="eval_anchor", problem="is missing", hint="add the literal of the evaluation lines"))
+        found.append(Fault(where="eval_anchor", problem="missing", hint="add the literal of the evaluation lines"))
     for key, needed in (("record", {"rate", "seconds"}), ("eval", {"value"})):
         if isinstance(table.get(key), str):
             found += _faults_of_expression(key, table[key], needed)
@@ -102,7 +104,7 @@ def _faults(table: dict[str, Any]) -> list[Fault]:
 
 def _faults_of_expression(key: str, text: str, needed: set[str]) -> list[Fault]:
     if len(text) > _MAX_PATTERN:
-        return [Fault(where=key, problem=f"is longer than {_MAX_PATTERN} characters", hint="shorten it")]
+        return [Fault(where=key, problem=f"longer than {_MAX_PATTERN} characters", hint="shorten it")]
     if _REPEATED_GROUP.search(text) or _CHAINED.search(text):
         return [
             Fault(
@@ -114,14 +116,14 @@ def _faults_of_expression(key: str, text: str, needed: set[str]) -> list[Fault]:
     try:
         pattern = re.compile(text.encode())
     except (re.error, RecursionError, OverflowError) as error:
-        return [Fault(where=key, problem=f"is no regular expression: {error}", hint="mend it")]
+        return [Fault(where=key, problem=f"not a valid regular expression: {error}", hint="fix it")]
     names = set(pattern.groupindex)
     unknown = ", ".join(sorted(names - _GROUPS))
-    found = [Fault(where=key, problem=f"names unknown groups: {unknown}", hint=f"known: {', '.join(sorted(_GROUPS))}")]
+    found = [Fault(where=key, problem=f"unknown groups: {unknown}", hint=f"known groups: {', '.join(sorted(_GROUPS))}")]
     found = found if unknown else []
     if not names & needed:
         wanted = " or ".join(f"(?P<{name}>...)" for name in sorted(needed))
-        found.append(Fault(where=key, problem="captures no number", hint=f"name a group: {wanted}"))
+        found.append(Fault(where=key, problem="captures no number", hint=f"add a named group: {wanted}"))
     return found
 
 
@@ -138,7 +140,7 @@ def _build(table: dict[str, Any]) -> Dialect:
         covers=table.get("covers", "interval"),
         steps=(_probe(table["anchor"], table["record"], read_step),),
         others=others,
-        priority=100,  # who gives a pattern means it
+        priority=100,  # an explicit pattern always counts
     )
 
 

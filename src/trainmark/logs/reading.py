@@ -1,4 +1,4 @@
-"""A file to everything it tells: records in a spool, facts, evaluations, what it states of itself, warnings."""
+"""Read one file completely: records into a spool, facts, evaluations, stated speeds, warnings."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from trainmark.logs.record import Facts, LogRecord, Scope
 from trainmark.logs.scale import Scale, find_scale
 from trainmark.logs.spool import Spool
 from trainmark.logs.stream import LogStream
-from trainmark.logs.warning import Warn, warn
+from trainmark.messages.logs import damaged, edited_times, no_end, several_ranks
+from trainmark.messages.message import Message
 
 _MAX_EVALS = 100_000
 _MAX_ZONE_S = 2 * 86400
-"""Clocks of one log may differ by a time zone, never by days."""
+"""Clocks within one log may differ by a time zone, not by days."""
 
 
 @dataclass(kw_only=True)
 class Gathered:
-    """What is kept of a log while it is read; none of it grows with its length, but for evaluations."""
+    """What is kept while a log is read. Only evaluations grow with the length of the log."""
 
     spool: Spool = field(default_factory=Spool)
     evals: list[LogRecord] = field(default_factory=list)
     stated: dict[str, LogRecord] = field(default_factory=dict)
-    """By name, the last one of each."""
-    marks: dict[str, LogRecord] = field(default_factory=dict)
-    """By name, the first one of each; of test_finish the last."""
+    """The last one of each name."""
+    moments: dict[str, LogRecord] = field(default_factory=dict)
+    """The first one of each name; for test_finish the last."""
     first_time_s: float | None = None
     last_time_s: float | None = None
     unit: str | None = None
@@ -52,11 +53,15 @@ class Gathered:
             self.evals.append(_with_step(record, step))
         elif record.kind == "stated" and record.name:
             self.stated[record.name] = record
-        elif record.kind == "mark" and record.name and (record.name == "test_finish" or record.name not in self.marks):
-            self.marks[record.name] = record
+        elif record.kind == "moment" and record.name and self._is_news(record.name):
+            self.moments[record.name] = record
+
+    def _is_news(self, moment: str) -> bool:
+        """Of several beginnings the first counts, of several ends the last."""
+        return moment == "test_finish" or moment not in self.moments
 
     def add_rows(self, rows: Rows) -> None:
-        """Steps like those before them, which told the unit and what lines hold."""
+        """Steps of the same form as the previous ones, so unit and fields are known."""
         self.spool.add_rows(rows)
         self.last_step = int(rows[-1, FIELDS.index("step")])
         times = rows[:, FIELDS.index("time_s")]
@@ -97,13 +102,13 @@ class ReadLog:
     facts: Facts
     scale: Scale
     gathered: Gathered
-    warnings: tuple[Warn, ...]
+    warnings: tuple[Message, ...]
 
 
 def read_log(
     file: LogFile, dialects: Sequence[Dialect], *, given: Facts, shown: PurePath | None = None
 ) -> ReadLog | None:
-    """None where no line of the file was recognised. The caller closes `gathered.spool`."""
+    """None if no line of the file was recognised. The caller closes `gathered.spool`."""
     gathered = Gathered()
     stream = LogStream(dialects, sink=gathered)
     try:
@@ -145,19 +150,19 @@ def _conclude(
     )
 
 
-def _warnings(file: LogFile, stream: LogStream, gathered: Gathered) -> list[Warn]:
+def _warnings(file: LogFile, stream: LogStream, gathered: Gathered) -> list[Message]:
     found = []
     if file.is_damaged:
-        found.append(warn("damaged"))
+        found.append(damaged())
     if stream.num_other_ranks:
-        found.append(warn("several-ranks", count=stream.num_other_ranks))
-    begin = gathered.marks.get("test_begin")
+        found.append(several_ranks(count=stream.num_other_ranks))
+    begin = gathered.moments.get("test_begin")
     if begin is not None and begin.time_s is not None and gathered.first_time_s is not None:
         apart_s = abs(begin.time_s - gathered.first_time_s)
         if apart_s > _MAX_ZONE_S:
-            found.append(warn("edited-times", days=apart_s / 86400))
-    if begin is not None and "test_finish" not in gathered.marks:
-        found.append(warn("no-end"))
+            found.append(edited_times(days=apart_s / 86400))
+    if begin is not None and "test_finish" not in gathered.moments:
+        found.append(no_end())
     return found
 
 

@@ -1,50 +1,50 @@
-"""What one line of somebody's log tells: a record; and what the whole log tells of its run: facts."""
+"""Records (from one line of a log) and facts (from the whole log)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-RecordKind = Literal["step", "eval", "mark", "stated", "trace"]
+RecordKind = Literal["step", "eval", "moment", "stated", "trace"]
 Scope = Literal["device", "node", "global"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogRecord:
-    """One line. Numbers stand as they were printed; None where the line does not tell.
+    """One line, with numbers as printed; None if the line does not have one.
 
-    Without slots: fields that are absent stay those of the class, so `new_record` makes one in a sixth of the time.
+    No slots: absent fields fall back to the class defaults, which makes `new_record` six times faster.
     """
 
     kind: RecordKind
-    """`step`: speed of some iterations; `eval`: a metric; `mark`: a moment (test_begin, test_finish); `stated`: a speed
-    that the log claims for the whole run; `trace`: a speed that the dialect does not count as a record."""
+    """`step`: speed of some iterations; `eval`: a metric; `moment`: test_begin, test_finish; `stated`: a speed
+    that the log states for the whole run; `trace`: a speed that the dialect does not count as a record."""
     step: int | None = None
     epoch: float | None = None
     seconds: float | None = None
     """Of one iteration."""
     rate: float | None = None
-    """Samples (or tokens, ...) a second of `scope`."""
+    """Samples (or tokens, ...) per second of `scope`."""
     scope: Scope | None = None
-    """Of what `rate` speaks: one device, one node or all devices. None where it cannot be told."""
+    """What `rate` refers to: one device, one node or all devices. None if unknown."""
     samples: float | None = None
-    """Of one iteration over all devices, where the line says so."""
+    """Of one iteration over all devices, if printed."""
     unit: str | None = None
     """What is counted: images, samples, sequences, tokens, words, clips, steps."""
     loss: float | None = None
     learning_rate: float | None = None
     time_s: float | None = None
-    """When the line was printed, in seconds since 1970 as if its clock showed UTC: only differences mean something."""
+    """When the line was printed, in seconds since 1970 read as UTC. Only differences are meaningful."""
     metric: str | None = None
     value: float | None = None
     name: str | None = None
-    """Of a `mark` or a `stated` number, as the log calls it."""
+    """Name of a `moment` or `stated` number in the log."""
     memory_bytes: int | None = None
     rank: int | None = None
 
 
 def new_record(fields: dict[str, Any]) -> LogRecord:
-    """As LogRecord(**fields), for the one place where millions are made."""
+    """Same as LogRecord(**fields), faster; a log may have millions."""
     record = object.__new__(LogRecord)
     record.__dict__.update(fields)
     return record
@@ -52,12 +52,12 @@ def new_record(fields: dict[str, Any]) -> LogRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What a log, its path or a flag tells of the run; None where it does not."""
+    """What a log, its path or an option says about the run; None if unknown."""
 
     model: str | None = None
-    """The log's own name for it."""
+    """The model name in the log."""
     workload: str | None = None
-    """Ours, where it is one of ours."""
+    """Our name for it, if it is one of our workloads."""
     framework: str | None = None
     """`torch`, `paddle`, `tensorflow`, `mxnet`, `oneflow`."""
     devices: int | None = None
@@ -75,7 +75,7 @@ class Facts:
     num_train_samples: int | None = None
     steps_per_epoch: int | None = None
     wall_s: float | None = None
-    """The whole run, as the log states it."""
+    """Of the whole run, as stated in the log."""
     learning_rate: float | None = None
     is_tf32_off: bool | None = None
 
@@ -88,11 +88,11 @@ FACT_NAMES = tuple(field.name for field in fields(Facts))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """One statement of a log about its run. Several may contradict each other; the strongest one counts."""
+    """One statement in a log about its run. Claims may contradict each other; the strongest counts."""
 
     name: str
     value: Any
     strength: int
     """3: measured or counted by the program that ran; 2: its command line or start-up message; 1: a printed config."""
     text: str
-    """Where it stands, for a person."""
+    """The line it comes from, for a person."""

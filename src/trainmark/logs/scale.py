@@ -1,4 +1,4 @@
-"""From what a line prints to seconds and samples of all devices, by the rule of its dialect."""
+"""Convert printed numbers to seconds and samples of all devices, by the rules of the dialect."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from dataclasses import dataclass
 
 from trainmark.logs.dialect import Dialect
 from trainmark.logs.record import Facts, Scope
-from trainmark.logs.warning import Warn, warn
+from trainmark.messages.logs import batch_unknown, devices_unknown, one_node_of_many, scope_ambiguous
+from trainmark.messages.message import Message
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How the printed numbers of one log become global ones."""
+    """How to convert the printed numbers of one log to global ones."""
 
     factor: float | None
-    """Global rate over printed rate; None where that cannot be told."""
+    """Global rate divided by printed rate; None if unknown."""
     global_batch: int | None
-    warnings: tuple[Warn, ...]
+    warnings: tuple[Message, ...]
 
     def convert(
         self, *, num_steps: float, seconds: float | None, rate: float | None, samples: float | None
     ) -> tuple[float, float] | None:
-        """Seconds and samples of a record that covers `num_steps` iterations; None where its speed is unknown.
+        """Seconds and samples of a record that covers `num_steps` iterations; None if its speed is unknown.
 
-        Where no line tells samples, a record counts as one unit of work for each iteration: its rate is right, and so
-        are sums over records, which is all that the numbers are used for.
+        If the number of samples is unknown, an iteration counts as one unit of work: rates and sums over records are
+        still right, and nothing else is computed from them.
         """
         work = num_steps * (samples or self.global_batch or 1.0)
         if rate is not None and self.factor is not None:
@@ -38,7 +39,7 @@ class Scale:
 
 
 def _sane(seconds: float, samples: float) -> tuple[float, float] | None:
-    """None for what no machine can have done: a mutilated number must not become an infinite one."""
+    """None if no machine can have done it: a damaged number must not become an infinite rate."""
     both = float(seconds), float(samples)
     return both if all(1e-12 < value < 1e15 for value in both) else None
 
@@ -52,24 +53,25 @@ def find_scale(
     has_seconds: bool,
     has_samples: bool = False,
 ) -> Scale:
-    """`scope` is what the records say themselves, else the dialect's."""
+    """`scope`: that of the records if they state one, else the dialect's."""
     devices, batch = facts.devices, facts.batch_size_per_device
     global_batch = facts.global_batch_size or (batch * devices if batch and devices else None)
     factor: float | None = None
-    warnings: list[Warn] = []
+    warnings: list[Message] = []
     if scope == "global":
         factor = 1.0
-        if dialect.name == "paddle-rec" and (facts.nodes or 1) > 1:
-            warnings.append(warn("one-node-of-many", nodes=facts.nodes))
+        if dialect.name == "paddle-rec" and facts.nodes is not None and facts.nodes > 1:
+            warnings.append(one_node_of_many(nodes=facts.nodes))
     elif scope == "node":
         factor = float(facts.nodes) if facts.nodes else None
     elif scope == "device":
         factor = float(devices) if devices else None
-    is_timed = scope is None and has_seconds and global_batch is not None  # the clock and the batch tell the speed
+    # The speed follows from the clock and the batch size.
+    is_timed = scope is None and has_seconds and global_batch is not None
     if has_rates and factor is None and (scope is not None or devices != 1) and not is_timed:
-        warnings.append(warn("scope-ambiguous" if scope is None else "devices-unknown"))
+        warnings.append(scope_ambiguous() if scope is None else devices_unknown())
     if scope is None and devices == 1:
-        factor = 1.0  # one device: both readings are the same
+        factor = 1.0  # one device: both interpretations are the same
     if not has_rates and has_seconds and not has_samples and global_batch is None:
-        warnings.append(warn("batch-unknown"))
+        warnings.append(batch_unknown())
     return Scale(factor=factor, global_batch=global_batch, warnings=tuple(warnings))

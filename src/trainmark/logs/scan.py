@@ -1,4 +1,4 @@
-"""Lines that hold a literal, found in whole blocks of bytes: most of a log never becomes a Python object."""
+"""Find lines that contain a literal in blocks of bytes, so that most of a log never becomes a Python object."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from trainmark.logs.record import LogRecord
 from trainmark.logs.template import LineReader
 
 MAX_LINE_BYTES = 1 << 14
-"""Of a longer line only this much around the literal is looked at."""
+"""Only this much around the literal is read from a longer line."""
 
 _LONG_ANCHOR = 6
 _DETECT_LINES = 200
-"""So many lines with a dialect's literal are tried before the dialects are compared."""
+"""How many lines with its literal are tried per dialect before the dialects are compared."""
 
 
 def lines_with(
     block: bytes, anchor: bytes, *, has_returns: bool, start: int = 0, stop: int | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Begin and end of each line that holds `anchor`; a carriage return ends a line too (progress bars)."""
+    """Start and end of each line that contains `anchor`. A carriage return also ends a line (progress bars)."""
     last = len(block) if stop is None else stop
-    # `bytes.find` is the fastest for a long literal that is not there (3.2 GB/s), a compiled one for short and frequent
+    # `bytes.find` is fastest for a long literal that is absent (3.2 GB/s), a compiled pattern for short and frequent
     # ones (2.3 against 1.4 GB/s).
     if len(anchor) >= _LONG_ANCHOR and block.find(anchor, start, last) < 0:
         return
@@ -32,7 +32,7 @@ def lines_with(
     for match in _literal(anchor).finditer(block, start, last):
         position = match.start()
         if position < end:
-            continue  # further on in a line that was given
+            continue  # later in a line that was already returned
         lowest = max(start, position - MAX_LINE_BYTES)
         begin = block.rfind(b"\n", lowest, position)
         highest = min(last, position + MAX_LINE_BYTES)
@@ -47,9 +47,9 @@ def lines_with(
 
 
 def read_line(line: bytes, rank: int | None, reader: LineReader, *, raw: bytes = b"") -> Found:
-    """What the probe makes of a clean line, with the rank of its tag and its time.
+    """Read a clean line with a probe, and add the rank of its tag and its time.
 
-    `raw` is the line as it was: `20: 38.5 img/s` has a rank in front, or the iteration that a user's pattern reads.
+    `raw` is the original line: in `20: 38.5 img/s`, 20 may be a rank or an iteration that a user's pattern reads.
     """
     groups = reader.search(line)
     if groups is None and rank is not None and raw:
@@ -58,7 +58,7 @@ def read_line(line: bytes, rank: int | None, reader: LineReader, *, raw: bytes =
         return None
     found = reader.probe.read(groups)
     if isinstance(found, LogRecord):
-        # Nobody else has seen the record yet, so it may still be completed; `replace` would take twice as long as all.
+        # The record is still private here, so it may be completed in place; `replace` would triple the time.
         if rank is not None:
             found.__dict__["rank"] = rank
         if found.time_s is None:
@@ -72,7 +72,7 @@ def _literal(anchor: bytes) -> re.Pattern[bytes]:
 
 
 def detect(block: bytes, dialects: Sequence[Dialect], *, has_returns: bool) -> Dialect | None:
-    """The dialect that recognises most lines of the block; None where none recognises any."""
+    """The dialect that recognises most lines of the block; None if none does."""
     best: tuple[int, int, Dialect] | None = None
     for dialect in dialects:
         hits = sum(_count(block, probe, has_returns=has_returns) for probe in dialect.steps)

@@ -1,4 +1,4 @@
-"""Probes for every log: what launchers, drivers, argument parsers and AI-Rank's protocol print in any dialect."""
+"""Probes for every dialect: what launchers, drivers, argument parsers and AI-Rank's protocol print."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _read_ai_rank(groups: Groups) -> Found:
     time_s = number(groups["unix_s"])
     what, value = groups["what"], number(groups.get("value"))
     if what in (b"test_begin", b"test_finish"):
-        return LogRecord(kind="mark", name=what.decode(), time_s=time_s)
+        return LogRecord(kind="moment", name=what.decode(), time_s=time_s)
     if value is None or value < 0:
         return None
     if what == b"eval_accuracy":
@@ -24,7 +24,7 @@ def _read_ai_rank(groups: Groups) -> Found:
         return {"wall_s": value}
     if what == b"avg_ips":
         return LogRecord(kind="stated", name="avg_ips", rate=value, time_s=time_s) if value else None
-    return LogRecord(kind="mark", name="target_quality_time", value=value, time_s=time_s)
+    return LogRecord(kind="moment", name="target_quality_time", value=value, time_s=time_s)
 
 
 _AI_RANK = patterns(
@@ -37,7 +37,7 @@ EVERYWHERE = (Probe(anchor=b"AI-Rank-log ", patterns=_AI_RANK, read=_read_ai_ran
 
 
 def _precision(groups: Groups) -> Mapping[str, Any]:
-    """One line may say several things: `fp16=True, amp=False` is 16 bits all the same."""
+    """One line may have several switches: `fp16=True, amp=False` is still 16-bit."""
     is_on = {name for name, text in groups.items() if text.lower() in (b"true", b"1", b"float16", b"o1", b"o2")}
     if "pure" in is_on:
         return {"precision": "pure_fp16"}
@@ -73,7 +73,7 @@ def _says(anchor: bytes, pattern: bytes, facts: Mapping[str, Any], *, strength: 
 
 
 def _learning_rate(flag: bytes) -> Probe:
-    """Of the command line: what the script was told, which the records may contradict."""
+    """From the command line; the records may contradict it."""
     pattern = flag + rb"(?:'?, '|[= ])(?P<lr>" + NUMBER + rb")"
     read = _read_learning_rate
     return Probe(anchor=flag, patterns=patterns(pattern), read=read, where="ends", strength=1)
@@ -88,7 +88,7 @@ def _number_of_gpus(groups: Groups) -> Mapping[str, Any]:
 
 
 def _dllogger_batch(groups: Groups) -> Mapping[str, Any]:
-    """NGC's scripts print the batch of one device; MXNet's, which have a kv_store, that of all."""
+    """NGC's scripts print the batch size of one device; MXNet's, which have a kv_store, the global one."""
     return {"global_batch_size" if "total" in groups else "batch_size_per_device": whole(groups["batch"])}
 
 

@@ -1,4 +1,4 @@
-"""Records on their way: rows of plain doubles in a file without a name, so that a log of any length needs no memory."""
+"""Step records as rows of doubles in an unnamed temporary file, so that memory does not grow with the log."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Spool:
             self._flush()
 
     def add_rows(self, rows: NDArray[np.float64]) -> None:
-        """Many at once, in the order of `Row`."""
+        """Add many rows at once, with the columns of `Row`."""
         self._flush()
         self.num_rows += len(rows)
         self._file.write(np.ascontiguousarray(rows, dtype=np.float64).tobytes())
@@ -69,5 +69,5 @@ class Spool:
 
 
 def absent(value: float) -> float | None:
-    """NaN is how a row of doubles says None."""
+    """None for NaN, which stands for an absent value in a row."""
     return None if value != value else value

@@ -1,11 +1,11 @@
-"""A log, read as it comes: any chunks in, records out, one pass, constant memory.
+"""Read a log incrementally: chunks in, records out, in one pass and constant memory.
 
     stream = LogStream(load_dialects())
     for chunk in chunks:
         for record in stream.feed(chunk): ...
     stream.close()
 
-`stream.dialect` is None until a line was recognised; `stream.facts` is what the log has told of its run so far.
+`stream.dialect` is None until a line is recognised; `stream.facts` is what is known about the run so far.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ _SAME_MOMENT_S = 1.0
 _MEASURED_BATCHES = 51
 _MIN_CONSTANT = 3
 _TEXT_UNITS = ("words", "tokens", "examples")
-"""Counted by length, so that a batch has no fixed number of them."""
+"""Their number per batch varies with the text."""
 
 
 class Sink(Protocol):
     def add(self, record: LogRecord) -> None: ...
     def add_rows(self, rows: Rows) -> None:
-        """Steps in the order of the log, after those that were added before."""
+        """Add steps in the order of the log."""
 
 
 class LogStream:
     def __init__(self, dialects: Sequence[Dialect], *, sink: Sink | None = None) -> None:
-        """With a sink, records go there and no list is returned: a block of usual steps then needs no objects."""
+        """With a sink, records go there and no list is returned, so a block of steps needs no objects."""
         self.dialect: Dialect | None = None
         self.confidence = 0.0
-        """0 while no line was recognised; 0.5 for one line, towards 1 for many."""
+        """0 if no line is recognised yet, 0.5 after one line, approaching 1."""
         self.num_bytes = 0
         self.num_other_ranks = 0
-        """Records that another rank had told before."""
+        """Records left out because another rank printed the same step."""
         self.last_step: int | None = None
         self.last_epoch: float | None = None
         self._dialects = tuple(dialects)
@@ -65,7 +65,7 @@ class LogStream:
         self._recent_rows: list[Rows] = []
         self._carry = b""
         self._head = b""
-        """Kept until the dialect is known: it has probes of its own, and its first record may come late."""
+        """Kept until the dialect is known, then searched with its own probes; the first record may come late."""
         self._tail = (b"", 0, 0)
         self._claims: dict[str, list[Claim]] = {}
         self._recent: dict[tuple[float | None, int | None], tuple[int | None, float | None]] = {}
@@ -85,20 +85,20 @@ class LogStream:
             self._carry += chunk
             if len(self._carry) <= _MAX_CARRY_BYTES:
                 return []
-            # A line of megabytes: what it holds is read, the memory stays constant.
+            # A line of megabytes is read in parts, so that memory stays bounded.
             block, self._carry = self._carry, b""
             return self._read_block(block)
         found: list[LogRecord] = []
         start = 0
         if self._carry:
-            # Only the line that was cut is put together again; copying whole blocks would cost as much as searching.
+            # Join only the line that was cut; copying whole blocks would cost as much as searching them.
             start = _end_of_first_line(chunk)
             found = self._read_block(self._carry + chunk[:start])
         self._carry = chunk[stop:]
         return found + self._read_block(chunk, start, stop) if stop > start else found
 
     def close(self) -> list[LogRecord]:
-        """The rest. A last line without an end may have lost digits, so a number that touches its end is left out."""
+        """Read the rest. An unfinished last line may have lost digits, so a number at its end is left out."""
         rest, self._carry = self._carry[-MAX_LINE_BYTES:], b""
         if rest[-1:] and rest[-1] in _OPEN_NUMBER:
             rest = rest.rstrip(_OPEN_NUMBER + b"eE")
@@ -109,7 +109,7 @@ class LogStream:
         return found
 
     def _read_block(self, block: bytes, start: int = 0, stop: int | None = None) -> list[LogRecord]:
-        """Whole lines, from `start` to `stop`: a slice of a large block would cost as much as searching it."""
+        """Read whole lines from `start` to `stop`. Slicing a large block would cost as much as searching it."""
         last = len(block) if stop is None else stop
         if self.num_bytes < _HEAD_BYTES:
             part = block[start : min(last, start + _HEAD_BYTES - self.num_bytes)]
@@ -138,11 +138,11 @@ class LogStream:
         return []
 
     def _may_choose(self) -> bool:
-        """The lines of a protocol do not settle the dialect: a framework's records count before them."""
+        """Lines of a protocol such as AI-Rank do not decide the dialect: a framework's records count first."""
         return self.dialect is None or (self.dialect.priority < 0 and self._num_hits == 0)
 
     def _read_columns(self, block: bytes, start: int, last: int) -> StepRows | None:
-        """The steps of the block, taken; None where they must be read line by line."""
+        """The steps of the block as columns; None if they must be read line by line."""
         if self._sink is None or self._columns is None or self._num_noted < _MEASURED_BATCHES:
             return None
         steps = self._columns.read(block, start, last)
@@ -157,7 +157,7 @@ class LogStream:
         return steps
 
     def _goes_on(self, rows: Rows) -> bool:
-        """Every iteration after the one before, in its epoch: then none of them is another rank's word for a step."""
+        """Whether iterations only increase, so that no line repeats a step for another rank."""
         if self._rank is not None or self.last_step is None or np.isnan(rows[:, 1]).any():
             return False
         epochs = np.append(-np.inf if self.last_epoch is None else self.last_epoch, np.nan_to_num(rows[:, 2], nan=0.0))
@@ -167,7 +167,7 @@ class LogStream:
         return bool((later_epoch | (same_epoch & (np.diff(steps) > 0))).all())
 
     def _keep_tail(self, block: bytes, start: int, last: int) -> None:
-        """A large block is kept as it is, not copied; small ones are put together."""
+        """A large block is kept without copying; small ones are joined."""
         if last - start >= _TAIL_BYTES:
             self._tail = (block, start, last)
         else:
@@ -181,7 +181,7 @@ class LogStream:
     def _scan(
         self, block: bytes, first: int, last: int, *, has_returns: bool, steps: StepRows | None
     ) -> list[LogRecord]:
-        """Every line that a probe of the dialect or of all dialects reads, in the order of the log."""
+        """Read every line that a probe matches, in the order of the log."""
         found: list[tuple[int, int, LogRecord]] = []
         for anchor, readers in self._everywhere.items():
             if steps is not None and self.dialect is not None and anchor == self.dialect.steps[0].anchor:
@@ -202,7 +202,7 @@ class LogStream:
         return [record for _, _, record in found]
 
     def _after_step(self, record: LogRecord, start: int, steps: StepRows) -> LogRecord:
-        """An evaluation that names no iteration stands after the last one before it."""
+        """An evaluation without an iteration number belongs to the last iteration before it."""
         if record.kind != "eval" or record.step is not None:
             return record
         before = int(np.searchsorted(steps.positions, start)) - 1
@@ -211,7 +211,7 @@ class LogStream:
     def _learn_columns(
         self, line: bytes, record: LogRecord, rank: int | None, readers: Sequence[tuple[int, LineReader]]
     ) -> None:
-        """Only of a dialect with one kind of step line, which shares its literal with nothing else."""
+        """Only for a dialect with one kind of step line, whose literal is used by nothing else."""
         if self._columns is not None or self._sink is None or record.kind != "step" or rank is not None:
             return
         if self.dialect is None or len(self.dialect.steps) != 1 or len(readers) != 1 or self.dialect.repeats_lines:
@@ -234,17 +234,17 @@ class LogStream:
                         self._note_facts(made, reader.probe, line)
 
     def _choose(self, dialect: Dialect | None) -> None:
-        """One search for each literal, however many probes share it."""
+        """Search for each literal once, however many probes share it."""
         self.dialect = dialect
         own = (*dialect.steps, *dialect.others) if dialect is not None else ()
         probes = dict.fromkeys((*own, *shared.EVERYWHERE))
         self._everywhere = _by_anchor([probe for probe in probes if probe.where == "everywhere"])
         self._ends = _by_anchor([probe for probe in (*own, *shared.ENDS) if probe.where == "ends"])
 
-    # -- what several ranks tell ---------------------------------------------------------------------------------------
+    # -- lines of several ranks ----------------------------------------------------------------------------------------
 
     def _is_new(self, record: LogRecord) -> bool:
-        """False for a step that another rank has told: the same step at the same time, or with another rank's tag."""
+        """False if another rank printed the same step: at the same time, or with another rank's tag."""
         if record.kind == "eval":
             return self._is_new_eval(record)
         if record.kind != "step":
@@ -269,7 +269,7 @@ class LogStream:
         return is_new
 
     def _is_new_eval(self, record: LogRecord) -> bool:
-        """False for a value that a rank with another tag has told."""
+        """False if a rank with another tag printed the same value."""
         if record.rank is None:
             return True
         key = (record.metric, record.value, record.epoch, record.step)
@@ -280,7 +280,7 @@ class LogStream:
         return True
 
     def _remember_rows(self) -> None:
-        """Steps that were taken as columns are looked at only now that a line must be compared with them."""
+        """Remember the last steps that were read as columns, now that a line must be compared with them."""
         for _, step, epoch, time_s, *_ in np.concatenate(self._recent_rows)[-_RECENT_STEPS:].tolist():
             self._recent[(absent(epoch), int(step))] = (None, absent(time_s))
         self._recent_rows = []
@@ -288,10 +288,10 @@ class LogStream:
             del self._recent[next(iter(self._recent))]
 
     def _is_twin(self, record: LogRecord, rank: int | None, time_s: float | None) -> bool:
-        """The same iteration of the same epoch was told before."""
+        """Whether the same iteration of the same epoch was printed before."""
         if record.rank != rank or (self.dialect is not None and self.dialect.repeats_lines):
             return True
-        # Untagged: an iteration may be repeated after an overflow, but not within its own time.
+        # Without a tag: an iteration may be repeated after an overflow, but not within its own duration.
         return (
             record.rank is None
             and record.time_s is not None
@@ -339,7 +339,7 @@ class LogStream:
         return found
 
     def _measured_batch(self) -> Claim | None:
-        """A line with a rate and the seconds of an iteration tells the batch that was really used."""
+        """Rate times seconds of an iteration gives the batch size that was really used."""
         if not self._batches or self.dialect is None or self.dialect.scope not in ("device", "global"):
             return None
         batch = statistics.median(self._batches)
@@ -364,13 +364,13 @@ def _by_anchor(probes: Sequence[Probe]) -> dict[bytes, list[tuple[int, LineReade
 
 
 def _end_of_next_line(part: bytes, end: int) -> int:
-    own_end = part.find(b"\n", end, end + MAX_LINE_BYTES)  # behind the return that ends a line of Windows
+    own_end = part.find(b"\n", end, end + MAX_LINE_BYTES)  # after the carriage return of a Windows line ending
     following = part.find(b"\n", own_end + 1, end + MAX_LINE_BYTES) if own_end >= 0 else -1
     return following if following >= 0 else min(len(part), end + MAX_LINE_BYTES)
 
 
 def _end_of_first_line(chunk: bytes) -> int:
-    """Just behind the first line feed or carriage return, of which there is one."""
+    """Position after the first line feed or carriage return; there must be one."""
     feed = chunk.find(b"\n")
     back = chunk.find(b"\r", 0, feed if feed >= 0 else len(chunk))
     return (back if back >= 0 else feed) + 1

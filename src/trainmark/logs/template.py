@@ -1,7 +1,7 @@
-"""Lines of one program look alike: the first one is read pattern by pattern, the next ones by a mould made of it.
+"""Read similar lines faster: the first is read pattern by pattern, the next ones with a template made from it.
 
-A mould is the whole line with its numbers made variable and the wanted ones named. It fits only lines of the same words
-from end to end, so it finds the same numbers, at a fifth of the time; a line that does not fit is read the slow way.
+A template is a whole line with its numbers replaced by groups. It matches only lines with the same words from end to
+end, so it finds the same numbers in a fifth of the time. A line that does not match is read pattern by pattern.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from trainmark.logs.dialect import NUMBER, Groups, Probe
 
-_MAX_MOULDS = 4
-_MAX_CASTS = 24
-"""Making one costs as much as reading some hundred lines; a log whose every line is different is not worth more."""
+_MAX_TEMPLATES = 4
+_MAX_ATTEMPTS = 24
+"""Making a template costs as much as reading hundreds of lines, so give up if lines keep changing."""
 
 _MAX_LINE_BYTES = 600
 _VARIABLE = re.compile(rb"(\d+| +)")
@@ -21,39 +21,39 @@ _IS_NUMBER = re.compile(NUMBER)
 
 
 class LineReader:
-    """Reads the lines of one probe; remembers what they look like."""
+    """Reads the lines of one probe and remembers templates for them."""
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
-        self._moulds: list[re.Pattern[bytes]] = []
-        self._num_casts = 0
+        self._templates: list[re.Pattern[bytes]] = []
+        self._num_attempts = 0
 
     def search(self, line: bytes) -> Groups | None:
-        for place, mould in enumerate(self._moulds):
-            match = mould.fullmatch(line)
+        for place, template in enumerate(self._templates):
+            match = template.fullmatch(line)
             if match is not None:
                 if place:
-                    self._moulds.insert(0, self._moulds.pop(place))
+                    self._templates.insert(0, self._templates.pop(place))
                 return match.groupdict()
         groups = self.probe.search(line)
-        if groups is not None and self._num_casts < _MAX_CASTS:
-            self._num_casts += 1
-            made = cast(line, self.probe)
+        if groups is not None and self._num_attempts < _MAX_ATTEMPTS:
+            self._num_attempts += 1
+            made = derive_template(line, self.probe)
             if made is not None:
-                self._moulds = [made, *self._moulds[: _MAX_MOULDS - 1]]
+                self._templates = [made, *self._templates[: _MAX_TEMPLATES - 1]]
         return groups
 
 
-def cast(line: bytes, probe: Probe) -> re.Pattern[bytes] | None:
-    """None where the groups overlap or the mould would not give what the patterns gave."""
+def derive_template(line: bytes, probe: Probe) -> re.Pattern[bytes] | None:
+    """None if groups overlap or the template would not give the same groups as the patterns."""
     spans = find_spans(line, probe)
-    mould = make_mould(line, spans) if spans else None
-    match = mould.fullmatch(line) if mould is not None else None
-    return mould if match is not None and match.groupdict() == probe.search(line) else None
+    template = make_template(line, spans) if spans else None
+    match = template.fullmatch(line) if template is not None else None
+    return template if match is not None and match.groupdict() == probe.search(line) else None
 
 
 def find_spans(line: bytes, probe: Probe) -> dict[str, tuple[int, int]] | None:
-    """Where the patterns find each group; None for a line that is too long to be the usual one."""
+    """Where the patterns find each group; None if the line is unusually long."""
     if len(line) > _MAX_LINE_BYTES:
         return None
     spans: dict[str, tuple[int, int]] = {}
@@ -64,8 +64,8 @@ def find_spans(line: bytes, probe: Probe) -> dict[str, tuple[int, int]] | None:
     return spans
 
 
-def make_mould(line: bytes, spans: dict[str, tuple[int, int]], *, end: bytes = b"") -> re.Pattern[bytes] | None:
-    """The line with its numbers made variable and those of `spans` named; None where spans overlap."""
+def make_template(line: bytes, spans: dict[str, tuple[int, int]], *, end: bytes = b"") -> re.Pattern[bytes] | None:
+    """The line with its numbers replaced by patterns, those of `spans` named; None if spans overlap."""
     ordered = sorted((start, stop, name) for name, (start, stop) in spans.items())
     if not ordered or any(before[1] > after[0] for before, after in pairwise(ordered)):
         return None
@@ -73,14 +73,14 @@ def make_mould(line: bytes, spans: dict[str, tuple[int, int]], *, end: bytes = b
     position = 0
     for start, stop, name in ordered:
         text = line[start:stop]
-        inside = NUMBER if _IS_NUMBER.fullmatch(text) else _soften(text)
-        parts += [_soften(line[position:start]), b"(?P<", name.encode(), b">", inside, b")"]
+        inside = NUMBER if _IS_NUMBER.fullmatch(text) else _generalise(text)
+        parts += [_generalise(line[position:start]), b"(?P<", name.encode(), b">", inside, b")"]
         position = stop
-    return re.compile(b"".join([*parts, _soften(line[position:]), end]))
+    return re.compile(b"".join([*parts, _generalise(line[position:]), end]))
 
 
-def _soften(text: bytes) -> bytes:
-    """Digits become any digits and spaces any spaces; everything else stays as it is."""
+def _generalise(text: bytes) -> bytes:
+    """Replace digits by any digits and spaces by any spaces; keep everything else."""
     made = []
     for part in _VARIABLE.split(text):
         if part.isdigit():

@@ -33,7 +33,13 @@ def _resolve_target(sweep: Sweep, offer: Offer) -> tuple[tuple[str, float], ...]
 def _expand_sweep(sweep: Sweep, repeat: int, catalog: Catalog, device: str) -> list[Cell]:
     offer = catalog[sweep.workload]
     axes = itertools.product(
-        sweep.framework, sweep.recipe, sweep.precision, sweep.size, sweep.nodes, sweep.devices, sweep.data
+        sweep.framework or offer.frameworks[:1],
+        sweep.recipe,
+        sweep.precision,
+        sweep.size,
+        sweep.nodes,
+        sweep.devices,
+        sweep.data,
     )
     return [
         Cell(

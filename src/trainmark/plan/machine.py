@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import shutil
@@ -10,8 +9,7 @@ import socket
 from dataclasses import dataclass
 
 from trainmark import host
-
-FRAMEWORKS = {"torch": "torch", "paddle": "paddlepaddle"}
+from trainmark.frameworks import frameworks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,14 +95,5 @@ def _visible(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 
 def _read_frameworks() -> dict[str, str]:
-    """By package metadata: importing torch to learn its version costs seconds."""
-    from importlib import metadata  # 30 ms, which `--help` need not pay
-
-    found = {}
-    for module, package in FRAMEWORKS.items():
-        if importlib.util.find_spec(module) is not None:
-            try:
-                found[module] = metadata.version(package)
-            except metadata.PackageNotFoundError:
-                found[module] = "unknown"
-    return found
+    versions = {found.name: found.value.installed_version() for found in frameworks().found()}
+    return {name: version for name, version in versions.items() if version is not None}

@@ -1,34 +1,33 @@
-"""The table in a terminal, at any width and without colour."""
+"""Results in a terminal: a sentence per line, then a table that fits any width, without colour."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from trainmark.analyse.table import Line, warnings_of
-from trainmark.report.cells import OTHER_BASE_MARK, TELLING, describe_line, shown_columns
+from trainmark.report.cells import OTHER_BASELINE_MARK, say_unit
+from trainmark.report.columns import describe_line, differing_columns, heading, shown_columns, table_columns
 from trainmark.report.layout import fold, least_widths, print_rows, total_width, unfolded_widths
-from trainmark.report.recorded import say_coded_warning, say_outcome, say_reason
-from trainmark.report.words import UNITS, WORDS
+from trainmark.report.recorded import say_coded_warning, say_outcome
+from trainmark.report.words import WORDS
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_number, plain
 
-_NAMES = ("recipe", "precision", "devices", "batch", "workload")
-_NUMERIC = ("batch", "throughput", "interval", "relative", "speedup", "efficiency")
-
 
 def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") -> None:
-    """A sentence for each line first; then the table, where there is more than one line.
+    """First a sentence per line, then a table if there is more than one line.
 
-    In a terminal that is wide enough for the whole table it says all that the sentences do: only those remain that have
-    more to say, or something below them.
+    If the terminal is wide enough for the whole table, only sentences remain that say more than the table does, or that
+    have a note below them.
     """
     words, warnings = WORDS[lang], warnings_of(lines)
     described = [describe_line(line, lang) for line in lines]
-    untold = set(TELLING) - set(shown_columns(described))
+    unsaid = set(differing_columns()) - set(shown_columns(described))
     table = _fit_table(lines, described, console, lang) if len(lines) > 1 else None
     is_said_below = table is not None and table.is_whole and not console.soft_wrap
     said = []
@@ -37,19 +36,18 @@ def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") ->
         notes += [f"  {words['warning']}{words['colon']}{text}" for text in _first_warnings(line, warnings, lang)]
         has_more = line.estimate is None or line.estimate.relative_half_width is None
         if notes or has_more or not is_said_below:
-            said.append(_say(line, {**cells, **dict.fromkeys(untold, ABSENT)}, lang))
+            said.append(_say(line, {**cells, **dict.fromkeys(unsaid, ABSENT)}, lang))
         said += [fold(plain(note), console, indent=2) for note in notes]
     if said:
         console.print(Text("\n".join(said)))
     if table is not None:
-        is_right = [name in _NUMERIC for name in table.columns]
-        print_rows(table.headings, table.rows, console, is_right=is_right)
-    if any(line.has_other_base for line in lines):
-        console.print(Text(f"{OTHER_BASE_MARK} {words['other_base_note']}"))
+        print_rows(table.headings, table.rows, console, is_right=_are_numbers(table.columns))
+    if any(line.has_other_baseline for line in lines):
+        console.print(Text(f"{OTHER_BASELINE_MARK} {words['other_base_note']}"))
 
 
 def print_protocol(rows: Sequence[RunRow], protocol: str, console: Console) -> None:
-    """What another way of counting makes of each run."""
+    """The result of each run by another method of aggregation."""
     from trainmark.analyse.protocols import apply_protocol
 
     for row in rows:
@@ -64,23 +62,25 @@ def print_protocol(rows: Sequence[RunRow], protocol: str, console: Console) -> N
 
 def say(line: Line, *, lang: str = "en") -> str:
     """resnet50 reference fp32, 1 × 1 CPU, batch 16, synthetic: 25.1 images/s ±0.4% (3 runs); without what is unknown"""
-    return _say(line, {**describe_line(line, lang), **dict.fromkeys(TELLING, ABSENT)}, lang)
+    return _say(line, {**describe_line(line, lang), **dict.fromkeys(differing_columns(), ABSENT)}, lang)
 
 
 def _say(line: Line, cells: dict[str, str], lang: str) -> str:
     words = WORDS[lang]
     known = {name: text for name, text in cells.items() if text != ABSENT}
-    for name in ("devices", "batch"):
-        if known.get(name, "").isdecimal():  # a bare number; `1 × 8` speaks for itself
-            known[name] = f"{words[name]} {known[name]}"
+    for name in ("devices", "batch_size_per_device"):
+        if known.get(name, "").isdecimal():  # a bare number; `1 × 8` is clear without a heading
+            known[name] = f"{heading(name, lang)} {known[name]}"
     name = " ".join(known[part] for part in ("workload", "framework", "recipe", "precision") if part in known)
-    what = ", ".join([name, *(known[part] for part in ("devices", "machine", "batch", "data") if part in known)])
+    parts = ("devices", "machine", "batch_size_per_device", "data")
+    what = ", ".join([name, *(known[part] for part in parts if part in known)])
     if line.estimate is None:
         return f"{what}{words['colon']}{words['no_result']}"
     relative = known.get("relative", f"({words['too_few']})")
-    runs = f"({words['runs']}{words['colon']}{cells['runs']})"
+    runs = f"({heading('runs', lang)}{words['colon']}{cells['runs']})"
     text = f"{what}{words['colon']}{cells['throughput']} {relative} {runs}"
-    return f"{text}, {known['accuracy']}" if "accuracy" in known else text
+    more = (name for name, column in table_columns().items() if column.is_said and name in known)
+    return ", ".join([text, *(known[name] for name in more)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,23 +89,23 @@ class _Table:
     headings: list[str]
     rows: list[list[str]]
     is_whole: bool
-    """No cell is folded, shortened or left out for lack of width."""
+    """No cell is folded, shortened or dropped."""
 
 
 def _fit_table(lines: Sequence[Line], described: Sequence[dict[str, str]], console: Console, lang: str) -> _Table:
-    """With all its columns where they fit; else numbers without intervals, and then without what can be missed."""
-    columns = list(shown_columns(described))
+    """With all columns if they fit; else with shortened numbers, and then without the least important columns."""
+    columns = shown_columns(described)
     units = {line.first.unit for line in lines}
     unit = units.pop() if len(units) == 1 else None
     rows = [[cells[name] for name in columns] for cells in described]
-    headings = [WORDS[lang][name] for name in columns]
+    headings = [heading(name, lang) for name in columns]
     widths = _least_widths(columns, [headings, *rows])
     if total_width(widths) <= console.width:
         is_whole = total_width(unfolded_widths([headings, *rows])) <= console.width
         return _Table(columns=columns, headings=headings, rows=rows, is_whole=is_whole)
     rows = [[_short_value(cells[name], name, has_unit=unit is None) for name in columns] for cells in described]
     if unit is not None:
-        headings[columns.index("throughput")] = UNITS[lang].get(unit, f"{unit}/s")
+        headings[columns.index("throughput")] = say_unit(unit, lang)
     widths = _least_widths(columns, [headings, *rows])
     for name in _spare_columns(described):
         if name in columns and total_width(widths) > console.width:
@@ -117,28 +117,32 @@ def _fit_table(lines: Sequence[Line], described: Sequence[dict[str, str]], conso
 
 
 def _least_widths(columns: Sequence[str], table: Sequence[Sequence[str]]) -> list[int]:
-    return least_widths(table, is_right=[name in _NUMERIC for name in columns])
+    return least_widths(table, is_right=_are_numbers(columns))
+
+
+def _are_numbers(columns: Sequence[str]) -> list[bool]:
+    return [table_columns()[name].is_number for name in columns]
 
 
 def _spare_columns(described: Sequence[dict[str, str]]) -> list[str]:
-    """What is missed least comes first: the sentences above the table say all of it."""
-    same = [name for name in ("data", "runs", *_NAMES) if len({cells[name] for cells in described}) == 1]
-    return ["interval", *same, "runs", "data", "accuracy", "efficiency", "machine", "recipe", "speedup"]
+    """The least important first: the sentences above the table have all of it."""
+    ranked = sorted((column.drop, name) for name, column in table_columns().items() if column.drop is not None)
+    same = [name for _, name in ranked if len({cells[name] for cells in described}) == 1]
+    return [ranked[0][1], *same, *(name for _, name in ranked if not table_columns()[name].drop_only_same)]
 
 
 def _short_value(text: str, name: str, *, has_unit: bool) -> str:
-    if name in ("speedup", "efficiency") or (name == "throughput" and not has_unit):
-        return text.split(" ", 1)[0]
-    return text
+    is_shortened = table_columns()[name].is_shortened or (name == "throughput" and not has_unit)
+    return text.split(" ", 1)[0] if is_shortened else text
 
 
 def _say_problem(run: RunRow, lang: str) -> str:
-    return f"  {run.id}: {WORDS[lang]['colon'].join((say_outcome(run, lang), say_reason(run.reason, lang)))}"
+    return f"  {run.id}: {WORDS[lang]['colon'].join((say_outcome(run, lang), run.why.in_language(lang)))}"
 
 
-def _first_warnings(line: Line, warnings: dict[str, list[dict[str, str]]], lang: str) -> list[str]:
-    """At most three of each run's kinds: a thousand bad images are one thing to know, not a thousand lines."""
-    found: dict[str, list[dict[str, str]]] = {}
+def _first_warnings(line: Line, warnings: dict[str, list[dict[str, Any]]], lang: str) -> list[str]:
+    """The first warning of each code, at most three: a thousand bad images are one message, not a thousand lines."""
+    found: dict[str, list[dict[str, Any]]] = {}
     for run in line.runs:
         for warning in warnings[run.id]:
             found.setdefault(warning["code"], []).append(warning)

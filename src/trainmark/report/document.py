@@ -1,16 +1,80 @@
-"""The `--json` contract: one document of all results, put together from the texts of each."""
+"""The `--json` contract: one document of all results, assembled from the text of each."""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import trainmark
+from trainmark import analyse, messages, units
+from trainmark.analyse.analysis import analyse_steps, own_warnings
+from trainmark.analyse.table import check_rows
+from trainmark.report import columns
+from trainmark.report.columns import describe_numbers, only_finite
+from trainmark.store.rows import Analyser, Derived, RunRow
 from trainmark.units import to_json
+
+_BEGIN, _END = "{", "\n}"
+
+
+def describe_runs(rows: Sequence[RunRow], *, protocol: str | None = None) -> list[dict[str, Any]]:
+    """Each run as an object, with the warnings found by comparing runs and the answer of a protocol."""
+    beside = check_rows(rows)
+    return [describe_numbers(row) | _describe_rest(row, beside.get(row.id, []), protocol) for row in rows]
+
+
+def render_runs(rows: Sequence[RunRow], *, protocol: str | None = None) -> list[str]:
+    """The same, each as JSON text. The index keeps most of that text, so that it is not parsed and written again."""
+    beside = check_rows(rows)
+    return [_render(row, beside.get(row.id, []), protocol) for row in rows]
+
+
+def _render(row: RunRow, beside: list[dict[str, str]], protocol: str | None) -> str:
+    text = row.load_document() or _render_numbers(row)
+    rest = to_json(_describe_rest(row, beside, protocol), indent=1)
+    # Two objects become one: a comma replaces the end of the first and the beginning of the second.
+    return f"{text.removesuffix(_END)},{rest.removeprefix(_BEGIN)}"
+
+
+def _render_numbers(row: RunRow) -> str:
+    return to_json(describe_numbers(row), indent=1)
+
+
+def _describe_rest(row: RunRow, beside: list[dict[str, str]], protocol: str | None) -> dict[str, Any]:
+    """What the index does not keep, since it depends on other runs or on the command line."""
+    rest: dict[str, Any] = {"warnings": [*own_warnings(row), *beside]}
+    if protocol is not None:
+        from trainmark.analyse.protocols import apply_protocol
+
+        rest["protocol"] = only_finite(apply_protocol(protocol, row))
+    return rest
 
 
 def render_document(results: Sequence[str], **more: Any) -> str:
-    """As `to_json` would write {"schema": 1, "results": [...], **more}, each result being JSON already."""
+    """The text that `to_json` would give for {"schema": 1, "results": [...], **more}; each result is JSON already."""
     listed = ",\n  ".join(result.replace("\n", "\n  ") for result in results)
     text = f"[\n  {listed}\n ]" if results else "[]"
     rest = to_json(more, indent=1).removeprefix("{").removesuffix("\n}") if more else ""
     return f'{{\n "schema": 1,\n "results": {text}{"," if more else ""}{rest}\n}}\n'
+
+
+def result_analyser() -> Analyser:
+    """Lets the index keep the analysis and the text of each run.
+
+    Its version is a hash of the code, so that every change of the code analyses the runs again. This takes 1 ms.
+    """
+    digest = hashlib.sha256(trainmark.__version__.encode())
+    packages = (Path(package.__path__[0]).glob("*.py") for package in (analyse, messages))
+    files = (Path(str(module.__file__)) for module in (units, columns))
+    for path in sorted(itertools.chain(*packages, files)):
+        digest.update(path.read_bytes())
+    return Analyser(version=digest.hexdigest()[:16], analyse=_derive)
+
+
+def _derive(row: RunRow) -> Derived:
+    analysis = analyse_steps(row).to_json()
+    return Derived(analysis=analysis, document=_render_numbers(replace(row, analysis=analysis)))

@@ -1,64 +1,75 @@
-"""Export formats, found and not listed: every file of `report/export` is one, with SUMMARY and export(rows)."""
+"""Export formats: every file of `report/export` with an `EXPORT`, and those of other packages."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import ModuleType
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from trainmark import plugins
 from trainmark.report import export
 
 if TYPE_CHECKING:
+    from trainmark.analyse.scaling import Asked
     from trainmark.store.rows import RunRow
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
     files: Mapping[str, str]
-    """By name below the folder they go to."""
+    """Content by path, relative to the output folder."""
     stream: str | None
-    """All results in one text, for a pipe or one file; None where only a folder can hold them."""
+    """All results in one text, for a pipe or one file; None if the format needs a folder."""
     logs: Mapping[str, str] = field(default_factory=dict)
-    """Logs that belong beside `files`: file name to the run whose output it is."""
+    """Logs that belong next to `files`: path to the id of the run whose output it is."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Runs that the format has no place for: id to the reason."""
+    """Runs that the format cannot hold: id to the reason."""
 
 
-def format_names() -> tuple[str, ...]:
-    """By file name, nothing imported: `paddle_benchmark.py` is `paddle-benchmark`, `csv_.py` is `csv`."""
-    return tuple(sorted(_modules()))
+@dataclass(frozen=True, kw_only=True)
+class ExportFormat:
+    name: str
+    """As in `trainmark export --format NAME`."""
+    summary: str
+    export: Callable[[Sequence[RunRow]], Exported]
+    export_with_sweeps: Callable[[Sequence[RunRow], Sequence[Asked]], Exported] | None = None
+    """For a format that also tells what sweeps asked for and did not get; used instead of `export`."""
 
 
-def load_format(name: str) -> ModuleType:
-    return importlib.import_module(f"trainmark.report.export.{_modules()[name]}")
+@cache
+def exports() -> plugins.Registry[ExportFormat]:
+    """Built-in ones by file name, nothing imported: `paddle_benchmark.py` is `paddle-benchmark`, `csv_.py` is `csv`."""
+    modules = sorted(module.name for module in pkgutil.iter_modules(export.__path__))
+    own = {module.rstrip("_").replace("_", "-"): partial(_load, module) for module in modules}
+    return plugins.Registry(plugins.EXPORTS, kind="export format", built_in=own, check=plugins.expect(ExportFormat))
 
 
-def _modules() -> dict[str, str]:
-    found = (module.name for module in pkgutil.iter_modules(export.__path__))
-    return {name.rstrip("_").replace("_", "-"): name for name in found}
+def _load(module: str) -> ExportFormat:
+    found: ExportFormat = importlib.import_module(f"{export.__name__}.{module}").EXPORT
+    return found
 
 
 def shorten(value: float) -> float:
-    """Six significant digits, more than any run repeats; the store keeps the rest."""
+    """Round to six significant digits, more than any run reproduces; the store has the rest."""
     return float(f"{value:.6g}")
 
 
 def devices_per_node(row: RunRow) -> int | None:
-    """Unknown where the number of nodes is, or contradicts: 64 devices are seldom those of one, and 2 never of 4."""
+    """None if the number of nodes is unknown or does not fit: 2 devices cannot be on 4 nodes."""
     nodes = num_nodes(row)
     return row.devices // nodes if row.devices and nodes and row.devices % nodes == 0 else None
 
 
 def num_nodes(row: RunRow) -> int | None:
-    """One device is on one node, whether or not somebody said so."""
+    """One device is on one node, even if the run does not say so."""
     return 1 if row.devices == 1 else row.nodes
 
 
 def main_metric(row: RunRow) -> str | None:
-    """The one that a format with room for a single accuracy gets: the target's, else the first that was evaluated."""
+    """For formats with a single accuracy: the metric of the target, else the first that was evaluated."""
     metrics = [evaluation.get("metric") for evaluation in row.evals]
     target = row.log.get("target")
     stated = target.get("metric") if isinstance(target, dict) else None
@@ -66,7 +77,7 @@ def main_metric(row: RunRow) -> str | None:
 
 
 def timed_evaluations(row: RunRow) -> Iterator[tuple[float, dict[str, Any]]]:
-    """Seconds since the start, and the evaluation; one without a time has no place in a log by time."""
+    """Seconds since the start, and the evaluation; without evaluations that have no time."""
     for evaluation in row.evals:
         time_s = evaluation.get("time_s")
         if time_s is not None:

@@ -1,4 +1,4 @@
-"""Columns of text side by side, folded to a width. rich can do it too, at half a second for a few hundred rows."""
+"""A table of text that fits a width. rich can do this too, but needs half a second for a few hundred rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 _GAP = "  "
 _INSIDE_WORD = re.compile(r"(?<=[^\W\d][/-])(?=[^\W\d]{2})")
 _LONG_WORD = 10
-"""What is longer, as a path or an argument, may be cut."""
+"""A longer word, such as a path or an argument, may be cut."""
 
 
 def print_rows(
@@ -26,7 +26,7 @@ def print_rows(
 
 
 def fold(text: str, console: Console, *, indent: int) -> str:
-    """In a terminal its further lines begin at `indent`; in a file or a pipe it stays one line."""
+    """Wrap to the width of a terminal, with further lines indented; in a file or a pipe it stays one line."""
     if console.soft_wrap:
         return text
     lines = Text(text[indent:]).wrap(console, max(1, console.width - indent))
@@ -34,7 +34,7 @@ def fold(text: str, console: Console, *, indent: int) -> str:
 
 
 def lay_out(rows: Sequence[Sequence[str]], *, width: int, is_right: Sequence[bool]) -> list[list[str]]:
-    """The lines of each row, the headings first, padded but at the right end; `is_right`: which columns are numbers."""
+    """The lines of each row, headings first, without trailing spaces; `is_right`: which columns are right-aligned."""
     widest = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     available = width - len(_GAP) * (len(widest) - 1)
     if sum(widest) > available:
@@ -43,18 +43,18 @@ def lay_out(rows: Sequence[Sequence[str]], *, width: int, is_right: Sequence[boo
 
 
 def total_width(widths: Sequence[int]) -> int:
-    """Of a table whose columns have these."""
+    """Width of a table whose columns have these widths."""
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
 def least_widths(rows: Sequence[Sequence[str]], *, is_right: Sequence[bool]) -> list[int]:
-    """Of the columns of a table in which no word is cut and no number folded."""
+    """The smallest widths of columns at which no word is cut and no number is folded."""
     columns = zip(*rows, strict=True)
     return [_floor(column, is_number=right) for column, right in zip(columns, is_right, strict=True)]
 
 
 def unfolded_widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Of the columns of a table in which nothing but a heading is folded."""
+    """The smallest widths of columns at which only headings are folded."""
     heading, *body = rows
     return [
         max(_longest_word([name]), *map(cell_len, column))
@@ -70,7 +70,7 @@ def _floor(column: Sequence[str], *, is_number: bool) -> int:
 
 
 def _without_unit(text: str) -> int:
-    """That may stand below its number."""
+    """Width of a number whose unit may be on the next line."""
     number, _, unit = text.rpartition(" ")
     return max(cell_len(number), cell_len(unit)) if unit.endswith("/s") else cell_len(text)
 
@@ -80,7 +80,7 @@ def _longest_word(texts: Sequence[str]) -> int:
 
 
 def _shrink(widths: Sequence[int], floors: Sequence[int], available: int) -> list[int]:
-    """The widest columns give way first, all to the same width, but none to less than its floor where that can be."""
+    """Shrink the widest columns first, all to the same width, but none below its floor if possible."""
     if sum(floors) > available:
         floors = [1] * len(widths)
     cap = max(widths)
@@ -109,13 +109,13 @@ def _lay_out_row(row: Sequence[str], widths: Sequence[int], is_right: Sequence[b
 
 
 def _pad(text: str, *, width: int, is_right: bool) -> str:
-    """By the columns that a terminal gives it: a Chinese sign takes two."""
+    """To a width in terminal columns, of which a Chinese character takes two."""
     blank = " " * (width - cell_len(text))
     return blank + text if is_right else text + blank
 
 
 def _fold(text: str, width: int) -> list[str]:
-    """Between words where it can be; a word that is longer is cut."""
+    """Fold between words if possible; a word that is too long is cut."""
     if cell_len(text) <= width:
         return [text]
     lines = [""]
@@ -130,7 +130,7 @@ def _fold(text: str, width: int) -> list[str]:
 
 
 def _split(text: str) -> Iterator[tuple[str, str]]:
-    """The words with what stands before them; batch/device and speed-up are two words."""
+    """The words, each with the gap before it; batch/device and speed-up are two words."""
     for word in text.split(" "):
         first, *rest = _INSIDE_WORD.split(word)
         yield first, " "

@@ -1,4 +1,4 @@
-"""The report as Markdown, in the five parts that every report of this field has."""
+"""The report as Markdown: environment, set-up, steps, results, scaling and logs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 
 from trainmark.analyse.scaling import Study, build_studies
 from trainmark.analyse.table import Line, warnings_of
-from trainmark.report.cells import OTHER_BASE_MARK, describe_line, shown_columns
-from trainmark.report.recorded import say_first_warning, say_outcome, say_reason
-from trainmark.report.scaling import columns, describe_case, explain, titles
+from trainmark.report.cells import OTHER_BASELINE_MARK
+from trainmark.report.columns import describe_line, heading, shown_columns, table_columns
+from trainmark.report.recorded import say_first_warning, say_outcome
+from trainmark.report.scaling import columns, describe_case, explain, say_heading, titles
 from trainmark.report.words import WORDS
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_bytes, format_seconds, plain
@@ -22,7 +23,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~])")
 
 
 def render_markdown(lines: Sequence[Line], *, lang: str, studies: Sequence[Study] | None = None) -> str:
-    """`studies` where somebody knows more than the lines: what was asked for and is missing."""
+    """`studies` if the caller knows more than the lines: what was requested and is missing."""
     words = WORDS[lang]
     if not any(line.estimate for line in lines):
         return (
@@ -30,8 +31,8 @@ def render_markdown(lines: Sequence[Line], *, lang: str, studies: Sequence[Study
         )
     parts = [
         f"# {words['title']}",
-        _environment(lines, words),
-        _setup(lines, words),
+        _environment(lines, words, lang),
+        _setup(lines, words, lang),
         _steps(lines, words),
         _results(lines, words, lang),
         *_scaling(build_studies(lines) if studies is None else studies, words, lang),
@@ -40,7 +41,7 @@ def render_markdown(lines: Sequence[Line], *, lang: str, studies: Sequence[Study
     return "\n\n".join(parts) + "\n"
 
 
-def _environment(lines: Sequence[Line], words: dict[str, str]) -> str:
+def _environment(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
     rows = []
     seen: set[tuple[str, ...]] = set()
     for line in lines:
@@ -49,7 +50,7 @@ def _environment(lines: Sequence[Line], words: dict[str, str]) -> str:
         if row not in seen:
             seen.add(row)
             rows.append([_escape(cell) for cell in row])
-    header = [words[name] for name in ("machine", "system", "software")]
+    header = [heading("machine", lang), words["system"], words["software"]]
     return f"## {words['environment']}\n\n" + _table(header, rows)
 
 
@@ -68,53 +69,51 @@ def _software(environment: dict[str, Any]) -> str:
     return ", ".join(f"{name}{environment[key]}" for key, name in names.items() if environment.get(key)) or ABSENT
 
 
-_SETUP = ("workload", "framework", "machine", "recipe", "precision", "devices", "batch", "data")
-
-
-def _setup(lines: Sequence[Line], words: dict[str, str]) -> str:
-    """Of the switches a line names those that it has otherwise than most; the usual ones stand below, once."""
+def _setup(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
+    """A row has only the settings in which it differs from most; the usual ones are below the table, once."""
     described = [describe_line(line, "en") for line in lines]
-    names = tuple(name for name in shown_columns(described) if name in _SETUP)
-    switches = [_switches(line) for line in lines]
-    usual = _usual(switches)
-    others = [{key: own for key in usual if (own := found.get(key, ABSENT)) != usual[key]} for found in switches]
-    columns = (*names, "flags") if any(others) else names
+    names = [name for name in shown_columns(described) if table_columns()[name].is_setup]
+    settings = [_settings(line) for line in lines]
+    usual = _usual(settings)
+    others = [{key: own for key in usual if (own := found.get(key, ABSENT)) != usual[key]} for found in settings]
+    header = [heading(name, lang) for name in names] + ([words["flags"]] if any(others) else [])
     rows = []
-    for cells, found, other in zip(described, switches, others, strict=True):
-        told = (_say_switches(other) or ABSENT) if found else words["not_known"]
-        rows.append([_escape({**cells, "flags": told}[name]) for name in columns])
-    table = f"## {words['setup']}\n\n" + _table([words[name] for name in columns], rows)
-    return f"{table}\n\n{words['usual_flags'].format(flags=_escape(_say_switches(usual)))}" if usual else table
+    for cells, found, other in zip(described, settings, others, strict=True):
+        differing = (_say_settings(other) or ABSENT) if found else words["not_known"]
+        texts = [cells[name] for name in names] + ([differing] if any(others) else [])
+        rows.append([_escape(text) for text in texts])
+    table = f"## {words['setup']}\n\n" + _table(header, rows)
+    return f"{table}\n\n{words['usual_flags'].format(flags=_escape(_say_settings(usual)))}" if usual else table
 
 
-def _switches(line: Line) -> dict[str, str]:
+def _settings(line: Line) -> dict[str, str]:
     flags = line.first.environment.get("flags")
     known = flags if isinstance(flags, dict) else {}
     return {str(key): ABSENT if value is None else str(value) for key, value in known.items()}
 
 
-def _usual(switches: Sequence[dict[str, str]]) -> dict[str, str]:
-    """The most frequent value of each; of equally frequent ones the first."""
+def _usual(settings: Sequence[dict[str, str]]) -> dict[str, str]:
+    """The most frequent value of each; the first one if several are equally frequent."""
     found: dict[str, Counter[str]] = {}
-    for key, value in (item for known in switches for item in known.items()):
+    for key, value in (item for known in settings for item in known.items()):
         found.setdefault(key, Counter())[value] += 1
     return {key: values.most_common(1)[0][0] for key, values in found.items()}
 
 
-def _say_switches(switches: Mapping[str, str]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in switches.items())
+def _say_settings(settings: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in settings.items())
 
 
 def _steps(lines: Sequence[Line], words: dict[str, str]) -> str:
     runs = (run for line in lines for run in line.runs if run.asked is not None or run is line.first)
     commands = dict.fromkeys(run.asked or _command(run) for run in runs)
-    # A stranger's words may be HTML, and not every renderer leaves that alone in a listing.
+    # A command may contain HTML, which not every renderer escapes in a listing.
     listing = "\n".join(f"    {plain(command).translate(_NO_HTML)}" for command in commands)
     return f"## {words['steps']}\n\n{words['commands']}\n\n{listing}"
 
 
 def _command(row: RunRow) -> str:
-    """Of a run that does not say how it was asked for: by what is known of it. Every word is quoted for a shell."""
+    """For a run that did not record its command line: built from its facts. Every word is quoted for a shell."""
     if row.source == "command":
         nodes = row.nodes or 1
         known = {"--nodes": nodes if nodes > 1 else None, "--devices": row.devices // nodes if row.devices else None,
@@ -134,18 +133,12 @@ def _command(row: RunRow) -> str:
 
 def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
     described = [describe_line(line, lang) for line in lines]
-    columns = shown_columns(described)
-    extra = ("warmup", "steady", "memory")
-    rows = []
-    for line, cells in zip(lines, described, strict=True):
-        estimate = line.estimate
-        counts = (str(estimate.num_warmup_steps), str(estimate.num_steps)) if estimate else (ABSENT, ABSENT)
-        peak = max((run.peak_memory_bytes or 0 for run in line.runs), default=0)
-        rows.append([*(_escape(cells[name]) for name in columns), *counts, format_bytes(peak or None)])
-    table = _table([words[name] for name in (*columns, *extra)], rows)
+    names = shown_columns(described, in_report=True)
+    rows = [[_escape(cells[name]) for name in names] for cells in described]
+    table = _table([heading(name, lang) for name in names], rows)
     note = (
-        f"\n\n{_escape(OTHER_BASE_MARK)} {words['other_base_note']}"
-        if any(line.has_other_base for line in lines)
+        f"\n\n{_escape(OTHER_BASELINE_MARK)} {words['other_base_note']}"
+        if any(line.has_other_baseline for line in lines)
         else ""
     )
     return f"## {words['results']}\n\n{table}\n\n{words['how']}{note}"
@@ -153,14 +146,14 @@ def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
 
 def _scaling(studies: Sequence[Study], words: dict[str, str], lang: str) -> list[str]:
     parts = [f"## {words['scaling']}"] if studies else []
-    for study, heading in zip(studies, titles(studies, lang), strict=True):
+    for study, title in zip(studies, titles(studies, lang), strict=True):
         names = columns(study)
         rows = []
         for case in study.cases:
             cells = describe_case(case, lang)
             rows.append([_escape(text) for text in (*(cells[name] for name in names), explain(case, lang) or ABSENT)])
-        table = _table([words[name] for name in (*names, "why")], rows)
-        parts.append(f"### {_escape(heading)}\n\n{table}")
+        table = _table([*(say_heading(name, lang) for name in names), words["why"]], rows)
+        parts.append(f"### {_escape(title)}\n\n{table}")
     return parts
 
 
@@ -169,7 +162,7 @@ def _logs(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
     warnings = warnings_of(lines)
     for run in (run for line in lines for run in line.runs):
         outcome = say_outcome(run, lang, with_code=True)
-        problem = say_reason(run.reason, lang) if run.outcome != "ok" else ABSENT
+        problem = run.why.in_language(lang) if run.outcome != "ok" else ABSENT
         found = warnings[run.id]
         warned = say_first_warning(found, lang) if found else ABSENT
         texts = (run.id, outcome, format_seconds(run.wall_s), problem, warned)
@@ -184,5 +177,5 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _escape(text: object) -> str:
-    """Markdown and HTML from a stranger's path or log stay text."""
+    """Keep Markdown and HTML in a path or a log as plain text."""
     return _SPECIAL.sub(r"\\\1", plain(text).replace("&", "&amp;"))

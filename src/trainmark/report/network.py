@@ -1,4 +1,4 @@
-"""What `doctor --network` prints: a row for each size, and the verdict in one line."""
+"""The output of `doctor --network`: a row per size, and the verdict in one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trainmark.analyse.exchange import Network
+from trainmark.analyse.communication import Network
 from trainmark.units import format_bytes, format_count, format_number, plain
 
 
@@ -24,7 +24,7 @@ def print_network(network: Network, console: Console) -> None:
     console.print(table)
     if network.left_out_bytes:
         sizes = ", ".join(format_bytes(size) for size in network.left_out_bytes)
-        console.print(Text(f"left out, since they would take too long: {sizes}"))
+        console.print(Text(f"skipped, would take too long: {sizes}"))
     console.print(Text(verdict(network)))
 
 
@@ -43,7 +43,7 @@ def describe_network(network: Network) -> dict[str, Any]:
 
 
 def format_micro(seconds: float) -> str:
-    """0.0000453 -> 45.3 µs; in milliseconds from ten of them on."""
+    """0.0000453 -> 45.3 µs; in milliseconds from 10 ms up."""
     if seconds < 0.01:
         return f"{format_number(seconds * 1e6, digits=3)} µs"
     return f"{format_number(seconds * 1e3, digits=3)} ms"

@@ -1,4 +1,4 @@
-"""Scaling studies as texts: the table of each, why a count is missing, and what made a poor efficiency poor."""
+"""Scaling studies as text: the table of each, why a count is missing, and what made the efficiency poor."""
 
 from __future__ import annotations
 
@@ -9,56 +9,61 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from trainmark.analyse.result import describe_estimate
+from trainmark.analyse.estimate import Ratio
 from trainmark.analyse.scaling import Case, Missing, Study
-from trainmark.analyse.speedup import Ratio
-from trainmark.analyse.variants import name_apart
-from trainmark.report.cells import OTHER_BASE_MARK, TELLING, describe_line, format_ratio
+from trainmark.analyse.table import name_apart
+from trainmark.report.cells import OTHER_BASELINE_MARK, format_ratio, say_unit
+from trainmark.report.columns import describe_estimate, describe_line, differing_columns, heading, table_columns
 from trainmark.report.layout import print_rows
-from trainmark.report.recorded import say_failure, say_reason
-from trainmark.report.words import UNITS, WORDS
+from trainmark.report.recorded import name_outcome
+from trainmark.report.words import WORDS
 from trainmark.units import ABSENT, format_bytes, format_number, format_seconds, plain
 
 
 def titles(studies: Sequence[Study], lang: str) -> list[str]:
-    """Each by what it is of; framework and machine where another would have the same title."""
+    """One per study; with framework and machine if two would be the same otherwise."""
     short = [_title(study, lang) for study in studies]
     return [
-        text if short.count(text) == 1 else _title(study, lang, telling=TELLING)
+        text if short.count(text) == 1 else _title(study, lang, more=differing_columns())
         for study, text in zip(studies, short, strict=True)
     ]
 
 
-def _title(study: Study, lang: str, *, telling: Sequence[str] = ()) -> str:
+def _title(study: Study, lang: str, *, more: Sequence[str] = ()) -> str:
     """weak scaling: resnet50 (small) reference fp32, CPU, batch/device 4, synthetic"""
-    words, base = WORDS[lang], study.base.line
+    words, base = WORDS[lang], study.baseline.line
     assert base is not None
     cells = {name: text for name, text in describe_line(base, lang).items() if text != ABSENT}
     what = " ".join(cells[name] for name in ("workload", "recipe", "precision") if name in cells)
     parts = [what.replace(f" @ {base.variant}", "") if base.variant else what]
-    parts += [cells[name] for name in telling if name in cells]
+    parts += [cells[name] for name in more if name in cells]
     parts += ["CPU"] if study.first.device == "cpu" else []
     if study.batch_size is not None:
-        parts.append(f"{words['global_batch' if study.mode == 'strong' else 'batch']} {study.batch_size}")
+        what = words["global_batch"] if study.mode == "strong" else heading("batch_size_per_device", lang)
+        parts.append(f"{what} {study.batch_size}")
     parts += [cells["data"]] if "data" in cells else []
     return plain(f"{words[study.mode]}{words['colon']}{', '.join(parts)}")
 
 
 def columns(study: Study) -> tuple[str, ...]:
-    batch = ("batch",) if study.mode == "strong" else ()
+    batch = ("batch_size_per_device",) if study.mode == "strong" else ()
     variant = ("software",) if any(case.line is not None and case.line.variant for case in study.cases) else ()
     return ("nodes", "devices", *batch, *variant, "throughput", "interval", "relative", "speedup", "efficiency")
 
 
+def say_heading(name: str, lang: str) -> str:
+    return heading(name, lang) if name in table_columns() else WORDS[lang][name]
+
+
 def describe_case(case: Case, lang: str) -> dict[str, str]:
-    """Of a count that is missing, the throughput says so."""
+    """For a missing count, the throughput says so."""
     words = WORDS[lang]
     cells = describe_line(case.line, lang) if case.line is not None else {}
-    is_base, is_marked = case.line is not None and case.base is None, case.has_other_base
+    is_base, is_marked = case.line is not None and case.baseline is None, case.has_other_baseline
     texts = {
         "nodes": str(case.nodes or ABSENT),
         "devices": str(case.devices),
-        "batch": str(case.batch_size_per_device or ABSENT),
+        "batch_size_per_device": str(case.batch_size_per_device or ABSENT),
         "software": (case.line.variant if case.line is not None else "") or ABSENT,
         "throughput": cells.get("throughput", words["missing"]),
         "interval": cells.get("interval", ABSENT),
@@ -70,30 +75,30 @@ def describe_case(case: Case, lang: str) -> dict[str, str]:
 
 
 def explain(case: Case, lang: str) -> str:
-    """Why it is missing, what it is compared with, what its efficiency went to; empty where nothing is to be said."""
+    """Why it is missing, what it is compared with, and why its efficiency is poor; empty if there is nothing to say."""
     return WORDS[lang]["semicolon"].join(
         text for text in (_explain_base(case, lang), _explain_number(case, lang)) if text
     )
 
 
 def _explain_base(case: Case, lang: str) -> str:
-    if case.line is None or case.base is None or not case.has_other_base:
+    if case.line is None or case.baseline is None or not case.has_other_baseline:
         return ""
-    base, own = name_apart(case.base.first, case.line.first)
-    return plain(f"{OTHER_BASE_MARK} {WORDS[lang]['other_base'].format(base=base or ABSENT, own=own or ABSENT)}")
+    base, own = name_apart(case.baseline.first, case.line.first)
+    return plain(f"{OTHER_BASELINE_MARK} {WORDS[lang]['other_base'].format(base=base or ABSENT, own=own or ABSENT)}")
 
 
 def _explain_number(case: Case, lang: str) -> str:
     words = WORDS[lang]
     if case.missing is not None:
         return plain(f"{words['missing']}{words['colon']}{_explain_missing(case.missing, lang)}")
-    if case.loss is None or case.efficiency is None:
+    if case.lost_time is None or case.efficiency is None:
         return ""
     share = f"{format_number(100 * case.efficiency.value, digits=2)}%"
-    split, lost_s = case.loss.split, case.loss.lost_s
+    split, lost_s = case.lost_time.split, case.lost_time.lost_s
     if split is None or lost_s is None:
-        reason = case.loss.reason or ABSENT
-        return plain(words["why_unknown"].format(efficiency=share, reason=_say_unknown(reason, lang)))
+        reason = case.lost_time.reason.in_language(lang) if case.lost_time.reason is not None else ABSENT
+        return plain(words["why_unknown"].format(efficiency=share, reason=reason))
     part_s = {"communication": split.communication_s, "compute": split.compute_s, "rest": split.rest_s}[split.cause]
     rate = split.allreduce_gb_per_s
     return words[f"why_{split.cause}"].format(
@@ -110,22 +115,14 @@ def _explain_number(case: Case, lang: str) -> str:
 
 def _explain_missing(missing: Missing, lang: str) -> str:
     words = WORDS[lang]
-    if missing.why == "not_run":
-        return words["not_run"]
-    if missing.why == "skipped":
-        return f"{words['skipped']}{words['colon']}{say_reason(missing.detail, lang)}"
-    return say_failure(missing.detail, lang)
-
-
-def _say_unknown(reason: str, lang: str) -> str:
-    """One that a report has words for, or a worker's own sentence."""
-    return WORDS[lang].get(reason) or say_reason(reason, lang)
+    head = words[missing.why] if missing.outcome is None else name_outcome(missing.outcome, lang)
+    return head if missing.reason is None else f"{head}{words['colon']}{missing.reason.in_language(lang)}"
 
 
 def print_studies(studies: Sequence[Study], console: Console, *, lang: str = "en") -> None:
-    for study, heading in zip(studies, titles(studies, lang), strict=True):
+    for study, title in zip(studies, titles(studies, lang), strict=True):
         console.print()
-        console.print(Text(heading))
+        console.print(Text(title))
         _print_table(study, console, lang)
         for case in study.cases:
             why = explain(case, lang)
@@ -134,11 +131,12 @@ def print_studies(studies: Sequence[Study], console: Console, *, lang: str = "en
 
 
 def _print_table(study: Study, console: Console, lang: str) -> None:
-    """Without the interval, which ± tells as well, and the unit in the heading: it must fit into 80 columns."""
-    words, unit = WORDS[lang], study.first.unit
+    """Without the interval, which ± shows too, and with the unit in the heading, to fit into 80 columns."""
     shown = [name for name in columns(study) if name != "interval"]
-    headings = {name: words.get(f"short_{name}", words[name]) for name in shown}
-    headings["throughput"] = plain(UNITS[lang].get(unit, f"{unit}/s"))
+    headings = {name: say_heading(name, lang) for name in shown}
+    headings["throughput"] = plain(say_unit(study.first.unit, lang))
+    if "batch_size_per_device" in headings:
+        headings["batch_size_per_device"] = WORDS[lang]["short_batch"]
     rows = []
     for case in study.cases:
         cells = describe_case(case, lang)
@@ -150,7 +148,7 @@ def _print_table(study: Study, console: Console, lang: str) -> None:
 
 
 def name_count(case: Case) -> str:
-    """2 × 4: nodes, and devices of each."""
+    """2 × 4: nodes × devices per node."""
     return f"{case.nodes} × {case.devices // case.nodes}" if case.nodes else str(case.devices)
 
 
@@ -163,7 +161,7 @@ def describe_studies(studies: Sequence[Study]) -> list[dict[str, Any]]:
                "precision", "size", "device", "data", "epochs", "machine")},
             "batch_size_per_device": study.batch_size if study.mode == "weak" else None,
             "global_batch_size": study.batch_size if study.mode == "strong" else None,
-            "base": {"nodes": study.base.nodes, "devices": study.base.devices},
+            "base": {"nodes": study.baseline.nodes, "devices": study.baseline.devices},
             "lines": [_describe_case(case, study) for case in study.cases],
         }
         for study in studies
@@ -172,7 +170,7 @@ def describe_studies(studies: Sequence[Study]) -> list[dict[str, Any]]:
 
 def _describe_case(case: Case, study: Study) -> dict[str, Any]:
     estimate = case.line.estimate if case.line is not None else None
-    split = case.loss.split if case.loss is not None else None
+    split = case.lost_time.split if case.lost_time is not None else None
     return {
         "nodes": case.nodes,
         "devices": case.devices,
@@ -182,19 +180,25 @@ def _describe_case(case: Case, study: Study) -> dict[str, Any]:
         "base": _describe_base(case),
         "speedup": _describe_ratio(case.speedup),
         "efficiency": _describe_ratio(case.efficiency),
-        "missing": asdict(case.missing) if case.missing is not None else None,
-        "lost_s": case.loss.lost_s if case.loss is not None else None,
+        "missing": _describe_missing(case.missing) if case.missing is not None else None,
+        "lost_s": case.lost_time.lost_s if case.lost_time is not None else None,
         "lost_to": asdict(split) if split is not None else None,
         "cause": split.cause if split is not None else None,
         "why": explain(case, "en") or None,
     }
 
 
+def _describe_missing(missing: Missing) -> dict[str, str]:
+    """`detail` is the reason of a skip, or the outcome and the reason of a failure."""
+    parts = (missing.outcome, missing.reason.english if missing.reason is not None else None)
+    return {"why": missing.why, "detail": ": ".join(part for part in parts if part is not None)}
+
+
 def _describe_base(case: Case) -> dict[str, Any] | None:
-    if case.base is None:
+    if case.baseline is None:
         return None
-    first, runs = case.base.first, [run.id for run in case.base.runs]
-    is_same = not case.has_other_base
+    first, runs = case.baseline.first, [run.id for run in case.baseline.runs]
+    is_same = not case.has_other_baseline
     return {"nodes": first.nodes, "devices": first.devices, "runs": runs, "same_environment": is_same}
 
 

@@ -1,13 +1,15 @@
-"""The run folder: its files, the records in it, and how they are written so that a crash loses at most one line.
+"""The run folder: the names of its files, and how they are written and read safely.
 
     run.json      the cell, resolved              rank<k>.jsonl  append-only records, one JSON object a line
     command.json  argv, environment, launcher     output.log     what the processes printed
     env.json      machine and software            exit.json      outcome, with the reason and where to look
     log.jsonl     records read from the output of a command that writes none itself
-    checkpoint.pt where a training can go on, replaced from time to time
-    stop          appears when the controller asks the worker to end at the next block of steps
-    lease         written again and again while the controller lives, for processes that outlive its signals
+    checkpoint    where a training can resume, replaced from time to time, in the framework's own format
+    stop          asks the worker to end at the next block of steps; written by the controller
+    lease         rewritten every second while the controller lives, for processes that its signals do not reach
     rank<k>.stacks  what each thread was doing when a step took far too long; stacks.txt for a command
+
+Every file but the append-only ones is written with `replacing`, and every file is read with `open_regular`.
 
 Standard library only: the worker writes these inside any vendor container, and everything else reads them.
 """
@@ -15,11 +17,16 @@ Standard library only: the worker writes these inside any vendor container, and 
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import json
 import os
-from collections.abc import Mapping
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 SCHEMA = 1
 RUN_FILE = "run.json"
@@ -28,7 +35,9 @@ ENVIRONMENT_FILE = "env.json"
 EXIT_FILE = "exit.json"
 OUTPUT_FILE = "output.log"
 LOG_FILE = "log.jsonl"
-CHECKPOINT_FILE = "checkpoint.pt"
+CHECKPOINT_FILE = "checkpoint"
+_OLDER_CHECKPOINT_FILE = "checkpoint.pt"
+"""Up to commit 7cd78e8."""
 STOP_FILE = "stop"
 LEASE_FILE = "lease"
 NETWORK_REQUEST_FILE = "network-request.json"
@@ -38,46 +47,219 @@ STACKS_FILE = "stacks.txt"
 
 Json = dict[str, Any]
 
+_RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})\.jsonl")
+_MAX_JSON_BYTES = 16 << 20
+"""Our own documents have some kilobytes; the plan of a large sweep has a few megabytes."""
+_CHUNK_BYTES = 1 << 18
+MAX_LINE_BYTES = 16 << 20
+"""A record has some hundred bytes; what is longer is not one."""
+
 
 def rank_file(rank: int) -> str:
     return f"rank{rank}.jsonl"
+
+
+def rank_of(name: str) -> int | None:
+    """The rank whose file has this name; None for another file."""
+    match = _RANK.fullmatch(name)
+    return int(match[1]) if match is not None else None
+
+
+def rank_files(folder: Path) -> list[Path]:
+    """All that are there, by rank."""
+    with os.scandir(folder) as entries:
+        ranks = [rank for entry in entries if (rank := rank_of(entry.name)) is not None]
+    return [folder / rank_file(rank) for rank in sorted(ranks)]
 
 
 def stacks_file(rank: int) -> str:
     return f"rank{rank}.stacks"
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Whole or not at all: written beside, forced to disk, renamed over."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        # A name that is no text (a lone surrogate) becomes its JSON escape.
-        with beside.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            json.dump(value, file, indent=1, ensure_ascii=False)
-            file.write("\n")
+def find_checkpoint(folder: Path) -> Path | None:
+    """Of this version or an older one; None where the training cannot be resumed."""
+    paths = (folder / name for name in (CHECKPOINT_FILE, _OLDER_CHECKPOINT_FILE))
+    return next((path for path in paths if path.is_file()), None)
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+class _Draft:
+    """A file that is written beside its target and then renamed over it.
+
+    Links are followed, and an existing file keeps its mode and owner. A device, a pipe or an open descriptor
+    (/dev/stdout, /dev/fd/3) is written into, never replaced.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._is_stream = _is_stream(path)
+        self._target = path if self._is_stream else Path(os.path.realpath(path))
+        self._beside = self._target.with_name(f".{self._target.name}.{os.getpid()}-{os.urandom(4).hex()}")
+
+    @contextlib.contextmanager
+    def open(self, *, is_forced: bool) -> Iterator[BinaryIO]:
+        """`is_forced`: to disk, so that a power failure cannot leave an empty file under the final name."""
+        path, flags = self._beside, os.O_CREAT | os.O_EXCL
+        if self._is_stream:
+            path, flags = self._target, os.O_APPEND | os.O_NOCTTY
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, 0o666), "wb") as file:
+            if not self._is_stream:
+                _keep_mode(self._target, file.fileno())
+            yield file
             file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
+            if is_forced and not self._is_stream:
+                os.fsync(file.fileno())
+
+    def publish(self) -> None:
+        if not self._is_stream:
+            self._beside.replace(self._target)
+
+    def discard(self) -> None:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            self._beside.unlink()
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, which appears at `path` whole when the block ends, or not at all when it raises."""
+    draft = _Draft(path)
+    try:
+        with draft.open(is_forced=True) as file:
+            yield file
+        draft.publish()
+    except BaseException:
+        draft.discard()
         raise
 
 
-def read_json(path: Path) -> Json | None:
-    """None where the file is absent or not a JSON object: a reader of stranger's folders must go on."""
+def write_all(contents: Mapping[Path, str | Path]) -> None:
+    """Texts, and copies of regular files: all of them or none. An OSError names the file that could not be written."""
+    drafts = {path: _Draft(path) for path in contents}
     try:
-        value = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        for path, content in contents.items():
+            with _naming(path), drafts[path].open(is_forced=False) as file:
+                if isinstance(content, str):
+                    file.write(content.encode(errors="backslashreplace"))
+                else:
+                    with open_regular(content) as source:
+                        shutil.copyfileobj(source, file)
+        for path, draft in drafts.items():
+            with _naming(path):
+                draft.publish()
+    finally:
+        for draft in drafts.values():
+            draft.discard()
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    with replacing(path) as file:
+        file.write(text.encode(errors="backslashreplace"))
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """A lone surrogate in a string becomes its JSON escape."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def _is_stream(path: Path) -> bool:
+    """Exists, but is neither a regular file nor a folder; or names a descriptor of a process."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or _names_descriptor(path)
+
+
+def _names_descriptor(path: Path) -> bool:
+    """Replacing the file behind /dev/stdout would lose what a shell has appended to it, and appends later."""
+    for _ in range(40):
+        if not path.is_symlink():
+            return False
+        if re.fullmatch(r"/proc/[^/]+(/task/[^/]+)?/fd", str(path.parent.resolve())):
+            return True
+        path = path.parent / path.readlink()
+    return False
+
+
+def _keep_mode(target: Path, descriptor: int) -> None:
+    with contextlib.suppress(OSError):
+        before = target.stat()
+        os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+        if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+            os.fchown(descriptor, before.st_uid, before.st_gid)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+class NotRegularError(OSError):
+    """A folder, pipe, socket or device where a file was expected."""
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """Any other kind of file is a NotRegularError: a pipe would block the reader, and a device may never end."""
+    _refuse_special(path, path.stat().st_mode)  # before it is opened: opening a device can have effects
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        _refuse_special(path, os.fstat(descriptor).st_mode)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _refuse_special(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise NotRegularError(errno.EINVAL, "not a regular file", str(path))
+
+
+def read_bounded(path: Path, max_bytes: int) -> bytes:
+    """The content of a regular file; a larger one is an OSError."""
+    with open_regular(path) as file:
+        num_bytes = os.fstat(file.fileno()).st_size
+        if num_bytes > max_bytes:
+            raise OSError(errno.EFBIG, f"larger than {max_bytes} bytes", str(path))
+        return file.read(num_bytes)  # without a size that is far too large, which would be allocated first
+
+
+def read_json(path: Path) -> Json | None:
+    """None if there is no regular file of a reasonable size with a JSON object in it."""
+    try:
+        value = json.loads(read_bounded(path, _MAX_JSON_BYTES).decode("utf-8", errors="replace"))
     except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
+def read_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a regular file, of which another kind has none. Ends at a line that is too long for a record."""
+    if not path.is_file():
+        return
+    with open_regular(path) as file:
+        rest = b""
+        while (chunk := file.read(_CHUNK_BYTES)) and len(rest) < MAX_LINE_BYTES:
+            lines = (rest + chunk).split(b"\n")
+            rest = lines.pop()
+            yield from lines
+    if rest and len(rest) < MAX_LINE_BYTES:
+        yield rest
+
+
 def read_end(path: Path, num_bytes: int) -> str:
-    """The last of a text file; empty where there is none."""
+    """The end of a text file; empty if it cannot be read."""
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - num_bytes))
+        with open_regular(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - num_bytes))
             return file.read(num_bytes).decode("utf-8", errors="replace")
     except OSError:
         return ""

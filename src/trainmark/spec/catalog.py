@@ -1,6 +1,6 @@
-"""What may be asked for: the part of each workload's card that a spec is checked against.
+"""What can be measured: the part of each workload's card that a spec is checked against.
 
-The command line fills this from the cards, so that checking a spec needs no workload, hence no framework.
+The controller fills it from the cards, so that checking a spec needs no workload and no framework.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ class Offer:
     recipes: tuple[str, ...]
     sizes: tuple[str, ...]
     batch_sizes: Mapping[str, int]
-    """The batch per device that is used where none is given, by size."""
+    """Default batch per device, by size."""
     targets: tuple[tuple[str, float], ...] = ()
-    """Metric and value, of the recipe."""
+    """Metrics and values of the recipe."""
     epochs: int | None = None
-    """Of the recipe: as long as a training goes that no target ended."""
+    """Of the recipe: the length of a training that does not reach its target earlier."""
+    problem: str | None = None
+    """Why the workload cannot be used: it belongs to a broken plugin."""
 
 
 Catalog = Mapping[str, Offer]

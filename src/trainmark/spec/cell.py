@@ -99,5 +99,10 @@ class Cell:
             **{**found, "data": DataSource.parse(found["data"]), "until_target": tuple(found["until_target"].items())}
         )
 
+    @property
+    def record(self) -> CellRecord:
+        """As run.json holds it."""
+        return CellRecord(**{**asdict(self), "data": str(self.data), "until_target": dict(self.until_target)})
+
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "data": str(self.data), "until_target": dict(self.until_target)}
+        return self.record.to_json()

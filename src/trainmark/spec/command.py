@@ -1,4 +1,4 @@
-"""A command of the user's own as something to measure: what is known of it becomes a cell, what is not stays None."""
+"""The user's own command as something to measure: a cell of what is known about it, None for the rest."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from typing import Any
 
 from trainmark.errors import Fault, SpecError
 from trainmark.runfolder.document import CellRecord
-from trainmark.spec.cell import DEVICES, PRECISIONS, Cell
+from trainmark.spec.cell import DEVICES, PRECISIONS
+from trainmark.spec.checking import Checker, describe_faults
 from trainmark.spec.cluster import CLUSTER_KEYS, Cluster, parse_cluster
-from trainmark.spec.parse import Checker
-from trainmark.units import format_count
+from trainmark.spec.parse import parse_hang_limits
 
 PLACEHOLDERS = ("devices", "batch_size", "precision", "seed")
 _AXES = ("nodes", *PLACEHOLDERS)
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_-]+)\}")
-_HANG = ("hang_least_s", "hang_factor")
-_FLAGS = (*PLACEHOLDERS, "nodes", "device", "repeat", "timeout_s", *_HANG, *CLUSTER_KEYS)
+_OPTIONS = (
+    *PLACEHOLDERS, "nodes", "device", "repeat", "timeout_s", "hang_least_s", "hang_factor", *CLUSTER_KEYS
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandCell:
     template: tuple[str, ...]
-    """The words as typed, placeholders included."""
+    """The words as typed, with placeholders."""
     device: str | None
-    """`cpu` on a machine without another; None where the script may use either."""
+    """`cpu` on a machine without a GPU; None where the script may use either."""
     nodes: int
     devices_per_node: int
     batch_size_per_device: int | None
@@ -40,7 +41,7 @@ class CommandCell:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The words to run. Each stays one word whatever it holds: no shell ever sees them."""
+        """The words to run. Each stays one word whatever it contains: no shell is involved."""
         values = {"devices": self.devices_per_node, "batch_size": self.batch_size_per_device}
         known = {**values, "precision": self.precision, "seed": self.seed}
 
@@ -51,7 +52,7 @@ class CommandCell:
 
     @property
     def starts_its_own_processes(self) -> bool:
-        """A command that is told the number of devices has a launcher of its own in it."""
+        """A command that takes the number of devices contains its own launcher."""
         return "devices" in placeholders(self.template)
 
     @property
@@ -60,7 +61,7 @@ class CommandCell:
 
     @property
     def label(self) -> str:
-        """The script's name, for the run's."""
+        """The name of the script, for the run id."""
         scripts = (word for word in self.template if word.endswith((".py", ".sh")))
         name = PurePath(next(scripts, self.template[0])).stem
         return re.sub(r"[^A-Za-z0-9_]+", "-", name)[:32].strip("-") or "command"
@@ -87,25 +88,32 @@ class CommandCell:
             repeat=record.repeat,
         )
 
+    @property
+    def record(self) -> CellRecord:
+        """As run.json holds it: the fields of a workload's cell, null where unknown, and the command."""
+        return CellRecord(
+            device=self.device,
+            nodes=self.nodes,
+            devices_per_node=self.devices_per_node,
+            batch_size_per_device=self.batch_size_per_device,
+            precision=self.precision,
+            seed=self.seed,
+            repeat=self.repeat,
+            command=self.template,
+        )
+
     def to_json(self) -> dict[str, Any]:
-        """The keys of a built-in cell, null where nobody said; and the command."""
-        known: dict[str, Any] = {
-            "nodes": self.nodes,
-            "devices_per_node": self.devices_per_node,
-            "precision": self.precision,
-        }
-        known |= {"batch_size_per_device": self.batch_size_per_device, "seed": self.seed, "repeat": self.repeat}
-        known |= {"device": self.device, "command": list(self.template)}
-        return {**dict.fromkeys(Cell.__dataclass_fields__), **known}
+        return self.record.to_json()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandSuite:
     cells: tuple[CommandCell, ...]
     timeout_s: float | None
-    """None: a command takes as long as it takes."""
-    hang: Mapping[str, float]
-    """When silence is a hang, where somebody said: the keys of `Measure`."""
+    """None: no limit."""
+    hang_least_s: float | None
+    hang_factor: float | None
+    """When silence counts as a hang; None: the default. See `Measure`."""
     cluster: Cluster
 
 
@@ -114,43 +122,40 @@ def placeholders(template: Sequence[str]) -> set[str]:
 
 
 def parse_command(template: Sequence[str], values: Mapping[str, Any], *, device: str | None) -> CommandSuite:
-    """`values` are the flags beside the command, as the raw values that TOML would hold; `device` is what is known."""
+    """`values` are the options beside the command, as raw values; `device` is used where they name none."""
     faults: list[Fault] = []
-    _refuse_flags(values, faults)
+    _refuse_options(values, faults)
     _refuse_misspelt(template, faults)
-    check = Checker(values, "command", faults)
+    check = Checker(values, "", faults, options=values)
     axes: dict[str, tuple[Any, ...]] = {
-        "nodes": check.counts("nodes") or (1,),
-        "devices": check.counts("devices") or (1,),
-        "batch_size": check.counts("batch_size") or (None,),
-        "precision": check.words("precision", PRECISIONS) or (None,),
-        "seed": (check.count("seed", least=0),),
+        "nodes": check.integers("nodes") or (1,),
+        "devices": check.integers("devices") or (1,),
+        "batch_size": check.integers("batch_size") or (None,),
+        "precision": check.choices("precision", PRECISIONS) or (None,),
+        "seed": (check.integer("seed", least=0),),
     }
-    device = check.word("device", DEVICES) or device
-    repeat = check.count("repeat") or 1
-    timeout_s = check.positive("timeout_s")
+    device = check.choice("device", DEVICES) or device
+    repeat = check.integer("repeat") or 1
+    timeout_s = check.number("timeout_s")
     cluster = parse_cluster({key: value for key, value in values.items() if key in CLUSTER_KEYS}, faults)
-    hang = {name: value for name in _HANG if (value := check.positive(name)) is not None}
-    if hang.get("hang_factor", 2) < 2:
-        hint = "it is how many usual gaps without a word are a hang: give 2 or more"
-        faults.append(Fault(where="--hang-factor", problem="would end healthy runs", hint=hint))
+    hang: dict[str, Any] = parse_hang_limits(check)
     if not template:
         faults.append(Fault(where="--", problem="no command", hint="trainmark run -- python train.py"))
     elif template[0].startswith("-"):
-        hint = "trainmark's own flags go before --, as in: trainmark run --store DIR -- python train.py"
-        faults.append(Fault(where=template[0], problem="is no program, and the command begins after --", hint=hint))
+        hint = "put options of trainmark before --, as in: trainmark run --store DIR -- python train.py"
+        faults.append(Fault(where=template[0], problem="expected a program after --", hint=hint))
     if not faults:
         axes = _match_placeholders(template, axes, faults)
     if faults:
-        raise SpecError(f"the command has {format_count(len(faults), 'faults')}", faults)
+        raise SpecError(describe_faults("the command", faults), faults)
     cells = _expand(tuple(template), device, axes, repeat)
-    return CommandSuite(cells=cells, timeout_s=timeout_s, hang=hang, cluster=cluster)
+    return CommandSuite(cells=cells, timeout_s=timeout_s, cluster=cluster, **hang)
 
 
 def _expand(
     template: tuple[str, ...], device: str | None, axes: Mapping[str, tuple[Any, ...]], repeat: int
 ) -> tuple[CommandCell, ...]:
-    """Repeats outermost, as for built-in cells: a machine that drifts touches all cells alike."""
+    """Repeats are outermost, as for workloads: a machine that drifts then affects all cells alike."""
     return tuple(
         CommandCell(
             template=template,
@@ -175,29 +180,29 @@ def _match_placeholders(
     if "seed" in used and axes["seed"] == (None,):
         axes = {**axes, "seed": (0,)}
     for name, values in axes.items():
-        flag = f"--{name.replace('_', '-')}"
+        option = f"--{name.replace('_', '-')}"
         if name in used and values == (None,):
-            faults.append(Fault(where=f"{{{name}}}", problem="has no value", hint=f"give {flag}"))
+            faults.append(Fault(where=f"{{{name}}}", problem="has no value", hint=f"pass {option}"))
         elif name not in used and name not in ("nodes", "devices") and len(values) > 1:
-            problem = f"{len(values)} values, and the command has no {{{name}}}: they would be the same run"
-            faults.append(Fault(where=flag, problem=problem, hint=f"put {{{name}}} where the script takes it"))
+            problem = f"got {len(values)} values, but the command has no {{{name}}}: all runs would be the same"
+            faults.append(Fault(where=option, problem=problem, hint=f"put {{{name}}} where the script takes it"))
     return axes
 
 
-def _refuse_flags(values: Mapping[str, Any], faults: list[Fault]) -> None:
+def _refuse_options(values: Mapping[str, Any], faults: list[Fault]) -> None:
+    own = [name for name in _OPTIONS if name not in CLUSTER_KEYS]  # of the cluster's keys only --hosts is an option
+    known = ", ".join(f"--{name.replace('_', '-')}" for name in (*own, "hosts", "cluster"))
+    hint = f"leave it out, or pass it to the script itself; options for commands: {known}"
     for name in values:
-        if name not in _FLAGS:
-            flags = [flag for flag in _FLAGS if flag not in CLUSTER_KEYS]  # of those only --hosts is a flag of its own
-            known = ", ".join(f"--{flag.replace('_', '-')}" for flag in (*flags, "hosts", "cluster"))
-            problem = "means nothing for a command"
-            hint = f"leave it out, or give it to the script itself; for commands there are {known}"
-            faults.append(Fault(where=f"--{name.replace('_', '-')}", problem=problem, hint=hint))
+        if name not in _OPTIONS:
+            option = f"--{name.replace('_', '-')}"
+            faults.append(Fault(where=option, problem="cannot be used with a command", hint=hint))
 
 
 def _refuse_misspelt(template: Sequence[str], faults: list[Fault]) -> None:
-    """Other braces are the script's own and stay as they are."""
+    """Other braces are the script's own and are left as they are."""
     for name in (name for word in template for name in _PLACEHOLDER.findall(word)):
         close = difflib.get_close_matches(name.lower(), PLACEHOLDERS, n=1, cutoff=0.8)
         if close and name not in PLACEHOLDERS:
             hint = f"did you mean {{{close[0]}}}?"
-            faults.append(Fault(where=f"{{{name}}}", problem="is no placeholder", hint=hint))
+            faults.append(Fault(where=f"{{{name}}}", problem="unknown placeholder", hint=hint))

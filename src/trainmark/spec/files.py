@@ -1,4 +1,4 @@
-"""Suite files: TOML from a stranger, or one of those shipped with the package."""
+"""Suite and cluster files: TOML from a stranger, or a suite shipped with the package."""
 
 from __future__ import annotations
 
@@ -23,18 +23,28 @@ def shipped_suites() -> dict[str, Path]:
 
 
 def read_toml(path: Path, *, what: str = "suite") -> dict[str, Any]:
-    """`what` the file is to be, for the message."""
+    """`what` names the kind of file in messages."""
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
     except OSError as error:
         why = error.strerror or str(error)
-        raise InputError(f"cannot read the {what} {path}", why=why, hint="give the path of a TOML file") from error
+        raise InputError(f"cannot read the {what} {path}", why=why, hint="pass the path of a TOML file") from error
     if len(data) > _MAX_BYTES:
-        raise InputError(f"the {what} {path} is over 1 MB", hint="it is a short TOML file; is this the right one?")
+        raise InputError(f"the {what} {path} is larger than 1 MB", hint="is this the right file?")
     try:
-        return tomllib.loads(data.decode("utf-8-sig"))  # editors of Windows put a mark in front
+        return tomllib.loads(data.decode("utf-8-sig"))  # editors on Windows write a byte order mark
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        problem = "lists in lists, too deep" if isinstance(error, RecursionError) else str(error)
+        problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         fault = Fault(where=str(path), problem=problem, hint="TOML syntax: key = value, lists in []")
-        raise SpecError(f"{path} is not TOML", [fault]) from error
+        raise SpecError(f"{path} is not valid TOML", [fault]) from error
+
+
+def read_cluster_file(path: Path) -> dict[str, Any]:
+    """The keys are at the top of the file, or in its [cluster] table."""
+    raw = read_toml(path, what="cluster file")
+    table = raw.get("cluster", raw)
+    if not isinstance(table, dict):
+        fault = Fault(where="cluster", problem="must be a table", hint="write [cluster] and its keys below")
+        raise SpecError(f"{path} is not a cluster file", [fault])
+    return dict(table)

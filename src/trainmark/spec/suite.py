@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trainmark.silence_limit import Patience
+from trainmark.silence_limit import SilenceLimit
 from trainmark.spec.cell import DataSource
 from trainmark.spec.cluster import Cluster
 
@@ -26,8 +26,8 @@ class Measure:
     timeout_s: float | None = None
     """End a run that takes longer than this in all, set-up included: outcome `timeout`. None: see `limit_s`."""
     hang_least_s: float | None = None
-    """No step for this long, and for `hang_factor` times the usual step, is a hang; None: `Patience` knows."""
-    hang_factor: float = Patience.factor
+    """No step for this long, and for `hang_factor` times the usual step, is a hang; None: see `SilenceLimit`."""
+    hang_factor: float = SilenceLimit.factor
 
     def limit_s(self, *, is_training: bool) -> float | None:
         """Half an hour for all but the measuring, unless told; a training ends when it is done, or hangs."""
@@ -38,10 +38,11 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """The product of its axes. `None` for device or batch size means: what suits this machine or the recipe's own."""
+    """The product of its axes. `None` for device or batch size: what suits this machine or the recipe's own."""
 
     workload: str
-    framework: tuple[str, ...] = ("torch",)
+    framework: tuple[str, ...] | None = None
+    """None: the first of the workload's card."""
     recipe: tuple[str, ...] = ("reference",)
     precision: tuple[str, ...] = ("fp32",)
     size: tuple[str, ...] = ("full",)

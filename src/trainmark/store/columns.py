@@ -1,7 +1,7 @@
-"""The columns of the index, by what they hold, and how a row becomes a run. Only the standard library is loaded.
+"""The columns of the index, which follow from the fields of `RunRow` and `Steps`, and a row as a record and back.
 
-`runs` is what a table of results needs of a run, some hundred bytes; `steps` holds the rest and is read one run at a
-time, by whoever asks for it.
+The table `runs` has what a table of results needs, a few hundred bytes per run. The table `steps` has the rest and is
+read one run at a time. Only the standard library is imported.
 """
 
 from __future__ import annotations
@@ -10,46 +10,71 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import fields
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from trainmark.store.rows import RunRow, Steps
 
-TEXT = ("cell_id", "suite", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size",
-        "device", "data", "unit", "outcome", "reason", "machine", "resumed_from", "sweep", "retry_of", "asked",
-        "purpose", "folder_state", "reading_version", "analysis_version")  # fmt: skip
-WHOLE = ("nodes", "devices", "batch_size_per_device", "epochs", "seed", "repeat", "peak_memory_bytes",
-         "num_records", "attempt")  # fmt: skip
-NUMBERS = ("started_unix_s", "wall_s", "lr")
-JSON = ("evals", "warnings", "environment", "log", "until_target", "pauses", "resumed_steps",
-        "communication", "analysis")  # fmt: skip
-ARRAYS = ("seconds", "samples", "steps", "times", "loss_steps", "losses")
 
-RUNS = "runs"
-STEPS = "steps"
-TABLES = {RUNS: ("id", *TEXT, *WHOLE, *NUMBERS, *JSON), STEPS: ("id", "document", *ARRAYS)}
+class Kind(StrEnum):
+    """What a column holds."""
 
-VERSION = hashlib.sha256(repr({name: sorted(columns) for name, columns in TABLES.items()}).encode()).hexdigest()[:12]
-"""Follows from the columns, so that no change of them can be forgotten."""
+    TEXT = "text"
+    INTEGER = "integer"
+    NUMBER = "number"
+    OBJECT = "object"
+    """As JSON."""
+    LIST = "list"
+    """As JSON; a tuple in the row."""
 
-_LISTS = ("evals", "warnings", "resumed_steps")
+
+_KINDS: dict[Any, Kind] = {
+    str: Kind.TEXT,
+    int: Kind.INTEGER,
+    float: Kind.NUMBER,
+    dict: Kind.OBJECT,
+    tuple: Kind.LIST,
+}
+
+
+def find_kinds(row_type: type[RunRow]) -> dict[str, Kind]:
+    """The columns of the table `runs`: every field of the row except the functions that load more."""
+    hints = get_type_hints(row_type)
+    types = {field.name: _without_none(hints[field.name]) for field in fields(row_type)}
+    return {name: _KINDS[own] for name, own in types.items() if own is not Callable}
+
+
+def _without_none(hint: Any) -> Any:
+    """`str | None` -> str, `dict[str, Any]` -> dict."""
+    (own,) = (part for part in get_args(hint) if part is not NoneType) if isinstance(hint, UnionType) else (hint,)
+    return get_origin(own) or own
+
+
+RUNS, STEPS = "runs", "steps"
+KINDS = find_kinds(RunRow)
+ARRAYS = tuple(field.name for field in fields(Steps))
+TABLES = {RUNS: tuple(KINDS), STEPS: ("id", "document", *ARRAYS)}
+VERSION = hashlib.sha256(repr((sorted(KINDS.items()), sorted(ARRAYS))).encode()).hexdigest()[:12]
+"""Computed from the columns, so that every change of them gives a new version."""
+
+_LISTS = tuple(name for name, kind in KINDS.items() if kind is Kind.LIST)
+_JSON = (*_LISTS, *(name for name, kind in KINDS.items() if kind is Kind.OBJECT))
 
 
 def to_record(row: RunRow) -> dict[str, Any]:
     """The columns of both tables."""
-    plain = {name: getattr(row, name) for name in ("id", *TEXT, *WHOLE, *NUMBERS)}
-    documents = {name: _encode(getattr(row, name)) for name in JSON}
+    values = {name: getattr(row, name) for name in KINDS}
+    documents = {name: json.dumps(values[name]) for name in _JSON}  # ASCII, so a lone surrogate can be written too
     arrays = {name: zlib.compress(getattr(row, name).astype("<f8").tobytes(), 1) for name in ARRAYS}
-    return {**plain, **documents, **arrays, **to_derived_record(row)}
+    return {**values, **documents, **arrays, "document": row.load_document()}
 
 
 def to_derived_record(row: RunRow) -> dict[str, Any]:
-    """Only what an analyser made."""
-    derived = {"analysis": _encode(row.analysis), "analysis_version": row.analysis_version}
-    return {**derived, "document": row.load_document()}
-
-
-def _encode(value: Any) -> str:
-    return json.dumps(value)  # in ASCII: any text can be written, also half a surrogate pair
+    """Only the columns that the analyser fills."""
+    analysis = json.dumps(row.analysis)
+    return {"analysis": analysis, "analysis_version": row.analysis_version, "document": row.load_document()}
 
 
 def from_record(
@@ -59,9 +84,9 @@ def from_record(
     load_document: Callable[[str], str | None],
     analysis_version: str | None,
 ) -> RunRow:
-    """An analysis of another version is as good as none."""
+    """An analysis by another version is left out."""
     values = dict(record)
-    for name in JSON:
+    for name in _JSON:
         values[name] = json.loads(values[name])
     for name in _LISTS:
         values[name] = tuple(values[name])

@@ -1,7 +1,7 @@
 """Run folders indexed in SQL: SQLite beside them by default, any SQLAlchemy URL for a team.
 
-The folders are the truth. A run is indexed when it ends; `sync` picks up what was not (a killed controller, a folder
-copied in), so losing the index loses nothing. Nothing heavy is loaded before something is written.
+The run folders are the source of truth. A run is indexed when it ends; `sync` adds what is missing (the controller was
+killed, a folder was copied in), so losing the index loses nothing. SQLAlchemy is imported only to write.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from trainmark.errors import StoreError
 from trainmark.runfolder.files import RUN_FILE, write_json
 from trainmark.store import columns
 from trainmark.store.columns import RUNS, STEPS, TABLES
-from trainmark.store.ending import read_state
 from trainmark.store.reading import FileReader
 from trainmark.store.rows import Analyser, RunRow, Steps
-from trainmark.store.version import reading_version
+from trainmark.store.state import read_state, reading_version
 from trainmark.units import plain
 
 if TYPE_CHECKING:
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
 
 INDEX_FILE = "index.sqlite"
 _BATCH = 100
-"""Runs in one transaction of `sync`: whoever interrupts it loses no more than these."""
+"""Runs in one transaction of `sync`: an interrupt loses no more than these."""
 
 Tell = Callable[[int, int], None]
-"""Called with how many runs are done, of how many."""
+"""Called with the number of runs done and the total."""
 
 
 class Store:
@@ -48,7 +47,7 @@ class Store:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def check_writable(self) -> None:
-        """Before the first run: a folder that cannot be written is found now, not after an hour of training."""
+        """Called before the first run: fail now, not after an hour of training."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             probe = self.root / f".probe.{os.getpid()}"
@@ -56,17 +55,17 @@ class Store:
             probe.unlink()
         except OSError as error:
             why = error.strerror or str(error)
-            hint = "give another folder with --store DIR, or mend its permissions"
+            hint = "pass another folder with --store DIR, or fix its permissions"
             raise StoreError(f"cannot write to the store {self.root}", why=why, hint=hint) from error
         self._open()
 
     def new_folder(self, run_id: str, facts: Mapping[str, Any]) -> Path:
-        """With its run.json from the first moment: a signal in between leaves no folder that is no run."""
+        """Create a run folder together with its run.json, so that a signal in between leaves no incomplete folder."""
         unseen, folder = self.root / f".{run_id}", self.root / run_id
         try:
             unseen.mkdir(parents=True)
             write_json(unseen / RUN_FILE, facts)
-            if folder.exists():  # an empty one would be replaced without a word
+            if folder.exists():  # rename would silently replace an empty one
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
             return unseen.rename(folder)
         except BaseException as error:
@@ -82,28 +81,28 @@ class Store:
         return row
 
     def read(self, folder: Path) -> RunRow | None:
-        """From the folder itself, which is the truth, whatever has become of the index."""
+        """Read the folder itself, not the index."""
         from trainmark.store.folder import read_any_run
 
         row = read_any_run(folder)
         return self._analyse(row) if row is not None else None
 
     def forget(self, run_ids: Sequence[str]) -> None:
-        """Runs whose folders are gone for good."""
+        """Remove runs whose folders were deleted."""
         self._open().forget(run_ids)
 
     def reindex(self, *, tell: Tell = lambda _, __: None) -> int:
-        """Read every folder again. Our own index is thrown away first; a shared one keeps what others put there."""
+        """Read every folder again. Our own index is cleared first; a shared one keeps the runs of others."""
         database = self._open()
         rows = list(self._read_folders(sorted(self._folders()), tell))
         database.write(rows, replace_all=self._url is None)
-        self.sync()  # what ended or began while the folders were read
+        self.sync()  # runs that started or ended while the folders were read
         return len(rows)
 
     def sync(self, *, tell: Tell = lambda _, __: None) -> None:
-        """Index the folders that are not indexed, were still running or were read by other code; analyse the rest.
+        """Index folders that are not indexed, were still running, or were read by another version; analyse the rest.
 
-        An outcome that no exit.json told is judged anew when its folder has changed.
+        An outcome that is not from exit.json is derived again if the folder has changed.
         """
         names = ("id", "outcome", "purpose", "folder_state", "reading_version", "analysis_version")
         states = [dict(zip(names, state, strict=True)) for state in self._read(RUNS, names)]
@@ -125,7 +124,7 @@ class Store:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def rows(self, *, wanted: Callable[[str], bool] = lambda _: True, **facts: str | int | None) -> list[RunRow]:
-        """By time of start; those whose id is wanted and that have these facts, or all. Probes are no measurements."""
+        """Rows whose id is wanted and whose columns have the given values, by start time; without batch size probes."""
         names = TABLES[RUNS]
         facts = {"purpose": None, **facts}
         start, asked = names.index("started_unix_s"), [(names.index(name), value) for name, value in facts.items()]
@@ -144,7 +143,7 @@ class Store:
         ]
 
     def wall_seconds(self) -> dict[str, list[float]]:
-        """How long the finished runs of each cell took, by cell id."""
+        """Durations of the finished runs of each cell, by cell id."""
         found: dict[str, list[float]] = {}
         for cell_id, wall_s, outcome, purpose in self._read(RUNS, ("cell_id", "wall_s", "outcome", "purpose")):
             if outcome == "ok" and wall_s is not None and purpose is None:
@@ -154,7 +153,7 @@ class Store:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _folders(self) -> Iterator[str]:
-        """Names only: nothing is asked of a folder that is known already."""
+        """Names only: a folder that is known already is not opened."""
         if not self.root.is_dir():
             return
         with os.scandir(self.root) as entries:
@@ -163,10 +162,10 @@ class Store:
             if _is_text(name):
                 yield name
             elif (self.root / name / RUN_FILE).exists():
-                print(plain(f"{name}: left out, since its name is no text"), file=sys.stderr)
+                print(plain(f"{name}: skipped, its name is not valid UTF-8"), file=sys.stderr)
 
     def _has_changed(self, state: dict[str, Any]) -> bool:
-        """Looks into no folder whose exit.json has told the outcome."""
+        """Does not open a folder whose outcome is from exit.json."""
         if state["reading_version"] != reading_version():
             return True
         return state["folder_state"] is not None and state["folder_state"] != read_state(self.root / state["id"])
@@ -179,13 +178,13 @@ class Store:
             tell(done, len(names))
 
     def _analyse(self, row: RunRow) -> RunRow:
-        """A run that cannot be analysed is kept all the same, and not tried again before the analyser is another."""
+        """A run that cannot be analysed is kept, and tried again only by another version of the analyser."""
         if self._analyser is None:
             return row
         try:
             derived = self._analyser.analyse(row)
         except StoreError:
-            return row  # its steps are not at hand just now
+            return row  # its steps cannot be read right now
         except Exception:
             return replace(row, analysis=None, analysis_version=self._analyser.version)
         return replace(
@@ -196,7 +195,7 @@ class Store:
         )
 
     def _analyse_again(self, run_ids: Sequence[str], tell: Tell) -> None:
-        """What another version of the program left, from the steps in the index: a shared one has runs of others."""
+        """Analyse what another version left, from the steps in the index: a shared index has runs of others."""
         stale = set(run_ids)
         rows = self.rows(wanted=stale.__contains__) if stale else []
         for begin in range(0, len(rows), _BATCH):
@@ -209,7 +208,7 @@ class Store:
     def _load_steps(self, run_id: str) -> Steps:
         for values in self._read(STEPS, columns.ARRAYS, run_id=run_id):
             return columns.read_arrays(dict(zip(columns.ARRAYS, values, strict=True)))
-        hint = "another process has replaced it; try again, or trainmark show --reindex"
+        hint = "another process replaced it: try again, or run trainmark show --reindex"
         raise StoreError(f"the steps of {run_id} are not in the index of {self.root}", hint=hint)
 
     def _load_document(self, run_id: str) -> str | None:
@@ -224,7 +223,7 @@ class Store:
                 if self._reader is not None:
                     return self._reader.read(table, names, run_id=run_id)
             except sqlite3.Error:
-                self._reader = None  # absent, of another version or damaged: the database knows what to do
+                self._reader = None  # missing, of another version, or damaged: Database handles it
         return self._open().read(table, names, run_id=run_id)
 
     def _open_file(self) -> FileReader | None:
@@ -245,5 +244,5 @@ class Store:
 
 
 def _is_text(name: str) -> bool:
-    """A name on disk may be any bytes; those that are no UTF-8 come as lone surrogates."""
+    """A name on disk may be any bytes; Python turns invalid UTF-8 into lone surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)

@@ -1,4 +1,7 @@
-"""A run as the store knows it: the facts of its folder, the raw steps, and what an analyser made of them."""
+"""A run in the store: the facts of its folder, its raw steps, and what an analyser derived from them.
+
+A field of `RunRow` is a column of the index; `store/columns.py` takes name and type from here.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from trainmark.messages.message import Message
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,16 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Steps:
-    """The raw numbers of a run, in order."""
+    """The raw numbers of a run, one per step record, in order."""
 
     seconds: Floats
-    """Of each step."""
     samples: Floats
-    """Of each step, over all devices."""
+    """Over all devices."""
     steps: Floats
-    """Number of the last iteration of each step record; NaN where it is not told."""
+    """Number of the last iteration of the record; NaN if unknown."""
     times: Floats
-    """When each step record was made, in seconds since the first; NaN where it is not told."""
+    """When the record was made, in seconds since the first; NaN if unknown."""
     loss_steps: Floats
     losses: Floats
 
@@ -36,7 +40,7 @@ class RunRow:
     cell_id: str
     suite: str | None
     source: str
-    """`trainmark` for our own workloads, `command` for the user's own; for imported logs the file they come from."""
+    """`trainmark` for our own workloads, `command` for a user's command, the path of the file for an imported log."""
     dialect: str | None
     workload: str | None
     model: str | None
@@ -47,7 +51,7 @@ class RunRow:
     device: str | None
     nodes: int | None
     devices: int | None
-    """Of all nodes together."""
+    """Over all nodes."""
     batch_size_per_device: int | None
     data: str | None
     epochs: int | None
@@ -55,51 +59,62 @@ class RunRow:
     repeat: int | None
     unit: str
     outcome: str | None
-    """None while the run is going on."""
+    """None while it is running."""
     reason: str
+    """In English."""
     started_unix_s: float | None
     wall_s: float | None
     load_steps: Callable[[], Steps]
-    """Called when the first of them is asked for: a table of a thousand runs needs none."""
+    """Called on first use: a table of a thousand runs needs no steps."""
+    reason_code: str | None = None
+    """Code of the declaration in `trainmark.messages`; None in folders of older versions."""
+    reason_params: dict[str, Any] = field(default_factory=dict)
     evals: tuple[dict[str, Any], ...] = ()
-    warnings: tuple[dict[str, str], ...] = ()
+    warnings: tuple[dict[str, Any], ...] = ()
+    """Each with code, message and params, as `Message.to_json` gives them."""
     peak_memory_bytes: int | None = None
     lr: float | None = None
-    """The peak learning rate that was asked for; None: the recipe's, which `environment` has."""
+    """The peak learning rate that the user set; None: that of the recipe, which is in `environment`."""
     until_target: dict[str, float] = field(default_factory=dict)
     pauses: dict[str, float] = field(default_factory=dict)
-    """Seconds in which no step ran, by what was done instead: `eval`, `checkpoint`."""
+    """Seconds without steps, by cause: `eval`, `checkpoint`."""
     resumed_from: str | None = None
     resumed_steps: tuple[int, ...] = ()
-    """Numbers of the steps after which another process went on, which had to warm up anew."""
+    """Numbers of the steps after which a new process resumed, which had to warm up again."""
     asked: str | None = None
-    """The command line that made it, as typed."""
+    """The command line that started it, as typed."""
     sweep: str | None = None
     """Id of the sweep it belongs to."""
     attempt: int | None = None
-    """Which try of the same run in its sweep, from 1."""
+    """Number of the attempt of the same run in its sweep, from 1."""
     retry_of: str | None = None
-    """The attempt that this one stands for: that one ended without an answer."""
+    """Id of the earlier attempt that this one replaces."""
     purpose: str | None = None
-    """None: a measurement. `find-batch`: a probe of whether a batch fits, which no table shows."""
+    """None: a measurement. `find-batch`: a probe whether a batch fits, which no table shows."""
     num_records: int | None = None
-    """Step records in the folder, also those without a speed; None in rows that were made by hand."""
+    """Number of step records in the folder, with or without a speed; None in rows made by tests."""
     log: dict[str, Any] = field(default_factory=dict)
-    """Of an imported log: sha256, scope, is_cumulative, what it states of itself, its target. Empty for our runs."""
+    """Of an imported log: sha256, scope, is_cumulative, the numbers that it states, its target. Empty for our runs."""
     communication: dict[str, Any] | None = None
-    """Times of steps beside steps without exchange, as the worker left them, or the reason why there are none."""
+    """Times of steps and of steps without gradient exchange, as recorded, or the reason why there are none."""
     machine: str | None = None
-    """The accelerator, or the CPU where there is none."""
+    """Name of the accelerator, or of the CPU if there is none."""
     environment: dict[str, Any] = field(default_factory=dict)
     folder_state: str | None = None
-    """None where exit.json told the outcome. Otherwise the folder as it was when the outcome was judged from it."""
+    """None if exit.json has the outcome. Otherwise the state of the folder from which the outcome was derived."""
     reading_version: str | None = None
-    """Which code read the folder."""
+    """Version of the code that read the folder."""
     analysis: dict[str, Any] | None = None
-    """What the steps give, in numbers and few; None where nobody has analysed them yet."""
+    """A few numbers derived from the steps; None if not analysed yet."""
     analysis_version: str | None = None
     load_document: Callable[[], str | None] = lambda: None
-    """What `--json` prints of the run, as text; None where `analysis` is."""
+    """Loads the text that `--json` prints for the run; None if `analysis` is None."""
+
+    @property
+    def why(self) -> Message:
+        """Why the run ended as it did, for any language."""
+        facts = {"reason_code": self.reason_code, "reason_params": self.reason_params}
+        return Message.from_reason({"reason": self.reason, **facts})
 
     @cached_property
     def _steps(self) -> Steps:
@@ -132,7 +147,7 @@ class RunRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Derived:
-    """What an analyser makes of a run; the index keeps it beside the steps."""
+    """What an analyser derives from a run; the index keeps it."""
 
     analysis: dict[str, Any]
     document: str
@@ -140,8 +155,8 @@ class Derived:
 
 @dataclass(frozen=True, kw_only=True)
 class Analyser:
-    """Comes from a layer above; the store calls it once for each run."""
+    """Comes from a layer above; the store calls it once per run."""
 
     version: str
-    """Another one for an analyser that would say something else."""
+    """Changes whenever the analyser would give another answer."""
     analyse: Callable[[RunRow], Derived]

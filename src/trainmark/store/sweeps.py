@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from trainmark.errors import StoreError
+from trainmark.messages.message import Message
 from trainmark.runfolder.files import SCHEMA, Json, read_json, write_json
+from trainmark.runfolder.values import as_object
 
 _PREFIX = ".sweep-"
 _ID = re.compile(r"[0-9A-Za-z-]{1,128}")
-_MAX_BYTES = 16 << 20
-"""A cell takes less than a kilobyte."""
 _LOCK_TRIES = 10
 _LOCK_WAIT_S = 0.02
 """`plan` looks for a living controller by taking the lock for an instant; that must not turn a `run` away."""
@@ -108,19 +108,19 @@ class Sweeps:
             held.release()
         return held.record if held is not None else None
 
-    def read_cells(self, sweep_id: str) -> list[tuple[Json, str | None]]:
+    def read_cells(self, sweep_id: str) -> list[tuple[Json, Message | None]]:
         """What a sweep asked for, in whatever state it is; with the reason for each cell that was left out.
 
         Nothing where the file is absent, not ours or of an older program: a store may come from a stranger.
         """
-        document = _read_stranger(self._path(sweep_id)) if _ID.fullmatch(sweep_id) else {}
-        found: list[tuple[Json, str | None]] = []
+        document = (read_json(self._path(sweep_id)) if _ID.fullmatch(sweep_id) else None) or {}
+        found: list[tuple[Json, Message | None]] = []
         for name in ("planned", "skipped"):
             entries = document.get(name)
             for entry in entries if isinstance(entries, list) else ():
                 cell = entry.get("cell") if isinstance(entry, dict) else None
                 if isinstance(cell, dict):
-                    found.append((cell, str(entry.get("reason")) if name == "skipped" else None))
+                    found.append((cell, Message.from_reason(as_object(entry)) if name == "skipped" else None))
         return found
 
     def _take(self, content: str, *, most: int | None = None) -> list[HeldSweep]:
@@ -166,16 +166,12 @@ def _read(path: Path, content: str) -> SweepRecord | None:
     )
 
 
-def _read_stranger(path: Path) -> Json:
-    with contextlib.suppress(OSError):  # it may go away at any moment
-        if path.is_file() and path.stat().st_size <= _MAX_BYTES:
-            return read_json(path) or {}
-    return {}
-
-
 def _take_lock(path: Path) -> IO[bytes] | None:
-    """None where another process has it. Not inherited by what this one starts."""
-    lock = path.open("ab")
+    """None where another process holds it. Not inherited by the processes that this one starts."""
+    # Non-blocking, and for reading too: opening a pipe would wait for somebody to open its other end.
+    lock = os.fdopen(
+        os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o666), "r+b", buffering=0
+    )
     for _ in range(_LOCK_TRIES):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

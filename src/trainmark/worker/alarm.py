@@ -14,12 +14,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainmark.silence_limit import Patience, dump_after_s
+from trainmark.silence_limit import SilenceLimit, dump_after_s
 
 
 class Alarm:
-    def __init__(self, path: Path, patience: Patience) -> None:
-        self._path, self._patience = path, patience
+    def __init__(self, path: Path, silence_limit: SilenceLimit) -> None:
+        self._path, self._silence_limit = path, silence_limit
         self._num_bytes = 0
         try:
             self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
@@ -28,11 +28,11 @@ class Alarm:
 
     def expect_step(self, recent: Sequence[float]) -> None:
         """The next edge is due as soon as these seconds of the latest steps let expect."""
-        self._set(self._patience.after(recent))
+        self._set(self._silence_limit.after(recent))
 
     def expect_pause(self) -> None:
         """Set-up, an evaluation or a checkpoint comes, and may take long."""
-        self._set(self._patience.setup_s)
+        self._set(self._silence_limit.setup_s)
 
     def close(self) -> None:
         faulthandler.cancel_dump_traceback_later()
@@ -43,12 +43,12 @@ class Alarm:
                 os.close(self._file)
             self._file = None
 
-    def _set(self, patience_s: float) -> None:
+    def _set(self, limit_s: float) -> None:
         if self._file is None:
             return
         with contextlib.suppress(OSError, RuntimeError):
             self._note_false_alarm(self._file)
-            faulthandler.dump_traceback_later(dump_after_s(patience_s), file=self._file)
+            faulthandler.dump_traceback_later(dump_after_s(limit_s), file=self._file)
 
     def _note_false_alarm(self, file: int) -> None:
         """A rank that waited for another's checkpoint has left stacks too: a reader must see that it went on."""

@@ -83,6 +83,6 @@ def _time_block(engine: Engine, step: Callable[[], None], num_steps: int, clock:
     begin = clock()
     for _ in range(num_steps):
         step()
-        engine.mark()  # as in the measured loop: by its marks the engine bounds how far the host runs ahead
+        engine.timestamp()  # as in the measured loop: the engine limits how far the host runs ahead by its time stamps
     engine.wait()
     return engine.slowest(clock() - begin) / num_steps  # ranks wait for each other here, so blocks begin together

@@ -1,7 +1,22 @@
-"""What the measured loop needs of a framework. Nothing here or in the loop knows torch, so a fake can stand in.
+"""What the measured loop needs of a framework, and what a framework has to provide.
 
-Each framework has a module `engine_<name>` with `build_engine(cell) -> Engine`, `is_out_of_memory(error) -> bool` and
-`limit_memory(device, num_bytes)`.
+Nothing here or in the loop knows a framework, so a fake can stand in (`worker/fake/`).
+
+To add a framework NAME, write
+
+1. a `Framework` in `trainmark/frameworks.py`, or in another package's entry point `trainmark.engines`;
+2. `worker/NAME/__init__.py` (or a package of any name) with the three functions of `EnginePackage`;
+3. in that package, a subclass of `training.TrainingEngine` with its abstract methods:
+   - the device: choose it, time stamps, wait, read losses, peak memory, facts;
+   - the model: build it, train one step, one step without exchange, score batches, state in and out of a checkpoint;
+   - `ranks.Ranks`: `maximum` and `gather` between processes; `ranks.SingleRank` for a single one;
+   - `feed.Sources`: one synthetic batch; `samples.TrainBatches` and `EvalBatches` copied to the device;
+     `jpeg_source.JpegSource` with an `Images`, for which `images.ImageDecoder` decodes on the CPU;
+4. for each workload a `workloads/<id>/NAME.py` with `build_model`, `parameter_groups`, `compute_loss`,
+   `synthetic_batch` and `score`, as `worker/torch/workload.py` has them.
+
+Which samples each rank takes and in what order, replacement of unusable samples, the learning rate, gathering of
+evaluations, atomic checkpoints, resuming and all checks are shared and need nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +25,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-Mark = Any
+Timestamp = Any
 """A point in the device's own time. Opaque to the loop: a CUDA event, or a reading of the host's clock."""
+
+
+class EnginePackage(Protocol):
+    """The module-level functions of `trainmark.worker.<framework>`."""
+
+    def build_engine(self, cell: Mapping[str, Any]) -> Engine: ...
+
+    def is_out_of_memory(self, error: BaseException) -> bool: ...
+
+    def limit_memory(self, device: str, num_bytes: int) -> None:
+        """From now on allocations of this process fail as they would on a smaller device or host."""
 
 
 class Engine(Protocol):
@@ -29,19 +55,19 @@ class Engine(Protocol):
         """Queue one training step in which the ranks exchange no gradients and no buffers."""
 
     def why_no_twin(self) -> str | None:
-        """Why `twin_step` cannot be had; None where it can."""
+        """Why `twin_step` is not possible; None if it is."""
 
-    def mark(self) -> Mark:
-        """Note the point in the device's queue behind all that was queued so far. Never waits."""
+    def timestamp(self) -> Timestamp:
+        """Queue a time stamp behind everything queued so far. Never waits."""
 
-    def is_done(self, mark: Mark) -> bool:
-        """Whether the device has passed the mark. Never waits."""
+    def is_done(self, timestamp: Timestamp) -> bool:
+        """Whether the device has passed the time stamp. Never waits."""
 
-    def seconds_between(self, earlier: Mark, later: Mark) -> float:
-        """Time of the device between two marks that are done."""
+    def seconds_between(self, earlier: Timestamp, later: Timestamp) -> float:
+        """Device time between two time stamps that are done."""
 
     def queue_loss(self) -> Any:
-        """Ask for the loss of the latest step. Never waits; read it by `read_loss` once a later mark is done."""
+        """Request the loss of the latest step. Never waits; `read_loss` may be called once a later stamp is done."""
 
     def read_loss(self, handle: Any) -> float: ...
 
@@ -49,7 +75,7 @@ class Engine(Protocol):
         """Until the device has done everything."""
 
     def agree(self, gravity: int, numbers: Sequence[int]) -> tuple[int, list[int]]:
-        """The same on every rank: the largest gravity, and rank 0's numbers. All must end at the same step."""
+        """The same on every rank: the largest gravity, and rank 0's numbers. All ranks must end at the same step."""
 
     def gather(self, part: Any) -> list[Any]:
         """Every rank's part, in the order of ranks, on every rank."""
@@ -58,25 +84,25 @@ class Engine(Protocol):
         """The largest of all ranks' values, the same on each; ranks wait for each other here."""
 
     def gradient_bytes(self) -> int:
-        """What each rank gives to the exchange of a step."""
+        """What each rank contributes to the exchange of a step."""
 
     def time_all_reduce(self, num_bytes: int, *, max_seconds: float) -> list[float]:
         """Seconds of an all-reduce of that size over all ranks, measured several times."""
 
     def evaluate(self, on_batch: Callable[[], None] = lambda: None) -> Mapping[str, float] | None:
-        """The metrics on the validation set; None where there is none. Calls `on_batch` after each batch of it."""
+        """The metrics on the validation set; None if there is none. Calls `on_batch` after each batch."""
 
     def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
-        """`step` is the one of the epoch to go on at, for a run that is resumed."""
+        """`step` is the step of the epoch to start at, for a run that is resumed."""
 
     def save(self, path: Path, progress: Mapping[str, float]) -> None:
-        """Everything that the next step depends on, whole or not at all; the same on every rank, written by one."""
+        """Write everything that the next step depends on, whole or not at all. Called on all ranks, written by one."""
 
     def restore(self, path: Path) -> Mapping[str, float]:
-        """Back to what `save` saw; returns its `progress`."""
+        """Undo everything since `save`; returns its `progress`."""
 
     def advise_on_bad_loss(self, step: int) -> str:
-        """What to try where the loss of a step is no number."""
+        """What to try if the loss of a step is not finite."""
 
     def weights_changed(self) -> bool:
         """Whether any weight differs from what it was before the first step."""
@@ -85,7 +111,7 @@ class Engine(Protocol):
         """New (code, message) pairs since the last call, such as images that could not be read."""
 
     def facts(self) -> Mapping[str, Any]:
-        """What the run should remember: flags, parameter count, learning rate rule, what `fast` switched on."""
+        """What the run should remember: flags, parameter count, learning rate, what `fast` switched on."""
 
     def peak_memory_bytes(self) -> int | None: ...
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import trainmark
 from trainmark import host
-from trainmark.worker.sensors import GpuSensor
+from trainmark.worker.telemetry.sensors import GpuSensor
 
 PACKAGES = (
     "torch", "torchvision", "triton", "paddlepaddle", "numpy", "simplejpeg", "pillow", "nvidia-ml-py", "psutil",

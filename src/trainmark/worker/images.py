@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark import rank_environment
 from trainmark.datasets.jpeg import MAX_PIXELS, Frame, decode_lenient, read_frame
-from trainmark.worker.shared_bytes import attach
-from trainmark.workloads.registry import load_module
+from trainmark.host import num_cores
+from trainmark.worker.samples import ProblemList, Problems
+from trainmark.workloads.data import Boxes, CropRules
 
 Pixels = NDArray[np.uint8]
-Boxes = NDArray[np.float64]
-Problems = list[tuple[str, str]]
 
 CELL_SIDE = 512
 """Crops up to this size travel to the GPU as they are; the rare larger one is resized on the host, to the same end."""
@@ -29,9 +31,9 @@ _GREY = 127
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """Which part of an image is seen; the functions are in the workload's data.py."""
+    """Which part of each image is seen."""
 
-    workload: str
+    crops: CropRules
     seed: int
     epoch: int | None
     """None for evaluation."""
@@ -40,12 +42,9 @@ class View:
         self, sizes: NDArray[np.int64], indices: NDArray[np.int64], *, image_size: int
     ) -> tuple[Boxes, NDArray[np.bool_]]:
         """Sizes (height, width) to boxes (top, left, height, width) and flips."""
-        data = load_module(self.workload, "data")
         if self.epoch is None:
-            found: tuple[Boxes, NDArray[np.bool_]] = data.eval_view(sizes, image_size=image_size)
-        else:
-            found = data.train_view(sizes, seed=self.seed, epoch=self.epoch, indices=indices)
-        return found
+            return self.crops.eval(sizes, image_size=image_size)
+        return self.crops.train(sizes, seed=self.seed, epoch=self.epoch, indices=indices)
 
     def cuts(self, sizes: NDArray[np.int64], indices: NDArray[np.int64], *, image_size: int) -> Cuts:
         """Training cuts, then resizes; evaluation resizes the whole image, so that its filter sees beyond the box."""
@@ -92,7 +91,7 @@ class Crops:
     flips: NDArray[np.bool_]
     sizes: NDArray[np.int64]
     """(height, width) of each stored crop."""
-    problems: Problems
+    problems: ProblemList
     seconds: float = 0.0
     """That their making took one core, or the one that waited for nvJPEG."""
 
@@ -105,7 +104,7 @@ def store_crops(images: ImageList, *, memory: str, rows: Sequence[int], image_si
     frames = read_frames(files)
     cuts = images.view.cuts(sizes_of(frames), images.indices, image_size=image_size)
     stored, boxes = cuts.places[:, 2:].copy(), cuts.boxes.copy()
-    problems: Problems = []
+    problems: ProblemList = []
     for position, row in enumerate(rows):
         path, data, frame, place = images.paths[position], files[position], frames[position], cuts.places[position]
         cut = cut_or_grey(path, data, frame, problems, place=place, into=_scratch)
@@ -152,7 +151,7 @@ def cut_or_grey(
     path: str,
     data: bytes,
     frame: Frame | None,
-    problems: Problems,
+    problems: ProblemList,
     *,
     place: NDArray[np.int64],
     into: Pixels | None = None,
@@ -171,6 +170,46 @@ def cut_or_grey(
     return np.full((height, width, 3), _GREY, dtype=np.uint8)
 
 
+class ImageDecoder:
+    """Files to a batch of resized crops on the CPU, N x size x size x 3 bytes.
+
+    The decoder and Pillow's resize both release the interpreter's lock, so threads use all cores.
+    """
+
+    def __init__(self, image_size: int, problems: Problems) -> None:
+        self._size, self._problems = image_size, problems
+        self._pool = ThreadPoolExecutor(max_workers=num_decoders(), thread_name_prefix="decode")
+
+    def decode(self, images: ImageList) -> Pixels:
+        files = images.read()
+        frames = read_frames(files)
+        cuts = images.view.cuts(sizes_of(frames), images.indices, image_size=self._size)
+        batch = np.empty((len(files), self._size, self._size, 3), dtype=np.uint8)
+
+        def fill(row: int) -> None:
+            problems: ProblemList = []
+            cut = cut_or_grey(images.paths[row], files[row], frames[row], problems, place=cuts.places[row])
+            self._problems.note(problems)
+            batch[row] = crop_resize_one(cut, cuts.boxes[row], cuts.flips[row], self._size)
+
+        list(self._pool.map(fill, range(len(files))))
+        return batch
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+_BOUND = ("mask_cpu", "map_cpu", "rank")
+"""How Slurm says that each task has cores of its own, in SLURM_CPU_BIND_TYPE."""
+
+
+def num_decoders() -> int:
+    """The cores are shared by the ranks of this machine, unless each sees only its own."""
+    if os.environ.get("SLURM_CPU_BIND_TYPE", "").startswith(_BOUND):
+        return num_cores()
+    return max(1, num_cores() // rank_environment.read("LOCAL_WORLD_SIZE", os.environ, default=1))
+
+
 def crop_resize_one(image: Pixels, box: NDArray[np.float64], flip: np.bool_ | bool, size: int) -> Pixels:
     from PIL import Image
 
@@ -179,3 +218,37 @@ def crop_resize_one(image: Pixels, box: NDArray[np.float64], flip: np.bool_ | bo
     corners = (left, top, min(left + width, limits[0]), min(top + height, limits[1]))
     resized = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR, box=corners))
     return resized[:, ::-1] if flip else resized
+
+
+class SharedBytes:
+    """Memory that several processes share and that is freed with the last of them, however that one ended.
+
+    It has no name. multiprocessing's own lives in /dev/shm: 64 MB in a container by default, and what a killed run had
+    there stays until the machine restarts.
+    """
+
+    def __init__(self, num_bytes: int) -> None:
+        self._descriptor = os.memfd_create("trainmark")
+        os.ftruncate(self._descriptor, num_bytes)
+        self.buffer = mmap.mmap(self._descriptor, num_bytes)
+        self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
+        """For `attach`, in processes of the same user, while this one lives."""
+
+    def close(self) -> None:
+        """Nothing may look into it any more."""
+        self.buffer.close()
+        os.close(self._descriptor)
+
+
+def attach(path: str) -> mmap.mmap:
+    """Kept for the life of this process: it will be asked for again."""
+    if path not in _attached:
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            _attached[path] = mmap.mmap(descriptor, 0)
+        finally:
+            os.close(descriptor)
+    return _attached[path]
+
+
+_attached: dict[str, mmap.mmap] = {}

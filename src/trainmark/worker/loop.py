@@ -20,7 +20,7 @@ from trainmark.runfolder.records import Kind, Outcome, WarningCode
 from trainmark.silence_limit import NUM_RECENT
 from trainmark.units import format_count
 from trainmark.worker.alarm import Alarm
-from trainmark.worker.engine import Engine, Mark
+from trainmark.worker.engine import Engine, Timestamp
 from trainmark.worker.recorder import Recorder
 from trainmark.worker.sanity import LossTrend, why_no_metric, why_not_plausible, why_not_training
 
@@ -64,12 +64,12 @@ class LoopEnd:
 @dataclass(kw_only=True)
 class _Pending:
     step: int
-    mark: Mark
+    timestamp: Timestamp
     loss: Any = None
 
 
 @dataclass(kw_only=True)
-class Progress:
+class ResumePoint:
     """Where a training stands: all that a checkpoint must hold beside the engine's own state."""
 
     num_steps: int = 0
@@ -87,9 +87,9 @@ class MeasuredLoop:
     limits: Limits
     should_stop: Callable[[], tuple[Outcome, str] | None]
     """A reason to end now and what that makes of the run, asked at each edge: the controller's stop file, a signal."""
-    save: Callable[[Progress], None] | None = None
+    save: Callable[[ResumePoint], None] | None = None
     """Writes a checkpoint; None for a run that needs none."""
-    start: Progress = field(default_factory=Progress)
+    start: ResumePoint = field(default_factory=ResumePoint)
     earlier_losses: tuple[float, ...] = ()
     """Of the steps before `start`."""
     earlier_warnings: frozenset[Warned] = frozenset()
@@ -98,8 +98,8 @@ class MeasuredLoop:
     """Leaves stacks where the next edge never comes."""
     clock: Callable[[], float] = time.perf_counter
     _pending: deque[_Pending] = field(default_factory=deque)
-    _last_mark: Mark = None
-    _at: Progress = field(default_factory=Progress)
+    _last_timestamp: Timestamp = None
+    _at: ResumePoint = field(default_factory=ResumePoint)
     _is_warm: bool = False
     _begin_s: float = 0.0
     _saved_s: float = 0.0
@@ -108,7 +108,7 @@ class MeasuredLoop:
     _bad_loss: str | None = None
 
     def run(self) -> LoopEnd:
-        self._at = Progress(**vars(self.start))
+        self._at = ResumePoint(**vars(self.start))
         self._losses = list(self.earlier_losses)
         self._begin_s = self.clock() - self.start.wall_s
         self._saved_s = self.clock()
@@ -152,7 +152,7 @@ class MeasuredLoop:
 
     def _run_steps(self, until_step: float | None) -> LoopEnd | None:
         """None when `until_step` is reached; a LoopEnd when there is a reason to end the run."""
-        self._last_mark = self.engine.mark()  # the clock starts here: what came before it is not step time
+        self._last_timestamp = self.engine.timestamp()  # the clock starts here: what came before it is not step time
         begin = self.clock()
         block = 1
         self._expect_step()
@@ -176,7 +176,7 @@ class MeasuredLoop:
                 if end is not None:
                     return end
                 self._checkpoint()
-                self._last_mark = self.engine.mark()
+                self._last_timestamp = self.engine.timestamp()
                 self._expect_step()
         self.engine.wait()
         self._record_done()
@@ -205,13 +205,13 @@ class MeasuredLoop:
             # A measurement of speed looks at the last of a block; a training wants to know them all.
             is_wanted = position == num_steps - 1 or self.limits.epochs is not None
             loss = self.engine.queue_loss() if is_wanted else None
-            self._pending.append(_Pending(step=self._at.num_steps, mark=self.engine.mark(), loss=loss))
+            self._pending.append(_Pending(step=self._at.num_steps, timestamp=self.engine.timestamp(), loss=loss))
 
     def _record_done(self) -> None:
-        while self._pending and self.engine.is_done(self._pending[0].mark):
+        while self._pending and self.engine.is_done(self._pending[0].timestamp):
             done = self._pending.popleft()
-            seconds = self.engine.seconds_between(self._last_mark, done.mark)
-            self._last_mark = done.mark
+            seconds = self.engine.seconds_between(self._last_timestamp, done.timestamp)
+            self._last_timestamp = done.timestamp
             self._at.device_s += seconds
             self._recent_s.append(seconds)
             record: dict[str, Any] = {

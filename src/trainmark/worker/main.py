@@ -10,9 +10,12 @@ import signal
 import sys
 import traceback
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
+from trainmark import rank_environment
+from trainmark.errors import InputError
+from trainmark.frameworks import frameworks
 from trainmark.parent_death import die_with
 from trainmark.runfolder.files import (
     CHECKPOINT_FILE,
@@ -25,17 +28,17 @@ from trainmark.runfolder.files import (
     stacks_file,
     write_json,
 )
-from trainmark.runfolder.records import Kind, Outcome, read_records
-from trainmark.silence_limit import Patience
+from trainmark.runfolder.records import Kind, Outcome
+from trainmark.silence_limit import SilenceLimit
 from trainmark.units import format_bytes
 from trainmark.worker.alarm import Alarm
 from trainmark.worker.communication import measure_communication
-from trainmark.worker.engine import Engine
+from trainmark.worker.engine import Engine, EnginePackage
 from trainmark.worker.environment import describe_environment
-from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, Progress, Warned
+from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop
 from trainmark.worker.recorder import Recorder
-from trainmark.worker.resume import records_before
-from trainmark.worker.telemetry import Telemetry
+from trainmark.worker.resume import Past, resume
+from trainmark.worker.telemetry.sampler import Telemetry
 
 
 def main(argv: list[str]) -> int:
@@ -59,13 +62,15 @@ def main(argv: list[str]) -> int:
 class Worker:
     def __init__(self, folder: Path, run: dict[str, Any]) -> None:
         self._folder, self._run, self._cell, self._measure = folder, run, run["cell"], run["measure"]
-        self._rank = int(os.environ.get("RANK", "0"))
+        self._rank = rank_environment.read("RANK", os.environ, default=0)
         is_cuda = self._cell["device"] == "cuda"
-        self._gpu_index = int(os.environ.get("LOCAL_RANK", "0")) if is_cuda else None
+        self._gpu_index = rank_environment.read("LOCAL_RANK", os.environ, default=0) if is_cuda else None
         self._signals = _Signals()
-        here, all_ranks = (os.environ.get(name, "1") for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
+        here, all_ranks = (
+            rank_environment.read(name, os.environ, default=1) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE")
+        )
         self._recorder = Recorder(folder / rank_file(self._rank), is_read_from_afar=here != all_ranks)
-        self._alarm = Alarm(folder / stacks_file(self._rank), Patience.of(run))
+        self._alarm = Alarm(folder / stacks_file(self._rank), SilenceLimit.of(run))
         self._engine: Engine | None = None
         self._has_ended = False
 
@@ -75,10 +80,10 @@ class Worker:
         self._alarm.expect_pause()
         self._write_environment({})  # already now: where a run failed is worth knowing too
         with Telemetry(self._recorder, gpu_index=self._gpu_index):
-            module = self._engine_module()
+            package = self._load_package()
             if self._run.get("memory_limit_bytes") is not None:
-                module.limit_memory(self._cell["device"], self._run["memory_limit_bytes"])
-            self._engine = module.build_engine(self._cell)
+                package.limit_memory(self._cell["device"], self._run["memory_limit_bytes"])
+            self._engine = package.build_engine(self._cell)
             self._write_environment(dict(self._engine.facts()))
             end = self._build_loop(self._engine).run()
             peak = self._engine.peak_memory_bytes()
@@ -120,45 +125,27 @@ class Worker:
             targets=self._cell["until_target"],
         )
         checkpoint = self._folder / CHECKPOINT_FILE
-        start, losses, warnings = self._resume(engine)
+        past = self._resume(engine)
         return MeasuredLoop(
             engine=engine,
             recorder=self._recorder,
             limits=limits,
             should_stop=self._reason_to_stop,
             save=lambda progress: engine.save(checkpoint, vars(progress)),
-            start=start,
-            earlier_losses=losses,
-            earlier_warnings=warnings,
+            start=past.point,
+            earlier_losses=past.losses,
+            earlier_warnings=past.warnings,
             alarm=self._alarm,
         )
 
-    def _resume(self, engine: Engine) -> tuple[Progress, tuple[float, ...], frozenset[Warned]]:
-        """Where to go on. The records up to there are copied, so that this run's folder tells the whole training."""
-        if self._run.get("resumed_from") is None:
-            return Progress(), (), frozenset()
-        earlier = self._folder.parent / self._run["resumed_from"]
-        restored = engine.restore(earlier / CHECKPOINT_FILE)
-        start = Progress(
-            num_steps=int(restored["num_steps"]),
-            device_s=restored["device_s"],
-            wall_s=restored["wall_s"],
-            evaluated_step=int(restored["evaluated_step"]),
-        )
-        losses: list[float] = []
-        warnings: set[Warned] = set()
-        for record in records_before(read_records(earlier / rank_file(self._rank)), start):
-            self._recorder.write(record)
-            losses += [record["loss"]] if record.get("loss") is not None else []
-            warnings |= {(record.get("code"), record.get("message"))} if record["kind"] == Kind.WARNING else set()
-        # The copied steps tell the usual one, yet the next has to warm up first: no shorter patience before it.
-        self._recorder.write({"kind": Kind.PHASE, "phase": "resume", "edge": "begin", "step": start.num_steps})
-        return start, tuple(losses), frozenset(warnings)
+    def _resume(self, engine: Engine) -> Past:
+        run_id = self._run.get("resumed_from")
+        return Past() if run_id is None else resume(engine, self._folder.parent / run_id, self._recorder)
 
     def explain(self, error: Exception) -> LoopEnd:
         is_memory = False
         with contextlib.suppress(ImportError, OSError):  # the framework itself may be what cannot be loaded
-            is_memory = self._engine_module().is_out_of_memory(error)
+            is_memory = self._load_package().is_out_of_memory(error)
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")[:1000]
         if not is_memory:
             return LoopEnd(outcome=Outcome.FAILED, reason=reason, num_steps=None)
@@ -197,8 +184,12 @@ class Worker:
             document = describe_environment(facts, gpu_index=self._gpu_index)
             write_json(self._folder / ENVIRONMENT_FILE, document)
 
-    def _engine_module(self) -> ModuleType:
-        return importlib.import_module(f"trainmark.worker.{self._cell['framework']}.engine")
+    def _load_package(self) -> EnginePackage:
+        framework = frameworks().load(self._cell["framework"])
+        if framework.engine is None:
+            raise InputError(f"trainmark has no engine for {framework.name}")
+        package: EnginePackage = importlib.import_module(framework.engine)
+        return package
 
 
 class _Signals:

@@ -1,46 +1,48 @@
-"""What a workload is, without a framework: the facts that specs, plans, reports and engines share."""
+"""What a workload is: the facts that specs, plans, reports and engines share. No framework."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainmark.units import SampleUnit
-
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """One input size of a workload."""
+    """One input size of a workload. The engine passes it on; what a sample measures is in the subclasses."""
 
-    height: int
-    width: int
     flops_per_sample: float
     """Of a training step: forward and backward, a multiply-add counted as two."""
     batch_size: int
-    """Per device, where the user gives none."""
+    """Per device, by default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSize(Size):
+    height: int
+    width: int
     num_frames: int = 1
-    """Images in a sample: 8 for a clip of TSM."""
+    """Images per sample: 8 for a clip of TSM."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How the learning rate goes; `trainmark.workloads.schedules` computes it.
+    """The learning rate over time; `trainmark.workloads.schedules` computes it.
 
-    Lengths are shares of the whole training, so that a shorter run has the same shape.
+    Lengths are fractions of the whole training, so that a shorter run has the same shape.
     """
 
     kind: str
     """`cosine`, `poly` or `step`."""
     base_lr: float
     base_batch: int | None
-    """The global batch `base_lr` is meant for; it scales linearly from there. None: the recipe does not scale it."""
+    """The global batch that `base_lr` is for; the rate scales linearly with the batch. None: it does not scale."""
     epochs: float
     """Of the recipe; a recipe that counts iterations is stated here in epochs of its data set."""
     warmup_share: float = 0.0
     warmup_from: float = 0.0
-    """The part of the full rate at which the warm-up begins."""
+    """Fraction of the full rate at which the warm-up starts."""
     milestones: tuple[float, ...] = ()
-    """For `step`: shares of the training after which the rate is multiplied by `gamma`."""
+    """For `step`: fractions of the training after which the rate is multiplied by `gamma`."""
     gamma: float = 0.1
     power: float = 0.9
     """For `poly`."""
@@ -50,10 +52,22 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class Optimizer:
-    momentum: float
+    """What all optimizers have; `worker/<framework>/` maps each subclass to the framework's own implementation."""
+
     weight_decay: float
     clip_norm: float | None = None
-    """The gradients' norm over all parameters is cut to this, after unscaling."""
+    """Limit of the gradients' norm over all parameters, applied after unscaling."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sgd(Optimizer):
+    momentum: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamW(Optimizer):
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +81,8 @@ class Card:
     name: str
     title: str
     task: str
-    unit: SampleUnit
+    unit: str
+    """Plural of what a sample is: images, clips, sentences."""
     frameworks: tuple[str, ...]
     recipes: tuple[str, ...]
     sizes: Mapping[str, Size]
@@ -79,11 +94,11 @@ class Card:
     schedule: Schedule
     optimizer: Optimizer
     targets: tuple[Target, ...]
-    """All must be reached. The first is the one that `--until-target VALUE` sets."""
+    """All must be reached. `--until-target VALUE` sets the first."""
     dataset: str
     """The on-disk format, a name of `trainmark data`."""
     source: str
     has_static_shapes: bool = True
-    """Whether every step has the same shapes; only then may cuDNN try out its algorithms."""
+    """Whether every step has the same shapes; only then is it worth letting cuDNN benchmark its algorithms."""
     sync_batch_norm: bool = False
-    """BatchNorm's statistics over all devices."""
+    """Whether BatchNorm computes its statistics over all devices."""

@@ -7,9 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from trainmark.analyse.estimate import Estimate
+from trainmark.analyse.estimate import Estimate, Ratio, efficiency, speedup
 from trainmark.analyse.repeats import pool
-from trainmark.analyse.speedup import Ratio, efficiency, speedup
 
 TRIALS = 1000
 

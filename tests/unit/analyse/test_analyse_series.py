@@ -9,10 +9,9 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy.signal import lfilter
 
-from trainmark.analyse.interval import log_interval
+from trainmark.analyse.estimate import log_interval
 from trainmark.analyse.longrun import long_run_variance
-from trainmark.analyse.rates import last_rate, mean_of_rates, median_rate
-from trainmark.analyse.throughput import MIN_STEPS, estimate_throughput
+from trainmark.analyse.throughput import MIN_STEPS, estimate_throughput, record_rates
 from trainmark.errors import InputError
 
 
@@ -68,14 +67,13 @@ def test_perfect_alternation_is_known_to_half_a_cycle() -> None:
 
 def test_rates_of_older_reports() -> None:
     seconds, samples = [1.0, 2.0, 4.0, 5.0], [8.0, 8.0, 8.0, 5.0]
-    assert median_rate(seconds, samples) == 3.0
-    assert mean_of_rates(seconds, samples) == 3.75
-    assert last_rate(seconds, samples) == 1.0
+    rates = record_rates(seconds, samples)
+    assert (np.median(rates), np.mean(rates), rates[-1]) == (3.0, 3.75, 1.0)
 
 
 def test_a_mean_of_rates_is_higher_than_samples_over_seconds() -> None:
     series = [0.01, 0.03] * 50
-    assert mean_of_rates(series, 1.0) == pytest.approx(200 / 3)
+    assert float(record_rates(series, 1.0).mean()) == pytest.approx(200 / 3)
     assert estimate_throughput(series, 1.0).value == pytest.approx(50.0)
 
 

@@ -35,17 +35,17 @@ def test_it_stops_when_the_interval_is_within_the_target() -> None:
     assert decision.stop
     assert decision.estimate is not None
     assert (decision.estimate.relative_half_width or 1.0) <= 0.01
-    assert "within the target of ±1.00%" in decision.reason
+    assert "target ±1.00%" in decision.reason.english
     assert not decide(steps(200), 64.0, target=0.0005).stop
 
 
 def test_it_waits_for_the_first_look_and_for_steady_steps() -> None:
     early = decide(steps(29), 64.0, min_steps=30)
     assert (early.stop, early.estimate) == (False, None)
-    assert "29 of the first 30" in early.reason
+    assert "29 of the first 30" in early.reason.english
     warming = decide([5.0, *steps(29)], 64.0, min_steps=30)
     assert not warming.stop
-    assert "29 steps since the warm-up" in warming.reason
+    assert "29 steps since the warm-up" in warming.reason.english
 
 
 def test_a_narrow_interval_with_little_behind_it_is_not_trusted() -> None:
@@ -53,14 +53,14 @@ def test_a_narrow_interval_with_little_behind_it_is_not_trusted() -> None:
     wave = 0.02 * (1 + 0.001 * np.cumsum(np.random.default_rng(2).standard_normal(102)) / 5)
     decision = decide(wave, 64.0, target=0.05)
     assert not decision.stop
-    assert "degrees of freedom" in decision.reason
+    assert "degrees of freedom" in decision.reason.english
     assert decide(wave, 64.0, target=0.05, min_dof=0.0).stop
 
 
 def test_the_limit_ends_it_and_says_that_the_target_was_missed() -> None:
     decision = decide(steps(100, noise=0.3), 64.0, max_steps=100)
     assert decision.stop
-    assert decision.reason.startswith("the limit of 100 steps is reached; the interval of ±")
+    assert decision.reason.english.startswith("stopped at the limit of 100 steps; target ±1.00% not reached: ±")
     assert decision.estimate is not None
     assert decision.estimate.num_steps == 100
 

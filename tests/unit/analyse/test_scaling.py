@@ -14,6 +14,8 @@ from rich.console import Console
 from making import make_cell, make_run
 from trainmark.analyse.scaling import Asked, Study, build_studies
 from trainmark.analyse.table import build_lines
+from trainmark.messages.message import Message
+from trainmark.messages.skips import too_few_cores
 from trainmark.report.markdown import render_markdown
 from trainmark.report.scaling import describe_studies, explain, print_studies
 from trainmark.store.folder import read_run
@@ -68,7 +70,7 @@ def rows(tmp_path: Path) -> Rows:
     return Rows(tmp_path)
 
 
-def asked(devices: int, *, nodes: int = 1, why: str | None = None, batch: int = 4) -> Asked:
+def asked(devices: int, *, nodes: int = 1, why: Message | None = None, batch: int = 4) -> Asked:
     return Asked(
         workload="resnet50", framework="torch", recipe="reference", precision="fp32", size="small", device="cpu",
         data="synthetic", epochs=None, nodes=nodes, devices=devices, batch_size_per_device=batch, why_skipped=why,
@@ -87,17 +89,17 @@ def test_weak_scaling_names_communication(rows: Rows) -> None:
     (study,) = rows.studies()
     assert (study.mode, study.batch_size) == ("weak", 4)
     base, two = study.cases
-    assert base is study.base
+    assert base is study.baseline
     assert base.speedup is None
     assert two.speedup is not None
     assert two.efficiency is not None
     assert two.speedup.value == pytest.approx(0.8)
     assert two.speedup.ci95 == pytest.approx((0.8, 0.8))
     assert two.efficiency.value == pytest.approx(0.4)
-    assert two.loss is not None
-    assert two.loss.split is not None
-    assert two.loss.lost_s == pytest.approx(0.75)
-    split = two.loss.split
+    assert two.lost_time is not None
+    assert two.lost_time.split is not None
+    assert two.lost_time.lost_s == pytest.approx(0.75)
+    split = two.lost_time.split
     assert (split.communication_s, split.compute_s, split.rest_s) == pytest.approx((0.6, 0.1, 0.05))
     assert split.cause == "communication"
     assert explain(two, "en") == (
@@ -109,9 +111,9 @@ def test_weak_scaling_names_communication(rows: Rows) -> None:
 def test_slower_compute_is_told_from_communication(rows: Rows) -> None:
     rows.add(1, 0.5).add(2, 1.0, exposed_s=0.1, compute_s=0.9)
     two = rows.studies()[0].cases[1]
-    assert two.loss is not None
-    assert two.loss.split is not None
-    assert two.loss.split.cause == "compute"
+    assert two.lost_time is not None
+    assert two.lost_time.split is not None
+    assert two.lost_time.split.cause == "compute"
     assert "400 ms of 500 ms" in explain(two, "en")
     assert "900 ms instead of 500 ms" in explain(two, "en")
 
@@ -119,27 +121,27 @@ def test_slower_compute_is_told_from_communication(rows: Rows) -> None:
 def test_neither(rows: Rows) -> None:
     rows.add(1, 0.5).add(2, 1.0, exposed_s=0.1, compute_s=0.5)
     two = rows.studies()[0].cases[1]
-    assert explain(two, "en").startswith("efficiency 50%: neither exchange nor slower compute: 400 ms of 500 ms")
+    assert explain(two, "en").startswith("efficiency 50%: neither communication nor slower compute: 400 ms of 500 ms")
 
 
 def test_a_base_of_two_devices_has_its_own_exchange(rows: Rows) -> None:
     """Lost 0.5 s: exchange 0.5 - 0.1, computing 0.5 - 0.4."""
     rows.add(2, 0.5, exposed_s=0.1, compute_s=0.4).add(4, 1.0, exposed_s=0.5, compute_s=0.5)
     four = rows.studies()[0].cases[1]
-    assert four.loss is not None
-    assert four.loss.split is not None
-    split = four.loss.split
+    assert four.lost_time is not None
+    assert four.lost_time.split is not None
+    split = four.lost_time.split
     assert (split.communication_s, split.compute_s, split.rest_s) == pytest.approx((0.4, 0.1, 0.0))
 
 
 def test_an_unknown_cause_is_said(rows: Rows) -> None:
     rows.add(1, 0.5).add(2, 1.0)
-    assert explain(rows.studies()[0].cases[1], "en").startswith("efficiency 50%: the cause is not known")
+    assert explain(rows.studies()[0].cases[1], "en").startswith("efficiency 50%: unknown cause")
 
 
 def test_good_efficiency_needs_no_cause(rows: Rows) -> None:
     rows.add(1, 0.5).add(2, 0.51, exposed_s=0.01, compute_s=0.5)
-    assert rows.studies()[0].cases[1].loss is None
+    assert rows.studies()[0].cases[1].lost_time is None
 
 
 def test_strong_scaling_keeps_the_global_batch(rows: Rows) -> None:
@@ -151,17 +153,17 @@ def test_strong_scaling_keeps_the_global_batch(rows: Rows) -> None:
     assert two.speedup is not None
     assert two.efficiency is not None
     assert (two.speedup.value, two.efficiency.value) == pytest.approx((1.25, 0.625))
-    assert two.loss is not None
-    assert two.loss.lost_s == pytest.approx(0.3)
-    assert two.loss.split is not None
-    assert two.loss.split.communication_s == pytest.approx(0.2)
-    assert two.loss.split.compute_s == pytest.approx(0.1)
+    assert two.lost_time is not None
+    assert two.lost_time.lost_s == pytest.approx(0.3)
+    assert two.lost_time.split is not None
+    assert two.lost_time.split.communication_s == pytest.approx(0.2)
+    assert two.lost_time.split.compute_s == pytest.approx(0.1)
     assert "global batch 16" in console_text((study,))
 
 
 def test_every_missing_count_has_its_reason(rows: Rows) -> None:
     rows.add(1, 0.5).add(2, 0.5).add(4, 0.5, outcome="oom", reason="out of memory; use a smaller --batch-size")
-    plan = (asked(1), asked(2), asked(4), asked(8, why="8 devices asked for, 4 here"), asked(4, nodes=2))
+    plan = (asked(1), asked(2), asked(4), asked(8, why=too_few_cores(wanted=8, available=4)), asked(4, nodes=2))
     (study,) = rows.studies(plan)
     assert [case.count for case in study.cases] == [(1, 1), (1, 2), (1, 4), (2, 4), (1, 8)]
     assert [explain(case, "en") for case in study.cases] == [
@@ -169,7 +171,7 @@ def test_every_missing_count_has_its_reason(rows: Rows) -> None:
         "",
         "missing: oom: out of memory; use a smaller --batch-size",
         "missing: not run",
-        "missing: skipped: 8 devices asked for, 4 here",
+        "missing: skipped: 8 devices requested, 4 CPU cores available; use --devices 4 or fewer",
     ]
     text = console_text((study,))
     assert text.count("missing") == 6  # in the table and below it
@@ -188,13 +190,13 @@ def test_a_count_that_a_sibling_has_is_missing(rows: Rows) -> None:
 def test_the_same_count_on_more_nodes_is_compared_with_the_base(rows: Rows) -> None:
     rows.add(2, 1.0, nodes=2, exposed_s=0.5, compute_s=0.5).add(2, 0.5, exposed_s=0.0, compute_s=0.5)
     (study,) = rows.studies()
-    assert study.base.count == (1, 2)
+    assert study.baseline.count == (1, 2)
     spread = study.cases[1]
     assert spread.efficiency is not None
     assert spread.efficiency.value == pytest.approx(0.5)
-    assert spread.loss is not None
-    assert spread.loss.split is not None
-    assert spread.loss.split.cause == "communication"
+    assert spread.lost_time is not None
+    assert spread.lost_time.split is not None
+    assert spread.lost_time.split.cause == "communication"
 
 
 def test_what_differs_by_more_than_devices_is_no_study(rows: Rows) -> None:
@@ -235,9 +237,9 @@ def test_a_step_is_as_long_as_its_batch_only_in_the_unit_of_the_batch(
 ) -> None:
     rows.add(1, 0.5).add(2, 1.0)
     rows.rows = [replace(row, unit=unit, source=source) for row in rows.rows]
-    loss = rows.studies()[0].cases[1].loss
-    assert loss is not None
-    assert (loss.lost_s is not None) == is_known
+    lost_time = rows.studies()[0].cases[1].lost_time
+    assert lost_time is not None
+    assert (lost_time.lost_s is not None) == is_known
 
 
 OLD, NEW = {"framework": "torch 2.0", "hostname": "a"}, {"framework": "torch 2.5", "hostname": "a"}
@@ -246,7 +248,7 @@ HOPPER, VOLTA = {"cpu": "EPYC", "device_name": "H100"}, {"cpu": "Xeon", "device_
 
 def efficiencies(study: Study) -> list[tuple[int, float | None, bool]]:
     return [
-        (case.devices, round(case.efficiency.value, 3) if case.efficiency else None, case.has_other_base)
+        (case.devices, round(case.efficiency.value, 3) if case.efficiency else None, case.has_other_baseline)
         for case in study.cases
     ]
 
@@ -276,7 +278,7 @@ def test_a_base_of_other_software_is_marked(rows: Rows) -> None:
     assert describe_studies((study,))[0]["lines"][1]["base"]["same_environment"] is False
     markdown = render_markdown(build_lines(rows.rows), lang="en")
     assert "80.0%\\*" in markdown
-    assert "\\* compared with another environment (software, host)" in markdown
+    assert "\\* baseline of another environment (software, host)" in markdown
     rows.add(4, 0.5, env=NEW)
     (study,) = rows.studies()
     assert efficiencies(study) == [(1, None, False), (2, None, False), (4, 1.0, False)]
@@ -288,8 +290,8 @@ def test_the_host_may_be_another_on_more_nodes_only(rows: Rows) -> None:
     (study,) = rows.studies()
     found = {(case.nodes, case.devices, case.line and case.line.first.id): case for case in study.cases}
     of_own_host, of_two_nodes = found[1, 2, "r3"], found[2, 2, "r1"]
-    assert [case.base and case.base.first.id for case in (of_own_host, of_two_nodes)] == ["r2", "r2"]
-    assert not any(case.has_other_base for case in study.cases)
+    assert [case.baseline and case.baseline.first.id for case in (of_own_host, of_two_nodes)] == ["r2", "r2"]
+    assert not any(case.has_other_baseline for case in study.cases)
     one_here, two_nodes, _, two_there = rows.rows
     (study,) = build_studies(build_lines([one_here, two_there]))
     assert efficiencies(study) == [(1, None, False), (2, 1.333, True)]
@@ -322,6 +324,6 @@ def test_a_failure_stays_so_where_another_machine_did_better(rows: Rows, is_firs
 def test_what_was_asked_for_elsewhere_is_not_missing_here(rows: Rows) -> None:
     for env in (HOPPER, VOLTA):
         rows.add(1, 0.5, env=env, device="cuda").add(2, 0.5, env=env, device="cuda")
-    elsewhere = replace(asked(8, why="8 devices asked for, 4 here"), device="cuda", machine="V100")
+    elsewhere = replace(asked(8, why=too_few_cores(wanted=8, available=4)), device="cuda", machine="V100")
     hopper, volta = rows.studies((elsewhere,))
     assert ([case.devices for case in hopper.cases], [case.devices for case in volta.cases]) == ([1, 2], [1, 2, 8])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from trainmark.analyse.student import quantile_975
+from trainmark.analyse.estimate import quantile_975
 
 
 def test_the_quantile_is_that_of_scipy() -> None:

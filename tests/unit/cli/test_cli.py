@@ -20,7 +20,8 @@ from rich.console import Console
 from making import heed_interrupts, make_images, make_run
 from trainmark.cli import doctor
 from trainmark.cli.main import VERBS, build_parser, main
-from trainmark.controller.preflight import print_findings
+from trainmark.cli.progress import RunProgress
+from trainmark.controller.listener import PreflightReport
 from trainmark.launch.preflight import Finding
 from trainmark.plan.machine import read_machine
 
@@ -37,69 +38,72 @@ def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("run resnet5", "did you mean resnet50?"),
         ("run resnet50 --cluster nowhere.toml", "cannot read the cluster file"),
         ("run resnet50 --precison fp32", "did you mean --precision? see trainmark run --help"),
-        ("run resnet50 --sise=small", "--sise is no flag of trainmark run"),
+        ("run resnet50 --sise=small", "unknown option --sise"),
         ("show --zzz", "see trainmark show --help"),
-        ("plan resnet50 tsm", "'tsm' is one word too many"),
+        ("plan resnet50 tsm", "unexpected argument 'tsm'"),
         ("data check imagenet DIR --quik", "did you mean --quick? see trainmark data check --help"),
-        ("data make imagenet DIR --clases 3", "--clases is no flag of trainmark data make"),
-        ("--zzz show", "--zzz is no flag of trainmark\n"),
-        ("rn", "did you mean run? known: list, doctor"),
-        ("data mak imagenet DIR", "'mak' is no action of trainmark data"),
+        ("data make imagenet DIR --clases 3", "unknown option --clases"),
+        ("--zzz show", "unknown option --zzz\n"),
+        ("rn", "unknown command 'rn'\n  hint: did you mean run? known: list, doctor"),
+        ("data mak imagenet DIR", "unknown action 'mak'"),
         ("list wrkloads", "did you mean workloads?"),
-        ("run resnet50 --launcher foo", "--launcher 'foo' is not known"),
+        ("run resnet50 --launcher foo", "--launcher: unknown value 'foo'"),
         ("run resnet50 --launcher torchrn", "did you mean torchrun?"),
-        ("run resnet50 --retries -1", "--retries: '-1' is no whole number from 0 to 100"),
+        ("run resnet50 --retries -1", "--retries: must be an integer from 0 to 100, got '-1'"),
         ("import x --precision fp8", "known: fp32, tf32"),
-        ("data make imagenet DIR --images many", "--images: 'many' is no whole number"),
-        ("data make imagenet DIR --val-fraction half", "--val-fraction: 'half' is no number"),
-        ("data make", "FORMAT, DIR are missing"),
-        ("export", "--format is missing"),
+        ("data make imagenet DIR --images many", "--images: must be an integer >= 1, got 'many'"),
+        ("data make imagenet DIR --val-fraction half", "--val-fraction: must be a number, got 'half'"),
+        ("data make", "missing arguments: FORMAT, DIR"),
+        ("export", "missing option: --format"),
         ("export --fromat csv", "did you mean --format?"),
         ("run resnet50 --max 3", "--max could match --max-steps, --max-seconds"),
         ("report --lang", "--lang: expected one argument"),
-        ("run resnet50 --batch-size 0", "0 is no whole number from 1 up"),
-        ("run resnet50 --batch-size many", "'many' is no whole number"),
+        ("run resnet50 --batch-size 0", "--batch-size: must be an integer >= 1, got 0"),
+        ("run resnet50 --batch-size many", "--batch-size: must be an integer >= 1, got 'many'"),
         ("run resnet50 --precision fp33", "did you mean fp32"),
-        ("run resnet50 --device cpu --devices 4096", "4096 devices asked for"),
-        ("run resnet50 --device cpu --nodes 2", "give --hosts A,B"),
-        ("run resnet50 --hosts a,b", "give --device cuda or --device cpu"),
+        ("run resnet50 --device cpu --devices 4096", "4096 devices requested"),
+        ("run resnet50 --device cpu --nodes 2", "--hosts A,B"),
+        ("run resnet50 --hosts a,b", "pass --device cuda or --device cpu"),
         ("run --nodes 2 -- echo {devices}", "leave {devices} out"),
         ("run --launcher local --hosts a -- echo", "leave out --hosts"),
         ("doctor --network --device cpu --launcher kubernetes", "use another --launcher"),
-        ("run resnet50 --device cpu --hosts a,a", "give each once"),
+        ("run resnet50 --device cpu --hosts a,a", "list each host once"),
         ("run resnet50 --device cpu --precision tf32", "use --precision fp32"),
         ("run resnet50 --device cpu --data /no/such/folder", "/no/such/folder"),
         ("plan resnet50 --device cpu --data /no/such/folder", "/no/such/folder"),
-        ("run resnet50 --device cpu --resume", "give --epochs or --until-target"),
+        ("run resnet50 --device cpu --resume", "pass the same --epochs or --until-target"),
         ("run nowhere.toml", "cannot read the suite"),
         ("run resnet50 --device cpu --epochs 2", "needs a data set"),
         ("run resnet50 --device cpu --devices 2 --launcher local", "use --launcher torchrun"),
         ("run", "trainmark run -- python train.py"),
-        ("run resnet50 resnet50", "a command stands after --"),
-        ("run resnet50 -- echo", "'resnet50' stands before --"),
+        ("run resnet50 resnet50", "put -- before a command"),
+        ("run resnet50 -- echo", "got 'resnet50' before --"),
         ("run --", "no command"),
-        ("run -- no-such-program", "there is no program"),
-        ("run -- --store X", "trainmark's own flags go before --"),
-        ("run --pattern x.toml resnet50", "--pattern goes with a command"),
+        ("run -- no-such-program", "program not found: no-such-program"),
+        ("run -- --store X", "put options of trainmark before --"),
+        ("run --pattern x.toml resnet50", "--pattern needs a command"),
         ("run quick --min-seconds 60", "lower min_seconds or raise max_seconds"),
-        ("plan resnet50 --min-seconds 60 --max-seconds 5", "60 is above max_seconds, which is 5"),
-        ("run resnet50 --hang-factor 1", "would end healthy runs"),
-        ("run --hang-factor 1 -- echo", "would end healthy runs"),
-        ("run --hang-least-s 0 -- echo", "no positive number"),
-        ("run resnet50 --device cpu --find-batch --launcher dry", "--find-batch needs real runs"),
-        ("run --find-batch -- echo", "--find-batch goes with a workload"),
-        ("run --resume -- echo", "--resume goes with a workload"),
-        ("run --batch-size 1,2 -- echo", "they would be the same run"),
+        ("plan resnet50 --min-seconds 60 --max-seconds 5", "--min-seconds: must be <= max_seconds (5), got 60"),
+        ("run resnet50 --hang-factor 1", "--hang-factor: must be a finite number >= 2, got 1"),
+        ("run --hang-factor 1 -- echo", "--hang-factor: must be a finite number >= 2, got 1"),
+        ("run --hang-least-s 0 -- echo", "--hang-least-s: must be a finite number > 0, got 0"),
+        (
+            "run resnet50 --device cpu --find-batch --launcher dry",
+            "--find-batch cannot be combined with --launcher dry",
+        ),
+        ("run --find-batch -- echo", "--find-batch cannot be combined with a command"),
+        ("run --resume -- echo", "--resume cannot be combined with a command"),
+        ("run --batch-size 1,2 -- echo", "all runs would be the same"),
         ("run --devices 2 --launcher local -- echo", "use --launcher torchrun"),
         ("show --store /no/such/store", "trainmark run quick"),
         ("export --format csv --store /no/such/store", "trainmark run quick"),
         ("report --store /no/such/store", "trainmark run quick"),
         ("doctor --network --devices 1", "use --devices 2"),
-        ("doctor --network --devices many", "'many' is no whole number"),
-        ("doctor --network --device cpu --devices 4096", "4096 devices asked for"),
+        ("doctor --network --devices many", "--devices: must be an integer >= 1, got 'many'"),
+        ("doctor --network --device cpu --devices 4096", "4096 devices requested"),
         ("doctor --network --device gpu", "use cpu or cuda"),
-        ("doctor --devices 2", "--devices goes with --network"),
-        ("data make nothing DIR", "known formats"),
+        ("doctor --devices 2", "--devices needs --network"),
+        ("data make nothing DIR", "unknown dataset format"),
         ("data check imagenet /no/such/folder", "/no/such/folder"),
     ],
 )
@@ -115,7 +119,7 @@ def test_bad_input_is_one_message_and_exit_code_2(argv: str, says: str, capsys: 
 
 
 def test_no_verb_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys=capsys) == (2, "", "error: VERB is missing\n  hint: see trainmark --help\n")
+    assert run(capsys=capsys) == (2, "", "error: missing argument: COMMAND\n  hint: see trainmark --help\n")
 
 
 @pytest.mark.parametrize(("what", "last"), [("resnet50 --device cpu", "/RUN"), ("-- echo", "echo")])
@@ -133,7 +137,7 @@ def test_a_suite_with_three_faults_names_all_three(tmp_path: Path, capsys: pytes
     path.write_text('[[cells]]\nworkload = "resnet50"\nbatch_size = 0\nprecison = "fp32"\nrecipe = "fastest"\n')
     code, _, err = run("run", str(path), capsys=capsys)
     assert code == 2
-    assert "has 3 faults" in err
+    assert "has 3 errors" in err
     assert err.count("hint:") == 3
 
 
@@ -190,7 +194,7 @@ def test_a_store_that_is_a_file(argv: str, tmp_path: Path, capsys: pytest.Captur
     verb, *words = argv.replace("LOG", str(file)).split()
     code, out, err = run(verb, "--store", str(file), *words, capsys=capsys)
     assert (code, out) == (2, "")
-    assert f"the store {file} is a file\n  why: results are kept in a folder\n  hint: give --store DIR" in err
+    assert f"--store {file}: is a file, expected a folder\n  hint: use --store DIR" in err
     assert file.read_text() == ""
 
 
@@ -207,7 +211,7 @@ def test_an_empty_name_is_no_run(argv: str, tmp_path: Path, capsys: pytest.Captu
     make_run(tmp_path, "run-a")
     code, out, err = run(*argv.split(), "run-a", "", "--store", str(tmp_path), capsys=capsys)
     assert (code, out) == (2, "")
-    assert "an empty name names no run" in err
+    assert "a run id must not be empty" in err
 
 
 def test_plan_prints_cells_and_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,7 +253,8 @@ def test_no_line_of_a_table_ends_in_spaces(tmp_path: Path, capsys: pytest.Captur
 
 def test_no_line_of_the_preflight_ends_in_spaces(capsys: pytest.CaptureFixture[str]) -> None:
     fatal = Finding(where="b (rank 1)", what="has no framework", hint="install the same one as here", is_fatal=True)
-    print_findings([replace(fatal, what="at most 9 open files", hint="ulimit -n 65536", is_fatal=False), fatal])
+    note = replace(fatal, what="at most 9 open files", hint="ulimit -n 65536", is_fatal=False)
+    RunProgress().show_preflight(PreflightReport(findings=[note, fatal], num_answers=2, num_expected=2))
     heading, *lines = capsys.readouterr().err.splitlines()
     assert heading.split("  ")[0] == "where"
     assert [line.split("  ")[1] for line in lines] == ["has no framework", "(note) at most 9 open files"]
@@ -294,7 +299,7 @@ def test_show_and_report_read_a_store(tmp_path: Path, capsys: pytest.CaptureFixt
     code, out, _ = run("show", "run-a", "--store", str(tmp_path), capsys=capsys)
     assert "40.00 images/s" in out
     code, _, err = run("show", "nonsense", "--store", str(tmp_path), capsys=capsys)
-    assert (code, "no run begins with" in err) == (2, True)
+    assert (code, "no run id in" in err) == (2, True)
     report = tmp_path / "out.md"
     code, out, err = run("report", "--lang", "zh", "-o", str(report), "--store", str(tmp_path), capsys=capsys)
     assert (code, out) == (0, "")
@@ -329,7 +334,7 @@ def test_import_offers_no_report_of_runs_that_cannot_be_read(
     _, _, err = run("show", "--reindex", "--store", str(store), capsys=capsys)
     assert "next:" not in err
     _, _, err = run(*words, capsys=capsys)
-    assert "1 known" in err
+    assert "1 already imported" in err
     assert "next:" not in err
 
 
@@ -423,7 +428,7 @@ def test_notes_do_not_push_a_fault_out_of_sight(tmp_path: Path, capsys: pytest.C
     ("categories", "next_", "verdict"),
     [
         ([1], "next: trainmark run mask_rcnn", "no faults, 1 note"),
-        ([1, 1], "next: mend the entries named above, not the whole file\n", "1 fault, 1 note"),
+        ([1, 1], "next: fix the entries named above; the file itself is usable\n", "1 fault, 1 note"),
     ],
 )
 def test_annotations_are_not_thrown_away_for_some_entries(
@@ -444,7 +449,7 @@ def test_annotations_are_not_thrown_away_for_some_entries(
     assert code == (0 if len(categories) == 1 else 2)
     assert "note: annotation 2 has a bbox of zero size; left out" in out
     assert out.endswith(f"{verdict}\n")
-    assert "leaves out such entries" in err
+    assert "skips such entries" in err
     assert next_ in err
     assert REPLACE not in err
 
@@ -459,7 +464,7 @@ def test_a_file_that_the_manifest_does_not_list_need_not_be_bad(
     (folder / "more.JPEG").write_bytes(encoded("RGB", "JPEG"))
     code, _, err = run("data", "check", "imagenet", str(tmp_path), capsys=capsys)
     assert (code, REPLACE in err) == (2, False)
-    assert "next: remove what manifest.sha256 does not list, or write it anew" in err
+    assert "next: remove files that manifest.sha256 does not list, or write it again" in err
     (folder / "good.JPEG").write_bytes(encoded("L", "JPEG"))
     code, _, err = run("data", "check", "imagenet", str(tmp_path), capsys=capsys)
     assert (code, REPLACE in err) == (2, True)
@@ -472,7 +477,7 @@ def test_a_file_that_the_manifest_does_not_list_need_not_be_bad(
 def test_an_empty_path_is_refused(argv: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(*argv.replace("-o=", "-o ").split(" "), capsys=capsys)
     assert (code, out) == (2, "")
-    assert "an empty name is no path" in err
+    assert "must not be empty" in err
 
 
 def test_a_folder_without_a_name_is_no_file_to_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -489,7 +494,7 @@ def test_a_report_as_json_goes_to_stdout_only(
     make_run(tmp_path, "run-a")
     code, out, err = run("report", "--json", *more.split(), "--store", str(tmp_path), capsys=capsys)
     assert (code, out) == (2, "")
-    assert f"--json and {flag} cannot both be" in err
+    assert f"--json cannot be combined with {flag}" in err
 
 
 def test_one_run_is_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

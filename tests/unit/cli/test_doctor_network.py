@@ -10,7 +10,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from trainmark.analyse.exchange import Network, summarise_exchange, summarise_network
+from trainmark.analyse.communication import Network, summarise_exchange, summarise_network
 from trainmark.cli.main import main
 from trainmark.report.network import print_network, verdict
 
@@ -55,4 +55,4 @@ def test_the_verdict_and_the_table() -> None:
     file = io.StringIO()
     print_network(network, Console(file=file, width=80))
     assert "16.0 ms" in file.getvalue()
-    assert "left out, since they would take too long: 256.0 MiB" in file.getvalue()
+    assert "skipped, would take too long: 256.0 MiB" in file.getvalue()

@@ -13,13 +13,13 @@ import pytest
 
 from making import make_run
 from many_runs import make_store
-from trainmark.analyse.results import describe_runs, render_runs
 from trainmark.analyse.scaling import build_studies
 from trainmark.analyse.table import build_lines
+from trainmark.cli import output
 from trainmark.cli.main import main
-from trainmark.cli.results import open_store
+from trainmark.cli.output import open_store
 from trainmark.errors import InputError
-from trainmark.report.document import render_document
+from trainmark.report.document import describe_runs, render_document, render_runs
 from trainmark.report.scaling import describe_studies
 from trainmark.store import columns
 from trainmark.store.index import INDEX_FILE, Store
@@ -125,26 +125,22 @@ def test_a_known_folder_is_not_looked_into(root: Path, monkeypatch: pytest.Monke
 
 
 def test_long_indexing_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Say) -> None:
-    from trainmark.cli import results
-
     talked: list[str] = []
-    monkeypatch.setattr(results, "talk", talked.append)
+    monkeypatch.setattr(output, "talk", talked.append)
     for number in range(3):
         make_run(tmp_path, f"run{number}")
-    monkeypatch.setattr(results, "_PATIENCE_S", -1.0)
+    monkeypatch.setattr(output, "_LONG_S", -1.0)
     say("show", "--store", tmp_path)
     say("show", "--store", tmp_path)
-    assert talked == ["indexing 3 runs, 1 done; the next time they are known"]
+    assert [text for text in talked if "next:" not in text] == ["indexing 3 runs (only once), 1 done"]
 
 
 def test_loading_the_analysis_is_not_called_indexing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trainmark.cli import results
-
     talked: list[str] = []
-    monkeypatch.setattr(results, "talk", talked.append)
+    monkeypatch.setattr(output, "talk", talked.append)
     moments = iter([100.0, 102.0, 104.0, 106.0])
     monkeypatch.setattr("time.monotonic", lambda: next(moments))
-    patience = results.Patience()  # the first run is done at 100.0, however long that took
+    note = output.IndexingNote()  # the first run is done at 100.0, however long that took
     for done in range(1, 4):
-        patience(done, 4)
-    assert talked == ["indexing 4 runs, 3 done; the next time they are known"]
+        note(done, 4)
+    assert talked == ["indexing 4 runs (only once), 3 done"]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from trainmark.datasets import jpeg_check
-from trainmark.datasets.faults import FaultKind
 from trainmark.datasets.imagenet.check import check_folder
+from trainmark.datasets.report import FaultKind
 from trainmark.errors import DataError
 
 BuildFolder = Callable[[dict[str, list[str]]], Path]

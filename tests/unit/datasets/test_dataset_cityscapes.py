@@ -17,9 +17,9 @@ from trainmark.datasets.cityscapes.format import FORMAT
 from trainmark.datasets.cityscapes.labels import CLASSES, ID_OF, IGNORED, NAMES, TRAIN_IDS
 from trainmark.datasets.cityscapes.make import make_cityscapes
 from trainmark.datasets.cityscapes.read import UnusablePairError, load_pair, read_cityscapes
-from trainmark.datasets.cityscapes.street import draw_street
-from trainmark.datasets.faults import FaultKind
+from trainmark.datasets.cityscapes.scene import draw_street
 from trainmark.datasets.png import PngError, decode_numbers, decode_rgb, encode_png
+from trainmark.datasets.report import FaultKind
 from trainmark.errors import DataError
 
 TINY = (64, 128)

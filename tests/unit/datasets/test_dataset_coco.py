@@ -12,15 +12,14 @@ from pycocotools import mask as coco_mask
 
 from trainmark.datasets.coco.check import check_coco
 from trainmark.datasets.coco.make import make_coco
-from trainmark.datasets.coco.masks import bitmaps
+from trainmark.datasets.coco.masks import bitmaps, pack, read_runs, unpack
 from trainmark.datasets.coco.parse import parse_split
 from trainmark.datasets.coco.read import read_coco
-from trainmark.datasets.coco.runs import pack, read_runs, unpack
 from trainmark.datasets.coco.scene import draw_scene
 from trainmark.datasets.coco.trace import trace
-from trainmark.datasets.faults import FaultKind
 from trainmark.datasets.formats import all_formats, check_dataset
 from trainmark.datasets.manifest import write_manifest
+from trainmark.datasets.report import FaultKind
 from trainmark.errors import DataError
 
 Encode = Callable[..., bytes]

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from making import read_pixels
-from trainmark.datasets.fashion_mnist.idx import read_idx
-from trainmark.datasets.fashion_mnist.make import CLASSES, DEBIAN_SOURCE, make_fashion_mnist
+from trainmark.datasets.fashion_mnist.make import CLASSES, DEBIAN_SOURCE, make_fashion_mnist, read_idx
 from trainmark.datasets.imagenet.check import check_folder
 from trainmark.datasets.imagenet.read import read_folder
 from trainmark.errors import DataError

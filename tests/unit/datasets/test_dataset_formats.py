@@ -9,7 +9,7 @@ import pytest
 import trainmark.datasets
 from trainmark.datasets.fashion_mnist.make import DEBIAN_SOURCE
 from trainmark.datasets.formats import MakeRequest, all_formats, check_dataset, find_format, make_dataset
-from trainmark.errors import DataError
+from trainmark.errors import DataError, InputError
 
 BuildFolder = Callable[[dict[str, list[str]]], Path]
 
@@ -36,15 +36,15 @@ def test_make_fashion_mnist_by_name(tmp_path: Path) -> None:
 
 
 def test_unknown_format_lists_the_known_ones() -> None:
-    with pytest.raises(DataError, match="'imagnet'") as caught:
+    with pytest.raises(InputError, match="'imagnet'") as caught:
         find_format("imagnet")
     assert ", ".join(all_formats()) in caught.value.hint
 
 
 def test_choices_that_a_format_lacks_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="num_classes, seed") as caught:
+    with pytest.raises(DataError, match="--classes, --seed") as caught:
         make_dataset("fashion-mnist", tmp_path / "made", MakeRequest(num_classes=3, seed=1))
-    assert "num_samples, source" in caught.value.hint
+    assert "--images, --source" in caught.value.hint
 
 
 def test_no_module_imports_a_framework() -> None:

@@ -8,15 +8,14 @@ import cv2
 import numpy as np
 import pytest
 
-from trainmark.datasets.faults import FaultKind
 from trainmark.datasets.formats import MakeRequest, check_dataset, find_format, make_dataset
 from trainmark.datasets.icdar2015.check import check_folder
 from trainmark.datasets.icdar2015.lettering import draw_mask, invent_text
-from trainmark.datasets.icdar2015.make import make_icdar2015
-from trainmark.datasets.icdar2015.page import Page
+from trainmark.datasets.icdar2015.make import Page, make_icdar2015
 from trainmark.datasets.icdar2015.read import UnusableImageError, read_folder, read_image
 from trainmark.datasets.icdar2015.scene import draw_scene
 from trainmark.datasets.icdar2015.words import MAX_LABEL_BYTES, fit_words, parse_words, quad_area
+from trainmark.datasets.report import FaultKind
 from trainmark.errors import DataError
 
 SMALL = Page(height=120, width=200, max_words=4)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from trainmark.datasets import drawing
+from trainmark.datasets import workers
 from trainmark.datasets.imagenet.check import check_folder
 from trainmark.datasets.imagenet.make import make_imagenet
 from trainmark.datasets.imagenet.read import read_folder
@@ -40,8 +40,8 @@ def test_layout_counts_and_report(tmp_path: Path) -> None:
 
 
 def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
-    for workers in (1, 2):
-        make_imagenet(tmp_path / str(workers), num_images=100, num_workers=workers, mean_size=SMALL, seed=3)
+    for number in (1, 2):
+        make_imagenet(tmp_path / str(number), num_images=100, num_workers=number, mean_size=SMALL, seed=3)
     assert fingerprints(tmp_path / "1") == fingerprints(tmp_path / "2")
 
 
@@ -156,11 +156,11 @@ def test_without_pillow_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_dead_worker_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class DyingPool(drawing.ProcessPoolExecutor):
+    class DyingPool(workers.ProcessPoolExecutor):
         def map(self, *_: object) -> object:  # type: ignore[override]
-            raise drawing.BrokenProcessPool
+            raise workers.BrokenProcessPool
 
-    monkeypatch.setattr(drawing, "ProcessPoolExecutor", DyingPool)
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", DyingPool)
     with pytest.raises(DataError, match="died"):
         make_imagenet(tmp_path / "made", num_images=100, num_workers=2, mean_size=SMALL)
     assert list(tmp_path.iterdir()) == []

@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainmark.datasets.faults import FaultKind
 from trainmark.datasets.formats import check_dataset, find_format
 from trainmark.datasets.kinetics.check import check_clips
-from trainmark.datasets.kinetics.clip import UnusableClipError, frame_name, load_clip
-from trainmark.datasets.kinetics.encode import encode_video
 from trainmark.datasets.kinetics.lists import Clip
-from trainmark.datasets.kinetics.read import read_clips
+from trainmark.datasets.kinetics.read import UnusableClipError, frame_name, load_clip, read_clips
 from trainmark.datasets.kinetics.scan import scan_clips
+from trainmark.datasets.kinetics.video import encode_video
+from trainmark.datasets.report import FaultKind
 from trainmark.errors import DataError
 
 Encode = Callable[..., bytes]
@@ -414,6 +413,6 @@ def test_a_missing_video(videos: Path) -> None:
 
 def test_without_pyav_the_remedy_is_told(videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "av", None)
-    with pytest.raises(DataError, match="videos cannot be decoded") as caught:
+    with pytest.raises(DataError, match="videos cannot be read") as caught:
         load(videos, "train/run/one.mp4", None)
     assert "pip install" in caught.value.hint

@@ -14,11 +14,10 @@ import pytest
 
 from trainmark.cli.main import main
 from trainmark.datasets import manifest as manifest_module
-from trainmark.datasets.faults import DataFault, FaultKind
 from trainmark.datasets.formats import MakeRequest, check_dataset, make_dataset
 from trainmark.datasets.imagenet.read import read_folder
 from trainmark.datasets.manifest import NAME, format_line, parse_line, verify_manifest, write_manifest
-from trainmark.datasets.report import ManifestState
+from trainmark.datasets.report import DataFault, FaultKind, ManifestState
 from trainmark.errors import DataError
 
 needs_sha256sum = pytest.mark.skipif(shutil.which("sha256sum") is None, reason="no sha256sum here")
@@ -270,14 +269,14 @@ def test_the_command_writes_verifies_and_never_overwrites(tmp_path: Path, capsys
     code, _, err = check(str(root), "--write-manifest", capsys=capsys)
     assert (code, "written" in err, (root / NAME).read_bytes()) == (0, True, made)
     code, _, err = check(str(root), "--write-manifest", capsys=capsys)
-    assert (code, "as manifest.sha256 says" in err) == (0, True)
+    assert (code, "all files match manifest.sha256" in err) == (0, True)
 
     (root / "train" / "extra.txt").write_text("extra")
     code, out, err = check(str(root), "--write-manifest", capsys=capsys)
-    assert (code, "train/extra.txt: not in manifest.sha256" in out, "left as it is" in err) == (2, True, True)
+    assert (code, "train/extra.txt: not in manifest.sha256" in out, "was not changed" in err) == (2, True, True)
     assert (root / NAME).read_bytes() == made
     code, _, err = check(str(root), "--quick", capsys=capsys)
-    assert (code, "no checksum" in err) == (0, True)
+    assert (code, "checksums were not compared" in err) == (0, True)
     code, out, _ = check(str(root), "--json", capsys=capsys)
     document = json.loads(out)
     assert (code, document["manifest"], document["ok"]) == (2, "differs", False)

@@ -18,10 +18,9 @@ import pytest
 from serving import Served, serve
 from trainmark.datasets.fetch import download as download_module
 from trainmark.datasets.fetch import fetch as fetch_module
-from trainmark.datasets.fetch.address import Address, hide_secrets, name_file, parse_address
-from trainmark.datasets.fetch.checksum import Checksum, parse_checksum
 from trainmark.datasets.fetch.download import Effort
 from trainmark.datasets.fetch.fetch import FetchReport, FetchRequest, fetch
+from trainmark.datasets.fetch.request import Address, Checksum, hide_secrets, name_file, parse_address, parse_checksum
 from trainmark.errors import DataError
 
 DATA = random.Random(1).randbytes(300_000)

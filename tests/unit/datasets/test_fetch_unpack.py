@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.datasets.fetch import archive_tar
 from trainmark.datasets.fetch.extraction import Extraction, Limits
 from trainmark.datasets.fetch.unpack import unpack_archive
 from trainmark.errors import DataError
@@ -161,9 +160,9 @@ EVIL_TARS: dict[str, tuple[list[tuple[tarfile.TarInfo, bytes]], str]] = {
         [member("s", tarfile.SYMTYPE, "x"), member("evil", tarfile.LNKTYPE, "s")],
         "no file before it",
     ),
-    "device": ([member("evil", tarfile.CHRTYPE)], "devices"),
-    "disk": ([member("evil", tarfile.BLKTYPE)], "devices"),
-    "pipe": ([member("evil", tarfile.FIFOTYPE)], "devices"),
+    "device": ([member("evil", tarfile.CHRTYPE)], "special file"),
+    "disk": ([member("evil", tarfile.BLKTYPE)], "special file"),
+    "pipe": ([member("evil", tarfile.FIFOTYPE)], "special file"),
     "file under a file": ([plain_file("x"), plain_file("x/y")], "under one name"),
     "file over a folder": ([plain_file("x/y"), plain_file("x")], "under one name"),
     "link over a file": ([plain_file("x"), member("x", tarfile.SYMTYPE, "y")], "under one name"),
@@ -184,14 +183,6 @@ def test_evil_tars_leave_nothing_anywhere(tmp_path: Path, case: str) -> None:
     assert str(inner / ".out") not in str(caught.value)
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == ["inner", "inner/t", "secret"]
     assert not Path("/tmp/evil-of-a-test").exists()
-
-
-@pytest.mark.parametrize("case", EVIL_TARS)
-def test_our_own_checks_do_not_lean_on_the_filter_of_python(
-    tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(archive_tar, "_data_filter", None)
-    test_evil_tars_leave_nothing_anywhere(tmp_path, case)
 
 
 def begin_with_a_link(tmp_path: Path) -> Extraction:
@@ -238,7 +229,7 @@ EVIL_ZIPS: dict[str, tuple[zipfile.ZipInfo, bytes, str]] = {
     "absolute symlink": (zip_member("evil", stat.S_IFLNK | 0o777), b"/etc/passwd", "absolute"),
     "symlink with a zero": (zip_member("evil", stat.S_IFLNK | 0o777), b"a\0b", "nothing"),
     "long symlink": (zip_member("evil", stat.S_IFLNK | 0o777), b"a/" * 5000, "too long"),
-    "device": (zip_member("evil", stat.S_IFCHR | 0o666), b"", "devices"),
+    "device": (zip_member("evil", stat.S_IFCHR | 0o666), b"", "special file"),
 }
 
 
@@ -330,7 +321,7 @@ def test_a_zip_by_methods_without_bounds(tmp_path: Path, method: int, says: str,
     (tmp_path / "z").write_bytes(data.replace(num_bytes.to_bytes(4, "little"), (10).to_bytes(4, "little")))
     with in_little_memory(), pytest.raises(DataError, match="was not unpacked") as caught:
         unpack(tmp_path / "z", tmp_path / "out")
-    assert f"'zeros' is compressed by {says}" in caught.value.why
+    assert f"'zeros' is compressed with {says}" in caught.value.why
     assert "unzip" in caught.value.hint
     assert [path.name for path in tmp_path.iterdir()] == ["z"]
 
@@ -472,7 +463,7 @@ def test_what_the_tar_of_this_machine_makes(tmp_path: Path, form: str, blocks: i
 )
 def test_what_is_no_archive(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "page.tar.gz").write_bytes(data)
-    with pytest.raises(DataError, match=r"no archive|damaged") as caught:
+    with pytest.raises(DataError, match=r"not an archive|damaged") as caught:
         unpack(tmp_path / "page.tar.gz", tmp_path / "out")
     assert caught.value.hint
     assert [path.name for path in tmp_path.iterdir()] == ["page.tar.gz"]
@@ -480,7 +471,7 @@ def test_what_is_no_archive(tmp_path: Path, data: bytes) -> None:
 
 def test_a_compressed_file_that_is_no_tar(tmp_path: Path) -> None:
     (tmp_path / "labels.json.gz").write_bytes(gzip.compress(b'{"a": 1}' * 1000))
-    with pytest.raises(DataError, match="no archive"):
+    with pytest.raises(DataError, match="not an archive"):
         unpack(tmp_path / "labels.json.gz", tmp_path / "out")
 
 

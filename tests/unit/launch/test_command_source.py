@@ -174,7 +174,7 @@ def test_the_silence_of_a_command_says_how_to_get_stacks(tmp_path: Path, monkeyp
     write_json(tmp_path / RUN_FILE, {"measure": {"hang_least_s": 2.0}})
     monkeypatch.setenv("PATH", str(tmp_path))
     source = CommandSource(tmp_path, Words())
-    assert "pip install py-spy" in source.explain_silence(7.0)
+    assert "pip install py-spy" in source.explain_silence(7.0).english
     spy = tmp_path / "py-spy"
     spy.write_text("#!/bin/sh\necho Thread 1 in train_step\n")
     spy.chmod(0o755)
@@ -183,7 +183,7 @@ def test_the_silence_of_a_command_says_how_to_get_stacks(tmp_path: Path, monkeyp
             time.sleep(0.02)
         reason = source.explain_silence(7.0)
         process.kill()
-    assert reason == "neither a step nor a word for 7 s"
+    assert reason.english == "no step and no output for 7 s"
     assert "train_step" in (tmp_path / "stacks.txt").read_text()
     (end,) = source.close(-9).values()
     assert (end["outcome"], end["look_at"]) == ("hang", "stacks.txt")

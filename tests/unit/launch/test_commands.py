@@ -10,15 +10,16 @@ import pytest
 
 from trainmark.errors import InputError
 from trainmark.launch import local, mpi, paddle, slurm, torchrun
+from trainmark.launch.endings import decide, describe_exit, judge_command
 from trainmark.launch.job import Job, own_python
-from trainmark.launch.outcome import decide, describe_exit, judge_command
 from trainmark.launch.registry import choose
+from trainmark.messages.ranks import no_step
 from trainmark.runfolder.records import Outcome
 from trainmark.spec.cluster import Cluster, Host
 
 JOB = Job(run_id="r1", folder=Path("/runs/r1"), python="/py", processes_per_node=4, num_cores=8)
 WORKER = ("/py", "-P", "-m", "trainmark.worker.main", "/runs/r1")
-RANKED = ("/py", "-P", "-m", "trainmark.rank_environment", *WORKER)
+RANKED = ("/py", "-P", "-m", "trainmark.launch.rank_command", *WORKER)
 CLUSTER = Cluster(
     hosts=(Host(name="a", address="10.0.0.1"), Host(name="b", address="10.0.0.2")),
     remote_shell=("ssh", "{host}"),
@@ -65,7 +66,9 @@ def test_torchrun_over_nodes_by_ssh() -> None:
     ]  # fmt: skip
     assert "--node-rank=0" in first.argv[2]
     assert second.cancel[:2] == ("ssh", "b")
-    assert shlex.split(second.cancel[2]) == ["env", "PATH=/bin dir", "/py", "-P", "-m", "trainmark.launch.end", "r1"]
+    assert shlex.split(second.cancel[2]) == [
+        "env", "PATH=/bin dir", "/py", "-P", "-m", "trainmark.launch.processes", "r1",
+    ]  # fmt: skip
 
 
 def test_processes_elsewhere_run_in_the_same_folder() -> None:
@@ -156,18 +159,34 @@ def test_threads_are_left_alone_on_a_gpu() -> None:
 
 
 def test_the_launcher_follows_the_number_of_processes() -> None:
-    assert choose("auto", num_processes=1) == "local"
-    assert choose("auto", num_processes=2) == "torchrun"
-    assert choose("auto", num_processes=1, num_hosts=2) == "torchrun"
-    assert choose("auto", num_processes=1, num_nodes=2, is_allocated=True) == "slurm"
-    assert choose("auto", num_processes=1, num_nodes=2, is_allocated=True, num_hosts=2) == "torchrun"
-    assert choose("torchrun", num_processes=1) == "torchrun"
+    assert choose("auto", num_processes=1) is local.LAUNCHER
+    assert choose("auto", num_processes=2) is torchrun.LAUNCHER
+    assert choose("auto", num_processes=1, num_hosts=2) is torchrun.LAUNCHER
+    assert choose("auto", num_processes=1, num_nodes=2, is_allocated=True) is slurm.LAUNCHER
+    assert choose("auto", num_processes=1, num_nodes=2, is_allocated=True, num_hosts=2) is torchrun.LAUNCHER
+    assert choose("torchrun", num_processes=1) is torchrun.LAUNCHER
     with pytest.raises(InputError, match="does not fit"):
         choose("local", num_processes=2)
 
 
+@pytest.mark.parametrize("name", ["auto", "dry", "kubernetes"])
+def test_the_launcher_follows_the_framework(name: str) -> None:
+    assert choose(name, num_processes=2, framework="torch") is torchrun.LAUNCHER
+    assert choose(name, num_processes=2, framework="paddle") is paddle.LAUNCHER
+    assert choose(name, num_processes=2, framework="jax") is mpi.LAUNCHER, "one process for each device"
+    assert choose(name, num_processes=1, framework="paddle") is local.LAUNCHER
+    assert choose(name, num_processes=1, num_hosts=2, framework="paddle") is paddle.LAUNCHER
+    assert choose(name, num_processes=1, num_nodes=2, is_allocated=True, framework="paddle") is slurm.LAUNCHER
+
+
+def test_a_launcher_of_another_framework_is_refused() -> None:
+    with pytest.raises(InputError, match="torchrun starts torch, not paddle"):
+        choose("torchrun", num_processes=2, framework="paddle")
+
+
 def outcome_of(*ends: dict[str, str], returncode: int | None = 1, ended_by: Outcome | None = None) -> Outcome:
-    return decide(run_ends=dict(enumerate(ends)), returncode=returncode, ended_by=ended_by, why="no step").outcome
+    why = (ended_by, no_step(seconds=9.0, usual_s=None, causes=[])) if ended_by is not None else None
+    return decide(run_ends=dict(enumerate(ends)), returncode=returncode, ended_by=why).outcome
 
 
 def test_outcomes() -> None:
@@ -188,14 +207,15 @@ def test_the_rank_that_failed_is_believed() -> None:
     killed, ok = {"outcome": "killed"}, {"outcome": "ok"}
     assert outcome_of(killed, {"outcome": "oom"}) is Outcome.OUT_OF_MEMORY
     assert outcome_of(ok, {"outcome": "nan"}) is Outcome.NAN
-    ending = decide(run_ends={3: {"outcome": "oom"}}, returncode=1, ended_by=None, why="")
+    ending = decide(run_ends={3: {"outcome": "oom"}}, returncode=1, ended_by=None)
     assert (ending.outcome, ending.look_at) == (Outcome.OUT_OF_MEMORY, "rank3.jsonl")
 
 
 def test_a_kill_is_named() -> None:
-    assert "lack of memory" in describe_exit(-9)
-    assert describe_exit(-15) == "SIGTERM"
-    assert describe_exit(3) == "exit code 3"
+    assert "when memory ran out" in describe_exit(-9).english
+    assert describe_exit(-15).english == "SIGTERM"
+    assert describe_exit(3).english == "exit code 3"
+    assert describe_exit(-99).english == "signal 99"
 
 
 def test_a_command_runs_as_it_is_and_knows_where_to_mark() -> None:
@@ -228,7 +248,7 @@ def test_a_command_runs_as_it_is_and_knows_where_to_mark() -> None:
 )
 def test_how_a_command_ended(returncode: int, output: bytes, outcome: Outcome) -> None:
     end = judge_command(returncode=returncode, last_output=output, bad_loss=None)
-    ending = decide(run_ends={0: end}, returncode=returncode, ended_by=None, why="")
+    ending = decide(run_ends={0: end}, returncode=returncode, ended_by=None)
     assert (ending.outcome, ending.look_at) == (outcome, "output.log")
 
 
@@ -256,6 +276,6 @@ def test_the_reason_ends_with_a_line_that_can_be_read(output: bytes, last: str) 
 def test_a_module_in_the_current_folder_is_not_meant(tmp_path: Path) -> None:
     (tmp_path / "re.py").write_text("raise SystemExit('not this one')")
     done = subprocess.run(
-        [*own_python(sys.executable), "trainmark.rank_environment", "true"], cwd=tmp_path, check=False
+        [*own_python(sys.executable), "trainmark.launch.rank_command", "true"], cwd=tmp_path, check=False
     )
     assert done.returncode == 0

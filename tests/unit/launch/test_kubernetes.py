@@ -146,9 +146,9 @@ def test_everything_wrong_is_said_at_once() -> None:
         for key in ("image", "volume", "namespace", "job_kind", "framework", "data", "shared_memory", "resources.cpu")
     }
     for path in ("/", "/trainmark", "/trainmark/runs/x", "/a/../b"):
-        with pytest.raises(SpecError, match="no place to mount"):
+        with pytest.raises(SpecError, match="cannot be a mount path"):
             render(replace(JOB, data_path=path))
-    with pytest.raises(SpecError, match="no name of a claim"):
+    with pytest.raises(SpecError, match="not a valid name of a claim"):
         render(replace(JOB, store_claim="Runs"))
 
 
@@ -256,7 +256,7 @@ def test_the_first_pod_is_the_controller(tmp_path: Path) -> None:
     assert "'--node-rank=0', '--master-addr=m'" in (folder / "output.log").read_text()
     again = run_pod(tmp_path, 0)
     assert again.returncode == 2
-    assert "a manifest is good for one run" in again.stderr
+    assert "a manifest can be run once" in again.stderr
 
 
 def test_the_other_pods_become_torchrun(tmp_path: Path) -> None:
@@ -266,4 +266,4 @@ def test_the_other_pods_become_torchrun(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
     lost = run_pod(tmp_path, 1, TRAINMARK_RUN="")
     assert lost.returncode == 2
-    assert "this is no pod of a manifest" in lost.stderr
+    assert "not in a pod of a manifest" in lost.stderr

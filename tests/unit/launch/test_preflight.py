@@ -43,11 +43,11 @@ def test_two_good_machines() -> None:
     [
         ({"sees_store": False}, "does not see the store"),
         ({"missing_data": ["/data/imagenet"]}, "does not see /data/imagenet"),
-        ({"num_gpus": 4}, "has 4 GPUs, 8 wanted"),
-        ({"framework": None}, "has no framework"),
+        ({"num_gpus": 4}, "has 4 GPUs, 8 needed"),
+        ({"framework": None}, "the framework is not installed"),
         ({"free_bytes": 5 << 20}, "only 5 MB free for records"),
         ({"unreachable": [0]}, "cannot reach rank 0"),
-        ({"error": "10.0.0.1:15000: No route to host"}, "cannot meet the master at 10.0.0.1:15000: No route to host"),
+        ({"error": "10.0.0.1:15000: No route to host"}, "cannot reach the master at 10.0.0.1:15000: No route to host"),
     ],
 )
 def test_what_no_run_would_survive(answer: dict[str, Any], what: str) -> None:
@@ -67,12 +67,12 @@ def test_what_is_worth_a_note(answer: dict[str, Any], what: str) -> None:
 
 def test_clocks_versions_and_code() -> None:
     assert find({"clock_offsets_s": {"1": -3.04}}, {}) == [
-        ("b (rank 1)", "its clock is -3.0 s off the master's", False)
+        ("b (rank 1)", "its clock differs from the master's by -3.0 s", False)
     ]
     (version,) = find({}, {"framework": "2.12.0"})
     assert version[1] == "framework 2.12.0, others 2.13.0"
     (code,) = find({}, {"code": "0ther"})
-    assert "other code than here (0ther, c0de)" in code[1]
+    assert "different code than here (0ther, c0de)" in code[1]
 
 
 def test_a_silent_machine_is_named_with_what_its_shell_said() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trainmark.launch.outcome import Ending
+from trainmark.launch.endings import Ending, why_retry
 from trainmark.launch.processes import kill_left
-from trainmark.launch.retry import why_retry
 from trainmark.launch.warden import Warden
+from trainmark.messages.endings import raised
 from trainmark.runfolder.records import RUN_TAG, Outcome
 
 TORCHRUN = """
@@ -52,7 +52,7 @@ LOST = "RuntimeError: [../gloo/transport/tcp/pair.cc:547] Connection closed by p
     ],
 )
 def test_what_a_retry_can_help(outcome: Outcome, reason: str, output: str, helps: bool) -> None:
-    ending = Ending(outcome=outcome, reason=reason, look_at="output.log")
+    ending = Ending(outcome=outcome, reason=raised(error=reason), look_at="output.log")
     assert (why_retry(ending, output) is not None) is helps
 
 
@@ -67,7 +67,7 @@ def test_leftovers_are_ended_and_no_others(monkeypatch: pytest.MonkeyPatch) -> N
     try:
         with monkeypatch.context() as patch:
             patch.setattr(psutil.Process, "kill", lambda _: None)  # as one that is stuck in the kernel
-            assert kill_left(["retry-test-a"], patience_s=0.2) == [left.pid]
+            assert kill_left(["retry-test-a"], limit_s=0.2) == [left.pid]
         assert kill_left(["retry-test-a"]) == []
         assert left.wait(10) == -9
         assert other.poll() is None

@@ -14,10 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trainmark.launch import heartbeat
 from trainmark.launch import supervise as module
+from trainmark.launch import worker_source
 from trainmark.launch.job import Command
 from trainmark.launch.processes import find
+from trainmark.messages.endings import controller_stopped
+from trainmark.messages.message import Message
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, read_json, write_json
 from trainmark.runfolder.records import RUN_TAG, Outcome
 
@@ -119,7 +121,7 @@ def test_silence_is_a_hang(tmp_path: Path) -> None:
 def test_what_hangs_after_the_end_does_not_spoil_a_finished_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "_TEARDOWN_S", 0.5)
+    monkeypatch.setattr(worker_source, "_TEARDOWN_S", 0.5)
     measure = {"hang_least_s": 0.2, "hang_factor": 2}
     write_json(tmp_path / "run.json", {"measure": measure})
     lines = "".join(STEP % n for n in range(10))
@@ -128,7 +130,7 @@ def test_what_hangs_after_the_end_does_not_spoil_a_finished_run(
     assert run(tmp_path, body) is Outcome.OK
     ending = read_json(tmp_path / "exit.json")
     assert ending is not None
-    assert ending["reason"] == "10 steps done; its processes did not end by themselves"
+    assert ending["reason"] == "10 steps done; its processes did not exit by themselves"
 
 
 def test_the_observer_stops_a_run(tmp_path: Path) -> None:
@@ -142,17 +144,17 @@ def test_the_observer_stops_a_run(tmp_path: Path) -> None:
     )
     seen: list[int] = []
 
-    def observe(new: list[Json]) -> str | None:
+    def observe(new: list[Json]) -> Message | None:
         seen.extend(record["step"] for record in new if record["kind"] == "step")
-        return "enough is known" if len(seen) >= 50 else None
+        return controller_stopped() if len(seen) >= 50 else None
 
     assert run(tmp_path, body, observe=observe) is Outcome.OK
     assert 50 <= len(seen) < 2000
-    assert (tmp_path / "stop").read_text() == "enough is known"
+    assert (tmp_path / "stop").read_text() == controller_stopped().english
 
 
 def test_an_observer_that_fails_leaves_an_end_and_no_process(tmp_path: Path) -> None:
-    def observe(_: list[Json]) -> str | None:
+    def observe(_: list[Json]) -> Message | None:
         raise RuntimeError("the screen broke")
 
     with pytest.raises(RuntimeError, match="screen broke"):

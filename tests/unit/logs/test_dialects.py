@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from samples import GIVEN, SAMPLES, Sample, import_text
 
-from trainmark.analyse.result import describe_run
 from trainmark.logs.opening import LogFile
 from trainmark.logs.registry import load_dialects
 from trainmark.logs.stream import LogStream
+from trainmark.report.document import describe_runs
 
 PADDLE = SAMPLES[0]
 
@@ -19,7 +19,7 @@ PADDLE = SAMPLES[0]
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.dialect)
 def test_a_log_of_each_dialect(sample: Sample, tmp_path: Path) -> None:
     row = import_text(tmp_path, sample.text, **GIVEN.get(sample.dialect, {}))
-    result = describe_run(row)
+    result = describe_runs([row])[0]
     assert row.dialect == sample.dialect
     assert result["records"] == sample.records
     assert result["last"] == (None if sample.last is None else pytest.approx(sample.last, rel=1e-9))
@@ -63,7 +63,7 @@ NOISE = {
 @pytest.mark.parametrize("kind", NOISE)
 def test_noise_is_survived(kind: str, tmp_path: Path) -> None:
     row = import_text(tmp_path, NOISE[kind])
-    result = describe_run(row)
+    result = describe_runs([row])[0]
     assert (row.dialect, result["records"], result["last"], row.devices) == ("paddle", 3, 64.0, 4)
     assert row.warnings == ()
 

@@ -15,7 +15,6 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from samples import SAMPLES, TARGETS
 
-from trainmark.analyse.results import describe_runs
 from trainmark.logs.facts import resolve
 from trainmark.logs.importing import Task, import_file
 from trainmark.logs.paths import facts_of_path
@@ -23,6 +22,7 @@ from trainmark.logs.record import Facts, LogRecord, RecordKind
 from trainmark.logs.registry import load_dialects
 from trainmark.logs.scale import find_scale
 from trainmark.logs.stream import LogStream
+from trainmark.report.document import describe_runs
 from trainmark.store.folder import read_run
 
 NUM_LOGS = int(os.environ.get("TRAINMARK_FUZZ", "1000"))

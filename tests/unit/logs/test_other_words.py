@@ -9,9 +9,9 @@ from samples import SAMPLES, import_text
 from test_traps import STEADY, codes, ngc, paddle
 
 from trainmark.analyse.protocols import apply_protocol
-from trainmark.analyse.result import describe_run
 from trainmark.logs.registry import load_dialects
 from trainmark.logs.stream import LogStream
+from trainmark.report.document import describe_runs
 
 
 def sample(dialect: str) -> str:
@@ -29,14 +29,14 @@ def test_a_first_percent_is_no_fraction(tmp_path: Path) -> None:
     )
     text = f"AI-Rank-log 1704103200.1 test_begin\n{evals}AI-Rank-log 1704103290.1 test_finish\n"
     row = import_text(tmp_path, ngc(STEADY) + text)
-    assert describe_run(row)["time_to_train_s"] == pytest.approx(30.0)
+    assert describe_runs([row])[0]["time_to_train_s"] == pytest.approx(30.0)
 
 
 def test_an_evaluation_by_the_logs_own_name_of_our_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(import_text.__globals__["TARGETS"], "hrnet_w18", {"metric": "miou", "value": 0.78})
     tail = "2024-01-01 10:01:01 [INFO]\t[EVAL] #Images: 500 mIoU: 0.7812 Acc: 0.96 Kappa: 0.9\n"
     row = import_text(tmp_path, paddle(17.0, devices=1, batch=8, tail=tail), name="hrnet.log")
-    assert describe_run(row)["time_to_train_s"] == 60.0
+    assert describe_runs([row])[0]["time_to_train_s"] == 60.0
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
@@ -49,13 +49,13 @@ def test_torchtitan_in_its_own_colours(tmp_path: Path) -> None:
         for n in range(1, 5)
     )
     row = import_text(tmp_path, "Building 1-D device mesh with ['dp_shard'], [8]\n" + lines)
-    assert (row.dialect, describe_run(row)["last"]) == ("torchtitan", 6543.0 * 8)
+    assert (row.dialect, describe_runs([row])[0]["last"]) == ("torchtitan", 6543.0 * 8)
 
 
 def test_thousands_are_set_off_by_commas(tmp_path: Path) -> None:
     rates = [6000.0 + step for step in range(8)]
     row = import_text(tmp_path, ngc(rates).replace("total_ips : 6", "total_ips : 6,"))
-    assert describe_run(row)["last"] == 6007.0
+    assert describe_runs([row])[0]["last"] == 6007.0
 
 
 def test_two_numbers_with_a_comma_between_stay_two(tmp_path: Path) -> None:
@@ -87,15 +87,15 @@ def test_mxnet_tells_the_first_and_the_last_batch(tmp_path: Path) -> None:
 def test_the_table_of_the_trainer_repeats_its_one_record(tmp_path: Path) -> None:
     table = "***** train metrics *****\n  train_runtime = 0:02:03.40\n  train_samples_per_second = 16.2\n"
     both = import_text(tmp_path, sample("huggingface") + table)
-    assert (describe_run(both)["records"], both.wall_s) == (1, 123.4)
+    assert (describe_runs([both])[0]["records"], both.wall_s) == (1, 123.4)
     only = import_text(tmp_path, table, name="table.log")
-    assert (describe_run(only)["records"], only.wall_s) == (0, None)
+    assert (describe_runs([only])[0]["records"], only.wall_s) == (0, None)
     assert apply_protocol("stated", only)["value"] == 16.2
 
 
 def test_a_log_cut_down_to_its_statement(tmp_path: Path) -> None:
     row = import_text(tmp_path, "Training perf is: 9.199632 FPS\n", name="pytorch_gpu1_fp32_bs2.txt")
-    assert (row.dialect, describe_run(row)["records"]) == ("maskrcnn-benchmark", 0)
+    assert (row.dialect, describe_runs([row])[0]["records"]) == ("maskrcnn-benchmark", 0)
     assert apply_protocol("stated:name=Training perf", row)["value"] == 9.199632
 
 
@@ -123,7 +123,7 @@ def test_maskrcnn_benchmark_is_not_its_child(tmp_path: Path) -> None:
     row = import_text(tmp_path, text)
     assert (row.dialect, row.peak_memory_bytes) == ("maskrcnn-benchmark", 3000 * 2**20)
     # The batch of all devices is told, so their number is not needed.
-    assert (codes(row), row.unit, describe_run(row)["last"]) == ([], "images", 32.0)
+    assert (codes(row), row.unit, describe_runs([row])[0]["last"]) == ([], "images", 32.0)
 
 
 def test_oneflow_s_validation(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_log_of_mmengine(tmp_path: Path) -> None:
         text += "eta: 1:00:00  time: 0.4000  data_time: 0.01  memory: 5000  loss: 1.0\n"
     text += "2024/01/01 10:01:00 - mmengine - INFO - Iter(val) [500/500]    aAcc: 90.0000  mIoU: 70.1200  mAcc: 80.0\n"
     row = import_text(tmp_path, text)
-    assert (row.devices, row.batch_size_per_device, describe_run(row)["last"]) == (8, 2, 40.0)
+    assert (row.devices, row.batch_size_per_device, describe_runs([row])[0]["last"]) == (8, 2, 40.0)
     assert [(e["step"], e["value"]) for e in row.evals] == [(350, 70.12)]
 
 
@@ -200,7 +200,7 @@ def test_what_our_own_mllog_export_tells(tmp_path: Path) -> None:
 def test_seconds_and_a_batch_leave_nothing_ambiguous(tmp_path: Path) -> None:
     lines = "".join(f"({n}/62) LR: 0.001 | Batch: 0.500s | ips: 32.0 | Loss: 0.6\n" for n in range(1, 9))
     row = import_text(tmp_path, lines, devices=2, batch_size_per_device=8)
-    assert (codes(row), describe_run(row)["last"]) == ([], 32.0)
+    assert (codes(row), describe_runs([row])[0]["last"]) == ([], 32.0)
 
 
 def test_seconds_and_samples_in_a_pattern_are_a_speed(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_seconds_and_samples_in_a_pattern_are_a_speed(tmp_path: Path) -> None:
     )
     lines = "".join(f"step {10 * n} 0.5 sec/it bs 64\n" for n in range(1, 9))
     row = import_text(tmp_path, lines, pattern=pattern)
-    assert (codes(row), row.unit, describe_run(row)["last"]) == ([], "clips", 128.0)
+    assert (codes(row), row.unit, describe_runs([row])[0]["last"]) == ([], "clips", 128.0)
 
 
 def test_a_number_in_front_may_be_what_a_pattern_reads(tmp_path: Path) -> None:

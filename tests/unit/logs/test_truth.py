@@ -10,9 +10,9 @@ import pytest
 from truth import DIFFERENT, LOGS, PROTOCOLS, entry_for, expected, needs_logs, read_truth
 
 from trainmark.analyse.protocols import apply_protocol
-from trainmark.analyse.result import describe_run
 from trainmark.logs.importing import Task, import_file
 from trainmark.logs.record import Facts
+from trainmark.report.document import describe_runs
 from trainmark.store.folder import read_run
 from trainmark.store.rows import RunRow
 from trainmark.workloads.registry import load_cards
@@ -42,7 +42,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunRow]:
 
 
 def compare(row: dict[str, Any], run: RunRow) -> list[str]:
-    ours = describe_run(run)
+    ours = describe_runs([run])[0]
     ours["batch_per_device"] = ours["batch_size_per_device"]
     found = []
     for name, wanted in expected(row).items():

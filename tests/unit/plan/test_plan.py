@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from making import make_cell
-from trainmark.cli.specify import read_catalog
+from trainmark.controller.workload import read_catalog
 from trainmark.plan.estimate import estimate
 from trainmark.plan.expand import expand
 from trainmark.plan.feasible import Reach, why_not
@@ -11,7 +11,7 @@ from trainmark.plan.identity import cell_id, new_run_id
 from trainmark.plan.machine import Gpu, Machine, _visible, read_machine
 from trainmark.spec.cell import DataSource
 from trainmark.spec.suite import Measure, Suite, Sweep
-from trainmark.worker.sensors import physical_gpu
+from trainmark.worker.telemetry.sensors import physical_gpu
 
 
 def machine(num_gpus: int = 0, num_cores: int = 2, frameworks: tuple[str, ...] = ("torch",)) -> Machine:
@@ -46,15 +46,17 @@ def test_identity_is_content() -> None:
 
 def test_why_a_cell_cannot_run_here() -> None:
     assert why_not(make_cell(), machine(), Reach()) is None
-    assert "3 devices asked for, 2 CPU cores here" in str(why_not(make_cell(devices_per_node=3), machine(), Reach()))
+    assert "3 devices requested, 2 CPU cores available" in str(
+        why_not(make_cell(devices_per_node=3), machine(), Reach())
+    )
     cuda = make_cell(device="cuda", devices_per_node=8)
-    assert "8 devices asked for, 1 GPU here; use --devices 1 or fewer" in str(why_not(cuda, machine(1), Reach()))
+    assert "8 devices requested, 1 GPU available; use --devices 1 or fewer" in str(why_not(cuda, machine(1), Reach()))
     assert "no NVIDIA GPU" in str(why_not(make_cell(device="cuda"), machine(), Reach()))
     assert "pip install 'trainmark[torch]'" in str(why_not(make_cell(), machine(frameworks=()), Reach()))
     assert "tf32" in str(why_not(make_cell(precision="tf32"), machine(), Reach()))
     assert "give --hosts" in str(why_not(make_cell(nodes=2), machine(), Reach()))
     assert why_not(make_cell(nodes=2), machine(), Reach(num_nodes=2)) is None
-    assert "3 nodes asked for, 2 machines" in str(why_not(make_cell(nodes=3), machine(), Reach(num_nodes=2)))
+    assert "3 nodes requested, 2 machines" in str(why_not(make_cell(nodes=3), machine(), Reach(num_nodes=2)))
     assert why_not(make_cell(nodes=9, device="cuda"), machine(), Reach(num_nodes=None, is_elsewhere=True)) is None
     assert "3 nodes" in str(why_not(make_cell(nodes=3), machine(), Reach(num_nodes=2, is_elsewhere=True)))
     assert why_not(make_cell(device="cuda", precision="tf32"), machine(1), Reach()) is None

@@ -15,7 +15,7 @@ import pytest
 from making import make_cell, make_run
 from trainmark.cli.main import main
 from trainmark.report.export.paddle_benchmark import MISSIONS
-from trainmark.report.exporting import Exported, format_names, load_format
+from trainmark.report.exporting import Exported, exports
 from trainmark.store.folder import read_run
 from trainmark.store.rows import RunRow
 
@@ -30,7 +30,7 @@ def row(tmp_path: Path, run_id: str = "run-a", *, seconds: float = 0.1, **change
 
 
 def export(name: str, rows: list[RunRow]) -> Exported:
-    exported: Exported = load_format(name).export(rows)
+    exported: Exported = exports().load(name).export(rows)
     return exported
 
 
@@ -41,8 +41,8 @@ def stream(name: str, rows: list[RunRow]) -> str:
 
 
 def test_the_formats_are_found() -> None:
-    assert format_names() == ("ai-rank", "csv", "dlperf", "json", "mllog", "paddle-benchmark")
-    assert all(load_format(name).SUMMARY for name in format_names())
+    assert exports().names() == ("ai-rank", "csv", "dlperf", "json", "mllog", "paddle-benchmark")
+    assert all(found.value.summary and found.value.name == found.name for found in exports().found())
 
 
 # -- PaddlePaddle benchmark --------------------------------------------------------------------------------------------
@@ -196,8 +196,8 @@ def test_dlperf_leaves_out_what_is_on_an_unknown_number_of_nodes(tmp_path: Path)
     exported = export("dlperf", rows)
     assert list(json.loads(exported.stream or "")["resnet50"]) == ["1n1g"], "one device is on one node"
     assert list(exported.left_out) == ["b", "c"]
-    assert "import --devices N --nodes N" in exported.left_out["b"]
-    assert exported.left_out["c"] == "no speed is known"
+    assert "import it with --devices N --nodes N" in exported.left_out["b"]
+    assert exported.left_out["c"] == "no speed"
 
 
 def test_runs_that_are_left_out_are_told_and_not_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,10 +205,10 @@ def test_runs_that_are_left_out_are_told_and_not_counted(tmp_path: Path, capsys:
     make_run(tmp_path / "s", "run-b", outcome="failed")
     words = ["export", "--format", "dlperf", "--store", str(tmp_path / "s")]
     assert main(words) == 0
-    assert capsys.readouterr().err == "1 run left out: no speed is known\n"
+    assert capsys.readouterr().err == "1 run left out: no speed\n"
     target = str(tmp_path / "result.json")
     assert main([*words, "--output", target]) == 0
-    assert f"1 run written to {target} (1 file)\n1 run left out: no speed is known\n" in capsys.readouterr().err
+    assert f"1 run written to {target} (1 file)\n1 run left out: no speed\n" in capsys.readouterr().err
 
 
 # -- AI-Rank -----------------------------------------------------------------------------------------------------------
@@ -457,7 +457,7 @@ def test_export_to_a_file_a_folder_and_nowhere(tmp_path: Path, capsys: pytest.Ca
     assert main([*base, "csv", "-o", str(tmp_path / "no" / "x.csv")]) == 2
     assert "cannot write the export" in capsys.readouterr().err
     assert main([*base, "csv", "nonsense"]) == 2
-    assert "no run begins with" in capsys.readouterr().err
+    assert "begins with 'nonsense'" in capsys.readouterr().err
 
 
 def test_files_are_written_whole_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from making import make_cell, make_run
-from trainmark.analyse.result import describe_run
 from trainmark.analyse.table import Line, build_lines
 from trainmark.logs.dialect import UNITS as LOG_UNITS
-from trainmark.report.cells import describe_line
+from trainmark.report.columns import describe_line, heading
 from trainmark.report.console import print_lines, say
+from trainmark.report.document import describe_runs
 from trainmark.report.markdown import render_markdown
 from trainmark.report.words import UNITS, WORDS
 from trainmark.spec.cell import DataSource
@@ -144,10 +144,10 @@ def test_switches_that_are_usual_stand_once(tmp_path: Path) -> None:
     setup = text[text.index("## Set-up") : text.index("## Steps")]
     told = [line.split(" | ")[-1].removesuffix(" |") for line in setup.splitlines() if line.startswith("| resnet50")]
     assert told == ["–", "–", "compiled=True", "compiled=–", "not known"]
-    assert "Switches, but where a line has others: layout=contiguous, compiled=False.\n" in setup
+    assert "Settings (unless noted in the row): layout=contiguous, compiled=False.\n" in setup
     alike = render_markdown(lines_of(tmp_path / "r0", tmp_path / "r1"), lang="en")
-    assert "| switches |" not in alike
-    assert "| switches |" not in render_markdown(lines_of(tmp_path / "r4"), lang="en")
+    assert "| settings |" not in alike
+    assert "| settings |" not in render_markdown(lines_of(tmp_path / "r4"), lang="en")
 
 
 def test_a_report_of_failures_says_what_they_were(tmp_path: Path) -> None:
@@ -178,8 +178,8 @@ def test_the_steps_are_the_commands_as_they_were_typed(tmp_path: Path) -> None:
 def test_a_run_that_failed_has_no_speed(tmp_path: Path) -> None:
     (line,) = lines_of(make_run(tmp_path, "a", outcome="nan", reason="the loss was nan"))
     assert line.estimate is None
-    assert describe_run(line.first)["throughput"] is None
-    assert describe_run(line.first)["median"] is None
+    assert describe_runs([line.first])[0]["throughput"] is None
+    assert describe_runs([line.first])[0]["median"] is None
     assert "no result" in say(line)
 
 
@@ -192,7 +192,7 @@ def test_warm_up_is_found_and_left_out(tmp_path: Path) -> None:
 
 def test_json_has_every_field_of_the_contract(tmp_path: Path) -> None:
     (line,) = lines_of(make_run(tmp_path, "a"))
-    result = describe_run(line.first)
+    result = describe_runs([line.first])[0]
     fields = (
         "id source dialect workload model framework recipe precision nodes devices batch_size_per_device data repeat"
     )
@@ -222,7 +222,9 @@ def test_markdown_has_the_five_parts(tmp_path: Path, lang: str) -> None:
         assert f"## {words[part]}\n" in text
     assert "40.00" in text
     assert "oom" in text
-    widths = {line.count("|") for line in text.splitlines() if line.startswith("|") and words["throughput"] in line}
+    widths = {
+        line.count("|") for line in text.splitlines() if line.startswith("|") and heading("throughput", lang) in line
+    }
     assert len(widths) == 1
 
 
@@ -373,8 +375,8 @@ def test_the_base_is_stated_and_does_not_depend_on_the_order(tmp_path: Path) -> 
         (four,) = (line for line in lines_of(*order) if line.first.devices == 4)
         assert four.speedup is not None
         assert four.speedup.value == pytest.approx(8)
-        assert four.base is not None
-        assert (four.base.id, four.base_devices, four.has_other_base) == ("b", 1, False)
+        assert four.baseline is not None
+        assert (four.baseline.id, four.baseline.devices, four.has_other_baseline) == ("b", 1, False)
 
 
 def test_the_command_of_a_training_is_the_whole_command(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainmark.cli.specify import add_spec_arguments
+from trainmark.cli.parser import add_spec_options
 from trainmark.errors import SpecError
 from trainmark.plan.identity import cell_id, new_run_id
 from trainmark.spec.cell import Cell
@@ -58,14 +58,14 @@ def test_the_run_is_named_by_the_script(words: str, label: str) -> None:
     ("words", "values", "says"),
     [
         ("t {batch_size}", {}, "has no value"),
-        ("t", {"batch_size": [1, 2]}, "they would be the same run"),
+        ("t", {"batch_size": [1, 2]}, "all runs would be the same"),
         ("t {batchsize}", {"batch_size": 1}, "did you mean {batch_size}"),
-        ("t", {"epochs": 3}, "means nothing for a command"),
-        ("t", {"devices": 0}, "no whole number"),
+        ("t", {"epochs": 3}, "cannot be used with a command"),
+        ("t", {"devices": 0}, "must be an integer >= 1, got 0"),
         ("t", {"precision": "fp33"}, "did you mean fp32"),
-        ("t", {"timeout_s": -1}, "no positive number"),
+        ("t", {"timeout_s": -1}, "must be a finite number > 0, got -1"),
         ("", {}, "no command"),
-        ("--store X", {}, "trainmark's own flags go before --"),
+        ("--store X", {}, "put options of trainmark before --"),
     ],
 )
 def test_faults_are_found_before_anything_starts(words: str, values: dict[str, Any], says: str) -> None:
@@ -76,7 +76,7 @@ def test_faults_are_found_before_anything_starts(words: str, values: dict[str, A
 
 def test_the_flags_that_a_hint_names_are_flags() -> None:
     parser = argparse.ArgumentParser()
-    add_spec_arguments(parser)
+    add_spec_options(parser)
     with pytest.raises(SpecError) as caught:
         cells("t", epochs=1)
     (fault,) = caught.value.faults

@@ -12,9 +12,10 @@ import pytest
 
 from making import make_run
 from trainmark.cli.main import main
-from trainmark.runfolder.files import RUN_FILE, rank_file
+from trainmark.runfolder.files import RUN_FILE, Json, rank_file
 from trainmark.store import folder as reading
 from trainmark.store.index import Store
+from trainmark.store.rank_records import RankRecords
 
 _EXCHANGE: dict[str, Any] = {
     "kind": "communication", "pairs": [[0.2, 0.1]], "gradient_bytes": 1000, "num_ranks": 2, "all_reduce_s": [0.1],
@@ -81,14 +82,14 @@ def test_a_strange_folder_hides_none(name: str, tmp_path: Path, capsys: pytest.C
 def test_a_fault_of_one_folder_is_its_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(tmp_path, "bad")
     make_run(tmp_path, "good")
-    real = reading._read_ranks
+    real = reading.read_ranks
 
-    def fail_for_bad(folder: Path) -> dict[str, Any]:
+    def fail_for_bad(folder: Path) -> tuple[RankRecords, list[Json]]:
         if folder.name == "bad":
             raise PermissionError(13, "Permission denied", str(folder / "rank0.jsonl"))
         return real(folder)
 
-    monkeypatch.setattr(reading, "_read_ranks", fail_for_bad)
+    monkeypatch.setattr(reading, "read_ranks", fail_for_bad)
     store = Store(tmp_path)
     store.sync()
     bad, good = sorted(store.rows(), key=lambda row: row.id)
@@ -126,11 +127,11 @@ def test_an_unreadable_file(tmp_path: Path, rank: int) -> None:
 def test_a_folder_that_goes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make_run(tmp_path, "going")
 
-    def remove(_: Path) -> dict[str, Any]:
+    def remove(_: Path) -> None:
         (folder / RUN_FILE).unlink()
         raise FileNotFoundError(2, "No such file or directory", "rank1.jsonl")
 
-    monkeypatch.setattr(reading, "_read_ranks", remove)
+    monkeypatch.setattr(reading, "read_ranks", remove)
     Store(tmp_path).sync()
     assert Store(tmp_path).rows() == []
 
@@ -140,4 +141,4 @@ def test_a_name_that_is_no_text_is_left_out(tmp_path: Path, capsys: pytest.Captu
     make_run(tmp_path, os.fsdecode(b"\xff"))
     Store(tmp_path).sync()
     assert [row.id for row in Store(tmp_path).rows()] == ["good"]
-    assert capsys.readouterr().err == "\ufffd: left out, since its name is no text\n"
+    assert capsys.readouterr().err == "\ufffd: skipped, its name is not valid UTF-8\n"

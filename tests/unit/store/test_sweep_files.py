@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.errors import StoreError
+from trainmark.messages.skips import too_few_nodes
 from trainmark.store.sweeps import HeldSweep, Sweeps
 
 
@@ -87,10 +88,16 @@ def test_a_store_that_can_only_be_read_has_nothing_to_go_on_with(tmp_path: Path)
 
 
 def test_the_cells_of_a_sweep_are_read_back(tmp_path: Path) -> None:
-    one, eight = {"cell": {"nodes": 1}, "title": "x"}, {"cell": {"nodes": 8}, "reason": "8 nodes, 1 here"}
+    one, eight = (
+        {"cell": {"nodes": 1}, "title": "x"},
+        {"cell": {"nodes": 8}, **too_few_nodes(wanted=8, known=1).to_reason()},
+    )
     held = Sweeps(tmp_path).begin("c0ffee", planned=[one, {"title": "of before"}], skipped=[eight], settings={})
     held.finish()
-    assert Sweeps(tmp_path).read_cells(held.record.id) == [({"nodes": 1}, None), ({"nodes": 8}, "8 nodes, 1 here")]
+    assert Sweeps(tmp_path).read_cells(held.record.id) == [
+        ({"nodes": 1}, None),
+        ({"nodes": 8}, too_few_nodes(wanted=8, known=1)),
+    ]
     held.release()
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from making import make_cell, make_run
+from trainmark import runfolder
 from trainmark.plan.identity import cell_id
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, rank_file, write_json
 from trainmark.store import folder as reading
-from trainmark.store import version
+from trainmark.store import state
 from trainmark.store.index import Store
 from trainmark.store.rows import Analyser, Derived, RunRow
 
@@ -149,12 +150,17 @@ def test_another_reader_reads_again_once(tmp_path: Path, read: list[str], monkey
     assert read == ["run", "run"]
 
 
-@pytest.mark.parametrize("name", ["folder.py", "communication.py", "marks.py", "ending.py", "records.py", "files.py"])
+_RUNFOLDER = Path(str(runfolder.__file__)).parent
+_READERS = [path.name for path in _RUNFOLDER.glob("*.py") if path.stem != "__init__"]
+_READERS += ["folder.py", "rank_records.py", "marked_steps.py", "state.py"]
+
+
+@pytest.mark.parametrize("name", _READERS)
 def test_the_version_of_reading_follows_from_its_code(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, real = version.reading_version(), Path.read_bytes
+    before, real = state.reading_version(), Path.read_bytes
 
     def change(path: Path) -> bytes:
         return real(path) + (b"#" if path.name == name else b"")
 
     monkeypatch.setattr(Path, "read_bytes", change)
-    assert version.reading_version.__wrapped__() != before
+    assert state.reading_version.__wrapped__() != before

@@ -3,10 +3,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from trainmark.silence_limit import Patience
+from trainmark.silence_limit import SilenceLimit
 from trainmark.worker.alarm import Alarm
 
-QUICK = Patience(least_s=0.1, factor=2.0)
+QUICK = SilenceLimit(least_s=0.1, factor=2.0)
 
 
 def wait_for(path: Path, text: str) -> str:

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
-from trainmark.worker.torch.checkpoint import read_checkpoint, remove_unfinished, write_checkpoint
+from trainmark.worker.checkpoint import remove_unfinished, write_checkpoint
 
-CPU = torch.device("cpu")
+
+def write(path: Path, weight: Tensor) -> None:
+    write_checkpoint(path, lambda file: torch.save({"weight": weight}, file))
 
 
 @pytest.fixture
@@ -27,18 +30,18 @@ def small_disk() -> Iterator[None]:
 
 
 def test_a_full_disk_is_named_and_spares_the_last_checkpoint(tmp_path: Path, small_disk: None) -> None:
-    path = tmp_path / "checkpoint.pt"
-    write_checkpoint(path, {"weight": torch.ones(1)})
+    path = tmp_path / "checkpoint"
+    write(path, torch.ones(1))
     with pytest.raises(OSError, match=r"^the checkpoint could not be written: File too large$"):
-        write_checkpoint(path, {"weight": torch.zeros(1 << 20)})
-    assert read_checkpoint(path, CPU)["weight"] == torch.ones(1)
-    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
+        write(path, torch.zeros(1 << 20))
+    assert torch.load(path, weights_only=True)["weight"] == torch.ones(1)
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint"]
 
 
 def test_what_a_killed_process_left_beside_a_checkpoint_is_removed(tmp_path: Path) -> None:
-    path = tmp_path / "checkpoint.pt"
-    write_checkpoint(path, {"weight": torch.ones(1)})
-    (tmp_path / ".checkpoint.pt.4711").write_bytes(b"half of it")
+    path = tmp_path / "checkpoint"
+    write(path, torch.ones(1))
+    (tmp_path / ".checkpoint.4711").write_bytes(b"half of it")
     (tmp_path / "rank0.jsonl").write_text("{}\n")
     remove_unfinished(path)
-    assert {file.name for file in tmp_path.iterdir()} == {"checkpoint.pt", "rank0.jsonl"}
+    assert {file.name for file in tmp_path.iterdir()} == {"checkpoint", "rank0.jsonl"}

@@ -12,7 +12,7 @@ from making import make_run
 from trainmark.analyse.communication import describe_communication, median_interval
 from trainmark.store.folder import read_run
 from trainmark.worker.communication import measure_communication
-from trainmark.worker.engine_fake import FakeClock, FakeEngine
+from trainmark.worker.fake.engine import FakeClock, FakeEngine
 
 
 def measure(*, stop_at: float | None = None, max_steps: int | None = None, **engine: Any) -> tuple[Any, FakeEngine]:

@@ -11,8 +11,11 @@ import pytest
 import torch
 
 from making import make_cell, make_images
-from trainmark.spec.cell import DataSource
-from trainmark.worker.torch.engine import TorchEngine, is_out_of_memory
+from trainmark.worker.feed import build_feed, repeat_first_batches
+from trainmark.worker.samples import Share
+from trainmark.worker.torch import is_out_of_memory
+from trainmark.worker.torch.engine import TorchEngine
+from trainmark.worker.torch.sources import TorchSources
 from trainmark.workloads.registry import load_card, load_module
 
 
@@ -101,9 +104,9 @@ def test_one_dnn_s_words_mean_memory_where_it_is_limited(monkeypatch: pytest.Mon
 
 def test_a_training_that_goes_on_removes_what_a_killed_one_left_half_written(tmp_path: Path) -> None:
     engine = build()
-    path = tmp_path / "checkpoint.pt"
+    path = tmp_path / "checkpoint"
     engine.save(path, {"num_steps": 3})
-    (tmp_path / ".checkpoint.pt.4711").write_bytes(b"half of it")
+    (tmp_path / ".checkpoint.4711").write_bytes(b"half of it")
     assert engine.restore(path) == {"num_steps": 3}
     assert list(tmp_path.iterdir()) == [path]
     engine.close()
@@ -113,15 +116,13 @@ def test_a_training_that_goes_on_removes_what_a_killed_one_left_half_written(tmp
 
 
 def feed_of(root: Path, *, rank: int = 0, world_size: int = 1, batch_size: int = 2) -> Any:
-    from trainmark.worker.torch.feed import FeedRequest, build_feed
-
     card = load_card("resnet50")
-    cell = make_cell(data=DataSource.parse(str(root)), batch_size_per_device=batch_size).to_json()
-    request = FeedRequest(
-        workload=load_module("resnet50", "torch"), card=card, size=card.sizes["small"], batch_size=batch_size, seed=0,
-        device=torch.device("cpu"), rank=rank, world_size=world_size, input_dtype=torch.float32, channels_last=False,
+    size, share = card.sizes["small"], Share(rank=rank, world_size=world_size, batch_size=batch_size, seed=0)
+    sources = TorchSources(
+        workload=load_module("resnet50", "torch"), size=size, share=share, device=torch.device("cpu"),
+        input_dtype=torch.float32, channels_last=False,
     )  # fmt: skip
-    return build_feed(cell, request)
+    return build_feed(str(root), card=card, size=size, share=share, sources=sources)
 
 
 def test_two_ranks_see_what_one_with_the_double_batch_sees(tmp_path: Path) -> None:
@@ -180,8 +181,6 @@ def test_a_bad_image_is_named_and_the_batch_stays_whole(tmp_path: Path) -> None:
 
 
 def test_cached_batches_come_again(tmp_path: Path) -> None:
-    from trainmark.worker.torch.feed import CachedFeed
-
-    cached = CachedFeed(feed_of(make_images(tmp_path, per_class=2)))
+    cached = repeat_first_batches(feed_of(make_images(tmp_path, per_class=2)))
     first = [cached.next_batch()[0] for _ in range(2)]
     assert cached.next_batch()[0] is first[0]

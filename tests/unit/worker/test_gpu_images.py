@@ -13,8 +13,10 @@ import torch
 
 from making import make_images
 from trainmark.worker.images import ImageList, View
+from trainmark.worker.samples import Problems
 from trainmark.worker.torch.gpu_images import Balance, GpuImages
-from trainmark.worker.torch.images import CpuImages, Format, Problems
+from trainmark.worker.torch.images import CpuImages, Format
+from trainmark.workloads.resnet50.data import CROPS
 
 FORMAT = Format(
     image_size=32, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), dtype=torch.float32, channels_last=True
@@ -48,7 +50,7 @@ def gpu_images(problems: Problems, *, batch_size: int) -> Iterator[GpuImages]:
 def some_images(folder: Path, *, epoch: int | None) -> ImageList:
     root = make_images(folder, per_class=8)
     paths = tuple(sorted(str(path.relative_to(root)) for path in (root / "train").rglob("*.jpg")))
-    view = View(workload="resnet50", seed=0, epoch=epoch)
+    view = View(crops=CROPS, seed=0, epoch=epoch)
     return ImageList(root=str(root), paths=paths, indices=np.arange(len(paths)), view=view)
 
 

@@ -14,9 +14,10 @@ from torchvision.transforms.functional import center_crop, resize, resized_crop
 
 from making import read_pixels
 from trainmark.datasets.jpeg import encode_jpeg
-from trainmark.worker.images import CELL_SIDE, ImageList, View, crop_resize_one, store_crops
-from trainmark.worker.shared_bytes import SharedBytes
-from trainmark.worker.torch.images import CpuImages, Format, Problems, num_decoders
+from trainmark.worker.images import CELL_SIDE, ImageList, SharedBytes, View, crop_resize_one, num_decoders, store_crops
+from trainmark.worker.samples import Problems
+from trainmark.worker.torch.images import CpuImages, Format
+from trainmark.workloads.resnet50.data import CROPS
 
 
 def images_in(root: Path, *, sizes: list[tuple[int, int]], epoch: int | None = 3) -> ImageList:
@@ -26,7 +27,7 @@ def images_in(root: Path, *, sizes: list[tuple[int, int]], epoch: int | None = 3
         pixels = np.ascontiguousarray(low.repeat(16, 0).repeat(16, 1)[:height, :width])
         (root / f"{number}.jpg").write_bytes(encode_jpeg(pixels, quality=95))
     paths = tuple(f"{number}.jpg" for number in range(len(sizes)))
-    view = View(workload="resnet50", seed=1, epoch=epoch)
+    view = View(crops=CROPS, seed=1, epoch=epoch)
     return ImageList(root=str(root), paths=paths, indices=np.arange(len(sizes)), view=view)
 
 
@@ -89,7 +90,7 @@ def test_the_cpu_sees_what_torchvision_does(tmp_path: Path, epoch: int | None) -
 def test_cores_are_shared_unless_slurm_gave_each_rank_its_own(
     bound: str | None, num: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainmark.worker.torch.images.num_cores", lambda: 16)
+    monkeypatch.setattr("trainmark.worker.images.num_cores", lambda: 16)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     if bound is None:
         monkeypatch.delenv("SLURM_CPU_BIND_TYPE", raising=False)

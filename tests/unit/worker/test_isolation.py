@@ -19,14 +19,11 @@ from making import make_run
 from trainmark.launch import job
 from trainmark.runfolder.records import RUN_TAG, read_records
 from trainmark.store.folder import read_run
-from trainmark.worker import own_run
-from trainmark.worker.gpu_processes import GpuProcess, pick_foreign
-from trainmark.worker.isolation import CODES, Isolation
-from trainmark.worker.neighbours import Neighbours
-from trainmark.worker.own_run import is_of_run
 from trainmark.worker.recorder import Recorder
-from trainmark.worker.sensors import ClockSensor
-from trainmark.worker.telemetry import Telemetry, read_place
+from trainmark.worker.telemetry.isolation import CODES, Isolation
+from trainmark.worker.telemetry.neighbours import Neighbours, is_of_run
+from trainmark.worker.telemetry.sampler import Telemetry, read_place
+from trainmark.worker.telemetry.sensors import ClockSensor, GpuProcess, pick_foreign
 
 Sample = dict[str, Any]
 
@@ -249,7 +246,7 @@ def test_a_real_neighbour_is_told() -> None:
 def test_real_processes_of_our_own_are_no_neighbours() -> None:
     neighbours = Neighbours("r1")
     with spinning("r1") as own:
-        assert own_run.RUN_TAG == job.RUN_TAG
+        assert RUN_TAG == job.RUN_TAG
         assert is_of_run(own, "r1")
         assert not is_of_run(own, "r")
         neighbours.look()
@@ -316,7 +313,7 @@ class FakeNvml:
 
 def test_a_run_ends_with_its_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    monkeypatch.setattr("trainmark.worker.telemetry._PERIOD_S", 0.1)
+    monkeypatch.setattr("trainmark.worker.telemetry.sampler._PERIOD_S", 0.1)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for name, value in {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", RUN_TAG: "r1"}.items():
         monkeypatch.setenv(name, value)
@@ -345,7 +342,7 @@ def test_a_run_ends_with_its_warnings(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_first_rank_of_a_host_looks_at_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainmark.worker.telemetry._PERIOD_S", 0.1)
+    monkeypatch.setattr("trainmark.worker.telemetry.sampler._PERIOD_S", 0.1)
     path = tmp_path / "rank0.jsonl"
     recorder = Recorder(path)
     with Telemetry(recorder, gpu_index=None):

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,10 +21,12 @@ import torch
 from torch import Tensor
 
 from trainmark.parent_death import serve
-from trainmark.worker.torch.feed import FeedRequest
-from trainmark.worker.torch.pipeline import PipelineFeed
-from trainmark.workloads.pipeline import Sample, UnusableSampleError, shuffled
+from trainmark.worker.feed import DataFeed, open_feed
+from trainmark.worker.samples import Share
+from trainmark.worker.torch.sources import TorchSources
+from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
 from trainmark.workloads.registry import load_card, load_module
+from trainmark.workloads.tsm import data
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*(pin_memory|worker process):UserWarning"),
@@ -50,22 +51,28 @@ class Clips:
     def eval_sample(self, index: int) -> Sample:
         return self.train_sample(index, np.random.default_rng(0))
 
+    collate = staticmethod(data.Clips.collate)
 
-def build(monkeypatch: pytest.MonkeyPatch, *, has_processes: bool) -> PipelineFeed:
-    monkeypatch.setattr("trainmark.worker.torch.pipeline.num_decoders", lambda: 2)
-    card = load_card("tsm")
-    request = FeedRequest(
-        workload=load_module("tsm", "torch"), card=card, size=card.sizes["small"], batch_size=4, seed=0,
-        device=torch.device("cpu"), rank=0, world_size=1, input_dtype=torch.float32, channels_last=False,
+
+def build(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    has_processes: bool,
+    clips: Clips = Clips(),  # noqa: B008 - it has no state
+) -> DataFeed[Any]:
+    monkeypatch.setattr("trainmark.worker.torch.sources.num_decoders", lambda: 2)
+    share = Share(rank=0, world_size=1, batch_size=4, seed=0)
+    sources = TorchSources(
+        workload=load_module("tsm", "torch"), size=load_card("tsm").sizes["small"], share=share,
+        device=torch.device("cpu"), input_dtype=torch.float32, channels_last=False,
     )  # fmt: skip
-    feed = PipelineFeed(Clips(), request)
-    if has_processes:  # the stream for copies is made above, so there is none
-        device: Any = SimpleNamespace(type="cuda")
-        feed._request = replace(request, device=device)
+    feed: Any = open_feed(clips, share, sources)
+    if has_processes:  # the stream for copies would be made above, so there is none
+        feed._source._device = SimpleNamespace(type="cuda")
     return feed
 
 
-def seen(feed: PipelineFeed) -> tuple[list[Tensor], list[Tensor], list[tuple[str, str]]]:
+def seen(feed: DataFeed[Any]) -> tuple[list[Tensor], list[Tensor], list[tuple[str, str]]]:
     trained: list[Tensor] = []
     for epoch in range(2):
         feed.begin_epoch(epoch)
@@ -95,8 +102,7 @@ def test_a_hole_in_the_data_is_filled_from_anywhere(monkeypatch: pytest.MonkeyPa
                 raise UnusableSampleError(f"{index}.mp4", "is missing")
             return super().train_sample((index - 300) // 7 * 7, rng)
 
-    feed = build(monkeypatch, has_processes=False)
-    feed._pipeline = Torn()
+    feed = build(monkeypatch, has_processes=False, clips=Torn())
     feed.begin_epoch(0)
     seen_samples = {int(index) for _ in range(20) for index in feed.next_batch()["frames"][:, 0, 0, 0, 0]}
     feed.close()

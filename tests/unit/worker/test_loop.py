@@ -15,8 +15,8 @@ from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import Outcome, read_records
 from trainmark.store.folder import read_run
 from trainmark.worker import sanity
-from trainmark.worker.engine_fake import FakeClock, FakeEngine
-from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, Progress
+from trainmark.worker.fake.engine import FakeClock, FakeEngine
+from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, ResumePoint
 from trainmark.worker.recorder import Recorder
 
 
@@ -290,19 +290,19 @@ def test_weights_that_did_not_change_fail_the_run(tmp_path: Path) -> None:
 def test_checkpoints_are_pauses_and_a_training_goes_on_from_one(tmp_path: Path) -> None:
     """Cut short at 2.5 epochs, resumed: the same steps, the same evaluations, no evaluation twice."""
     clock = FakeClock()
-    saved: list[Progress] = []
+    saved: list[ResumePoint] = []
 
-    def loop(start: Progress, recorder: Recorder, stop_at: int | None) -> LoopEnd:
+    def loop(start: ResumePoint, recorder: Recorder, stop_at: int | None) -> LoopEnd:
         fake = FakeEngine([0.1], clock=clock, steps_per_epoch=10, metrics=RISING, eval_seconds=2.0)
         fake.num_steps = start.num_steps
         stop = lambda: (Outcome.KILLED, "told") if stop_at is not None and fake.num_steps >= stop_at else None  # noqa: E731
         return MeasuredLoop(
             engine=fake, recorder=recorder, limits=Limits(max_seconds=1, epochs=4, checkpoint_s=0.7), should_stop=stop,
-            save=lambda progress: saved.append(Progress(**vars(progress))), start=start, clock=clock,
+            save=lambda progress: saved.append(ResumePoint(**vars(progress))), start=start, clock=clock,
         ).run()  # fmt: skip
 
     first = Recorder(tmp_path / "first")
-    assert loop(Progress(), first, 25).outcome is Outcome.KILLED
+    assert loop(ResumePoint(), first, 25).outcome is Outcome.KILLED
     first.close()
     at = saved[-1]
     assert at.num_steps >= 25

@@ -16,7 +16,7 @@ from trainmark.spec.cell import DataSource
 from trainmark.worker.sanity import LossTrend
 from trainmark.worker.torch import engine
 from trainmark.worker.torch.engine import TorchEngine
-from trainmark.worker.torch.ranks import write_on_rank_0
+from trainmark.worker.torch.ranks import TorchRanks
 from trainmark.worker.torch.step import Precision
 
 
@@ -26,7 +26,7 @@ def write_slowly(rank: int, control: Any, path: Path) -> bool:
         time.sleep(0.5)
         path.write_text("whole")
 
-    write_on_rank_0(write, control)
+    TorchRanks(control).run_on_first(write)
     return path.exists()
 
 
@@ -39,7 +39,7 @@ def write_in_vain(_: int, control: Any) -> str:
         raise OSError("the checkpoint could not be written: No space left on device")
 
     try:
-        write_on_rank_0(write, control)
+        TorchRanks(control).run_on_first(write)
     except OSError as error:
         return str(error)
     return "went on"
@@ -52,7 +52,7 @@ def test_what_rank_0_cannot_write_fails_on_all_ranks(tmp_path: Path) -> None:
 def evaluate_own_statistics(rank: int, control: Any) -> tuple[float, dict[str, float]]:
     """The engine's evaluation of a model whose score is its running mean, which the ranks do not share."""
     engine: Any = object.__new__(TorchEngine)
-    engine.rank, engine.world_size, engine._control = rank, 2, control
+    engine.rank, engine.world_size, engine._ranks = rank, 2, TorchRanks(control)
     engine.model = nn.BatchNorm1d(1)
     engine.model.running_mean.fill_(1.0 + rank)
     engine._precision = Precision.of("fp32", "cpu")
@@ -71,7 +71,7 @@ def test_all_ranks_evaluate_the_model_that_the_checkpoint_holds(tmp_path: Path) 
 
 def gather_own(rank: int, control: Any) -> list[Any]:
     engine: Any = object.__new__(TorchEngine)
-    engine.world_size, engine._control = 2, control
+    engine._ranks = TorchRanks(control)
     parts: list[Any] = engine.gather(LossTrend.of([2.0, 1.0] * 10) if rank else None)
     return parts
 
@@ -82,7 +82,7 @@ def test_every_rank_has_what_each_rank_has(tmp_path: Path) -> None:
 
 def build_on_own_data(rank: int, control: Any, roots: list[Path]) -> str:
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
-    engine.join_processes = lambda _: control
+    engine.join_processes = lambda _: TorchRanks(control)
     cell = make_cell(devices_per_node=2, batch_size_per_device=1, data=DataSource.parse(str(roots[rank])))
     try:
         TorchEngine(cell.to_json())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainmark.runfolder.files import Json
-from trainmark.worker.loop import Progress
+from trainmark.worker.loop import ResumePoint
 from trainmark.worker.resume import records_before
 
 
@@ -26,16 +26,16 @@ def test_an_evaluation_after_the_checkpoint_of_its_step_will_happen_again() -> N
     """Killed between the evaluation at step 4 and the checkpoint behind it; the one before is of step 4 too."""
     held = [step(1), step(2), *evaluation(2), *checkpoint(2), step(3), step(4), *checkpoint(4)]
     lost = evaluation(4)
-    found = records_before([{"kind": "run_start"}, *held, *lost], Progress(num_steps=4, evaluated_step=2))
+    found = records_before([{"kind": "run_start"}, *held, *lost], ResumePoint(num_steps=4, evaluated_step=2))
     assert list(found) == held
 
 
 def test_an_evaluation_that_the_checkpoint_holds_is_kept() -> None:
     held = [step(1), step(2), *evaluation(2), *checkpoint(2)]
-    assert list(records_before([*held, step(3)], Progress(num_steps=2, evaluated_step=2))) == held
+    assert list(records_before([*held, step(3)], ResumePoint(num_steps=2, evaluated_step=2))) == held
 
 
 def test_what_disturbed_the_first_part_is_not_forgotten() -> None:
     shared = {"kind": "warning", "code": "foreign-gpu-process", "message": "GPU 0 was shared"}
     verdict = {"kind": "warning", "code": "target-not-reached", "message": "after 4 epochs"}
-    assert list(records_before([step(1), shared, verdict], Progress(num_steps=1))) == [step(1), shared]
+    assert list(records_before([step(1), shared, verdict], ResumePoint(num_steps=1))) == [step(1), shared]

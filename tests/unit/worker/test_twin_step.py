@@ -13,10 +13,12 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainmark.worker.ranks import SingleRank
 from trainmark.worker.torch import network
-from trainmark.worker.torch.collective import _sample, time_all_reduce
+from trainmark.worker.torch.ranks import _sample, time_all_reduce
 from trainmark.worker.torch.step import Precision, TrainStep
-from trainmark.workloads.card import Optimizer
+from trainmark.workloads.card import Sgd
+from trainmark.workloads.torch import ParameterGroup
 
 
 @pytest.fixture
@@ -53,11 +55,11 @@ class Counting:
 def test_only_twins_exchange_nothing(group: None, monkeypatch: pytest.MonkeyPatch) -> None:
     counting = Counting(monkeypatch)
     workload: Any = SimpleNamespace(
-        parameter_groups=lambda model: [{"params": list(model.parameters())}],
+        parameter_groups=lambda model: [ParameterGroup(params=list(model.parameters()), weight_decay=0.0)],
         compute_loss=lambda model, batch: model(batch).square().mean(),
     )
     step = TrainStep(
-        model=counting.model, workload=workload, optimizer_facts=Optimizer(momentum=0.9, weight_decay=0.0),
+        model=counting.model, workload=workload, optimizer_facts=Sgd(momentum=0.9, weight_decay=0.0),
         precision=Precision.of("fp32", "cpu"), is_fast=False,
     )  # fmt: skip
     step.set_learning_rate(0.1)
@@ -77,9 +79,11 @@ def test_only_twins_exchange_nothing(group: None, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_step_without_ddp_has_no_twin() -> None:
-    workload: Any = SimpleNamespace(parameter_groups=lambda model: [{"params": list(model.parameters())}])
+    workload: Any = SimpleNamespace(
+        parameter_groups=lambda model: [ParameterGroup(params=list(model.parameters()), weight_decay=0.0)]
+    )
     step = TrainStep(
-        model=nn.Linear(2, 2), workload=workload, optimizer_facts=Optimizer(momentum=0.9, weight_decay=0.0),
+        model=nn.Linear(2, 2), workload=workload, optimizer_facts=Sgd(momentum=0.9, weight_decay=0.0),
         precision=Precision.of("fp32", "cpu"), is_fast=False,
     )  # fmt: skip
     assert step.why_no_twin() == "there is one process only"
@@ -87,7 +91,7 @@ def test_a_step_without_ddp_has_no_twin() -> None:
 
 def test_all_reduce_is_timed(group: None) -> None:
     begin_s = time.perf_counter()
-    samples, spent_s = time_all_reduce(1 << 10, device=torch.device("cpu"), control=None, max_seconds=0.5)
+    samples, spent_s = time_all_reduce(1 << 10, device=torch.device("cpu"), ranks=SingleRank(), max_seconds=0.5)
     took_s = time.perf_counter() - begin_s
     assert len(samples) == 7
     assert all(0 < sample < 1 for sample in samples)
@@ -102,7 +106,7 @@ def test_the_network_is_not_measured_for_longer_than_allowed(group: None, monkey
         asked.append(num_bytes)
         return [1e-5] * 7, 0.14
 
-    monkeypatch.setattr(network, "join_processes", lambda _: None)
+    monkeypatch.setattr(network, "join_processes", lambda _: SingleRank())
     monkeypatch.setattr(network, "time_all_reduce", take)
     measured = network.measure_network(device="cpu", max_bytes=1 << 10, max_s=0.3)
     assert asked == [4, 16, 64]

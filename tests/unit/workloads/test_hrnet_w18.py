@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -12,16 +13,21 @@ from torch import Tensor, nn
 from trainmark.datasets.cityscapes.labels import IGNORED
 from trainmark.datasets.cityscapes.make import make_cityscapes
 from trainmark.datasets.png import encode_png
-from trainmark.worker.torch.collective import sync_batch_norms
-from trainmark.workloads.card import Size
+from trainmark.worker.torch.ranks import sync_batch_norms
+from trainmark.workloads.card import ImageSize
+from trainmark.workloads.data import UnusableSampleError
 from trainmark.workloads.hrnet_w18 import augment, data, metric
 from trainmark.workloads.hrnet_w18 import torch as workload
 from trainmark.workloads.hrnet_w18.card import CARD
 from trainmark.workloads.hrnet_w18.torch_network import Exchange, Network
-from trainmark.workloads.pipeline import UnusableSampleError
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
+from trainmark.workloads.torch import to_tensors
 
 SMALL = CARD.sizes["small"]
+
+
+def collate(samples: Any) -> Any:
+    return to_tensors(data.StreetScenes.collate(samples))
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +98,8 @@ def test_every_parameter_learns_and_is_decayed(model: nn.Module) -> None:
     workload.compute_loss(model, batch).backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
     [group] = workload.parameter_groups(model)
-    assert group["weight_decay"] == 5e-4
-    assert len(group["params"]) == len(list(model.parameters()))
+    assert group.weight_decay == 5e-4
+    assert len(group.params) == len(list(model.parameters()))
     model.zero_grad()
 
 
@@ -168,15 +174,15 @@ def test_scores_of_two_halves_add_up_and_sizes_may_differ() -> None:
         {"image": rng.integers(0, 256, (*s, 3), dtype=np.uint8), "labels": rng.integers(0, 19, s, dtype=np.uint8)}
         for s in ((64, 96), (32, 64), (64, 96), (48, 48))
     ]
-    whole = workload.collate(samples)
+    whole = collate(samples)
     assert [labels.shape for _, labels in whole] == [(2, 64, 96), (1, 32, 64), (1, 48, 48)]
-    parts = [workload.score(model, workload.collate(samples[start : start + 2])) for start in (0, 2)]
+    parts = [workload.score(model, collate(samples[start : start + 2])) for start in (0, 2)]
     assert torch.equal(workload.score(model, whole), parts[0] + parts[1])
     assert parts[0].sum() + parts[1].sum() == 2 * 64 * 96 + 32 * 64 + 48 * 48
 
 
 def test_synthetic_labels_have_the_real_frequencies() -> None:
-    size = Size(height=512, width=1024, flops_per_sample=1.0, batch_size=8)
+    size = ImageSize(height=512, width=1024, flops_per_sample=1.0, batch_size=8)
     make = lambda seed: workload.synthetic_batch(  # noqa: E731
         batch_size=4, size=size, num_classes=19, generator=torch.Generator().manual_seed(seed)
     )
@@ -285,8 +291,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_pipeline_gives_crops_to_train_on_and_whole_images_to_evaluate_with(folder: Path) -> None:
-    size = Size(height=32, width=48, flops_per_sample=1.0, batch_size=2)
-    pipeline = data.open_pipeline(folder, size=size)
+    size = ImageSize(height=32, width=48, flops_per_sample=1.0, batch_size=2)
+    pipeline = data.open_data(folder, size=size)
     assert (pipeline.num_train, pipeline.num_val, pipeline.num_classes) == (6, 2, 19)
     assert sorted(pipeline.order(seed=0, epoch=0, global_batch=2).tolist()) == list(range(6))
     sample = pipeline.train_sample(0, np.random.default_rng(0))
@@ -300,7 +306,7 @@ def test_pipeline_gives_crops_to_train_on_and_whole_images_to_evaluate_with(fold
 
 
 def test_an_unusable_pair_is_named_and_a_strange_one_is_used(folder: Path) -> None:
-    pipeline = data.open_pipeline(folder, size=SMALL)
+    pipeline = data.open_data(folder, size=SMALL)
     label = sorted((folder / "gtFine" / "val").rglob("*.png"))[0]
     image = sorted((folder / "leftImg8bit" / "val").rglob("*.png"))[1]
     good = {path: path.read_bytes() for path in (label, image)}

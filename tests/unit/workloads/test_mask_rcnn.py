@@ -14,18 +14,22 @@ from torchvision.models.detection.image_list import ImageList
 from torchvision.ops import FrozenBatchNorm2d
 
 from trainmark.datasets.coco.make import make_coco
-from trainmark.workloads.card import Size
+from trainmark.workloads.card import ImageSize
+from trainmark.workloads.data import UnusableSampleError
 from trainmark.workloads.mask_rcnn import metric
 from trainmark.workloads.mask_rcnn import torch as workload
 from trainmark.workloads.mask_rcnn.card import CARD, regions_per_image
-from trainmark.workloads.mask_rcnn.data import CocoPipeline, Truth, open_pipeline
-from trainmark.workloads.mask_rcnn.geometry import input_size
+from trainmark.workloads.mask_rcnn.data import CocoImages, Truth, input_size, open_data
 from trainmark.workloads.mask_rcnn.torch_norm import FrozenNorm, calibrate, noise_images
-from trainmark.workloads.pipeline import UnusableSampleError
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
+from trainmark.workloads.torch import to_tensors
 
-TINY = Size(height=64, width=96, flops_per_sample=0.0, batch_size=1)
+TINY = ImageSize(height=64, width=96, flops_per_sample=0.0, batch_size=1)
 NUM_CLASSES = 5
+
+
+def collate(samples: Any) -> Any:
+    return to_tensors(CocoImages.collate(samples))
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +47,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pipeline(folder: Path) -> CocoPipeline:
-    return open_pipeline(folder, size=TINY)
+def pipeline(folder: Path) -> CocoImages:
+    return open_data(folder, size=TINY)
 
 
 # -- the model ---------------------------------------------------------------------------------------------------------
@@ -117,11 +121,11 @@ def test_a_batch_is_padded_to_multiples_of_32_and_targets_go_along(model: Any) -
 
 def test_biases_learn_twice_as_fast_and_are_not_decayed(model: nn.Module) -> None:
     weights, biases = workload.parameter_groups(model)
-    assert (weights["weight_decay"], weights.get("lr_scale", 1.0)) == (1e-4, 1.0)
-    assert (biases["weight_decay"], biases["lr_scale"]) == (0.0, 2.0)
-    assert all(parameter.dim() > 1 for parameter in weights["params"])
-    assert all(parameter.dim() == 1 for parameter in biases["params"])
-    counted = sum(parameter.numel() for group in (weights, biases) for parameter in group["params"])
+    assert (weights.weight_decay, weights.lr_scale) == (1e-4, 1.0)
+    assert (biases.weight_decay, biases.lr_scale) == (0.0, 2.0)
+    assert all(parameter.dim() > 1 for parameter in weights.params)
+    assert all(parameter.dim() == 1 for parameter in biases.params)
+    counted = sum(parameter.numel() for group in (weights, biases) for parameter in group.params)
     assert counted == CARD.num_parameters
 
 
@@ -229,7 +233,7 @@ def test_schedule() -> None:
 # -- the data ----------------------------------------------------------------------------------------------------------
 
 
-def test_order_keeps_shapes_together_and_no_image_comes_twice(pipeline: CocoPipeline) -> None:
+def test_order_keeps_shapes_together_and_no_image_comes_twice(pipeline: CocoImages) -> None:
     images = pipeline._train.images
     is_tall = images.heights > images.widths
     order = pipeline.order(seed=0, epoch=0, global_batch=4)
@@ -241,7 +245,7 @@ def test_order_keeps_shapes_together_and_no_image_comes_twice(pipeline: CocoPipe
     np.testing.assert_array_equal(order, pipeline.order(seed=0, epoch=0, global_batch=4))
 
 
-def test_a_sample_follows_its_generator_and_mirrors_all_alike(pipeline: CocoPipeline) -> None:
+def test_a_sample_follows_its_generator_and_mirrors_all_alike(pipeline: CocoImages) -> None:
     index = next(i for i in range(pipeline.num_train) if len(pipeline._train.instances.of_image(i)) > 1)
     seeds = range(8)
     samples = [pipeline.train_sample(index, np.random.default_rng(seed)).arrays for seed in seeds]
@@ -256,7 +260,7 @@ def test_a_sample_follows_its_generator_and_mirrors_all_alike(pipeline: CocoPipe
             assert box.tolist() == [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]
 
 
-def test_crowds_are_not_trained_on(pipeline: CocoPipeline) -> None:
+def test_crowds_are_not_trained_on(pipeline: CocoImages) -> None:
     split = pipeline._train
     for index in range(pipeline.num_train):
         numbers = list(split.instances.of_image(index))
@@ -279,7 +283,7 @@ def test_faults_of_images_are_named_and_what_is_there_is_used(tmp_path: Path) ->
     paths[0].write_bytes(paths[0].read_bytes()[:-400])
     paths[1].write_bytes(b"no picture")
     rewrite(root, "train2017", lambda content: content["images"][2].update(height=99))
-    pipeline = open_pipeline(root, size=TINY)
+    pipeline = open_data(root, size=TINY)
     paths[3].unlink()  # in the middle of a run
     sample = pipeline.train_sample(0, np.random.default_rng(0))
     assert sample.problems[0][0] == f"train2017/{paths[0].name}"
@@ -295,7 +299,7 @@ def test_a_bad_annotation_is_among_the_sample_problems(tmp_path: Path) -> None:
     root = tmp_path / "set"
     make_coco(root, num_images=2, val_fraction=0, num_workers=1, mean_size=(48, 64))
     rewrite(root, "train2017", lambda content: content["annotations"][0].update(bbox=[3, 3, 0, 9]))
-    pipeline = open_pipeline(root, size=TINY)
+    pipeline = open_data(root, size=TINY)
     index = next(iter(pipeline._train.problems))
     ((path, problem),) = pipeline.train_sample(index, np.random.default_rng(0)).problems
     assert path == pipeline._train.path(index)
@@ -389,9 +393,9 @@ def test_nothing_found_is_0_and_nothing_to_find_is_no_number(tmp_path: Path, cap
     assert capsys.readouterr().out == ""  # stdout is for results
 
 
-def test_items_of_a_model_are_plain_and_in_the_image_own_pixels(pipeline: CocoPipeline, model: Any) -> None:
+def test_items_of_a_model_are_plain_and_in_the_image_own_pixels(pipeline: CocoImages, model: Any) -> None:
     model.eval()
-    batch = workload.collate([pipeline.eval_sample(index).arrays for index in range(2)])
+    batch = collate([pipeline.eval_sample(index).arrays for index in range(2)])
     with torch.no_grad():
         items = workload.score(model, batch)
     model.train()

@@ -14,18 +14,22 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torchvision.models import resnet50
 
-from trainmark.datasets.icdar2015.make import make_icdar2015
-from trainmark.datasets.icdar2015.page import Page
-from trainmark.workloads.card import Size
-from trainmark.workloads.pipeline import UnusableSampleError
+from trainmark.datasets.icdar2015.make import Page, make_icdar2015
+from trainmark.workloads.card import ImageSize
+from trainmark.workloads.data import UnusableSampleError
 from trainmark.workloads.psenet import augment, data, metric
 from trainmark.workloads.psenet import torch as workload
 from trainmark.workloads.psenet.card import CARD, NUM_KERNELS
 from trainmark.workloads.psenet.labels import TRAINED, draw_labels, kernel_rate, shrink, shrink_offset
 from trainmark.workloads.psenet.torch_loss import choose_pixels, dice_loss, psenet_loss
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
+from trainmark.workloads.torch import to_tensors
 
-TINY = Size(height=64, width=64, flops_per_sample=1.0, batch_size=2)
+TINY = ImageSize(height=64, width=64, flops_per_sample=1.0, batch_size=2)
+
+
+def collate(samples: Any) -> Any:
+    return to_tensors(data.TextImages.collate(samples))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -85,8 +89,8 @@ def test_strides_of_the_backbone(model: nn.Module) -> None:
 
 def test_everything_is_decayed_alike(model: nn.Module) -> None:
     (group,) = workload.parameter_groups(model)
-    assert group["weight_decay"] == 5e-4
-    assert sum(p.numel() for p in group["params"]) == CARD.num_parameters
+    assert group.weight_decay == 5e-4
+    assert sum(p.numel() for p in group.params) == CARD.num_parameters
 
 
 def test_schedule_steps_down_at_200_and_400_of_600_epochs_and_ignores_the_batch() -> None:
@@ -230,7 +234,7 @@ def test_a_training_step_in_every_precision(dtype: torch.dtype) -> None:
 
 
 def test_synthetic_labels_look_like_text() -> None:
-    size = Size(height=256, width=256, flops_per_sample=1.0, batch_size=4)
+    size = ImageSize(height=256, width=256, flops_per_sample=1.0, batch_size=4)
     make = lambda seed: workload.synthetic_batch(  # noqa: E731
         batch_size=4, size=size, num_classes=1, generator=torch.Generator().manual_seed(seed)
     )
@@ -312,21 +316,21 @@ def test_grey_stays_grey_and_brightness_is_bounded() -> None:
 
 
 def test_train_samples(folder: Path) -> None:
-    pipeline = data.open_pipeline(folder, size=TINY)
+    pipeline = data.open_data(folder, size=TINY)
     assert (pipeline.num_train, pipeline.num_val, pipeline.num_classes) == (3, 3, 1)
     one, same = (pipeline.train_sample(0, np.random.default_rng([0, 0, 0])) for _ in range(2))
     np.testing.assert_array_equal(one.arrays["image"], same.arrays["image"])
     np.testing.assert_array_equal(one.arrays["labels"], same.arrays["labels"])
     other = pipeline.train_sample(0, np.random.default_rng([0, 1, 0]))
     assert (other.arrays["image"] != one.arrays["image"]).any()
-    batch = workload.collate([one.arrays, other.arrays])
+    batch = collate([one.arrays, other.arrays])
     assert batch["images"].shape == (2, 64, 64, 3)
     assert batch["labels"].shape == (2, 64, 64)
     assert batch["labels"].dtype is batch["images"].dtype is torch.uint8
 
 
 def test_order_is_every_sample_once(folder: Path) -> None:
-    pipeline = data.open_pipeline(folder, size=TINY)
+    pipeline = data.open_data(folder, size=TINY)
     assert sorted(pipeline.order(seed=0, epoch=0, global_batch=1).tolist()) == [0, 1, 2]
     assert len(pipeline.order(seed=0, epoch=0, global_batch=2)) == 2
 
@@ -340,7 +344,7 @@ def test_bad_files_are_named_and_the_rest_is_used(folder: Path, tmp_path: Path) 
     (images / "img_2.jpg").write_bytes(b"")
     (labels / "gt_img_3.txt").unlink()
     (labels / "gt_img_4.txt").write_bytes("1,2,3\r\n10,10,60,10,60,40,10,40,schön\r\n".encode("latin-1"))
-    pipeline = data.open_pipeline(root, size=TINY)
+    pipeline = data.open_data(root, size=TINY)
     rng = np.random.default_rng(0)
     cut = pipeline.train_sample(0, rng)
     assert cut.problems[0][0].endswith("img_1.jpg")
@@ -378,10 +382,10 @@ def true_maps(sample: Any) -> NDArray[np.uint8]:
 
 
 def test_true_maps_score_full_marks_and_halves_add_up(folder: Path) -> None:
-    pipeline = data.open_pipeline(folder, size=Size(height=256, width=256, flops_per_sample=1.0, batch_size=1))
+    pipeline = data.open_data(folder, size=ImageSize(height=256, width=256, flops_per_sample=1.0, batch_size=1))
     samples = [pipeline.eval_sample(index) for index in range(3)]
-    whole = workload.score(Oracle([true_maps(s) for s in samples]), workload.collate([s.arrays for s in samples]))
-    parts = [workload.score(Oracle([true_maps(s)]), workload.collate([s.arrays])) for s in samples]
+    whole = workload.score(Oracle([true_maps(s) for s in samples]), collate([s.arrays for s in samples]))
+    parts = [workload.score(Oracle([true_maps(s)]), collate([s.arrays])) for s in samples]
     assert whole.dtype is torch.float64
     assert torch.equal(whole, torch.stack(parts).sum(0))
     metrics = metric.summarise(whole.numpy(), None)
@@ -402,9 +406,9 @@ def test_images_of_different_sizes_share_a_batch(model: nn.Module) -> None:
         for height, width in ((32, 64), (32, 32), (32, 64))
     ]
     still = copy.deepcopy(model).eval()
-    together = workload.score(still, workload.collate(arrays))
+    together = workload.score(still, collate(arrays))
     assert together.tolist()[:2] == [0, 0]
-    assert torch.equal(together, sum(workload.score(still, workload.collate([part])) for part in arrays))
+    assert torch.equal(together, sum(workload.score(still, collate([part])) for part in arrays))
 
 
 def quads(*rows: tuple[float, float, float, float]) -> NDArray[np.float64]:

@@ -33,10 +33,10 @@ def test_v15_has_the_stride_in_the_3x3(model: nn.Module) -> None:
 
 def test_only_batch_norm_is_not_decayed(model: nn.Module) -> None:
     decayed, exempt = workload.parameter_groups(model)
-    assert decayed["weight_decay"] == 1 / 32768
-    assert exempt["weight_decay"] == 0
-    assert len(exempt["params"]) == 2 * sum(isinstance(m, nn.BatchNorm2d) for m in model.modules()) == 106
-    assert len(decayed["params"]) == 53 + 2  # convolutions, and the classifier's weight and bias
+    assert decayed.weight_decay == 1 / 32768
+    assert exempt.weight_decay == 0
+    assert len(exempt.params) == 2 * sum(isinstance(m, nn.BatchNorm2d) for m in model.modules()) == 106
+    assert len(decayed.params) == 53 + 2  # convolutions, and the classifier's weight and bias
 
 
 def test_label_smoothing_by_hand() -> None:
@@ -154,4 +154,4 @@ def test_speeding_up_the_norms_keeps_names_and_parameters(model: nn.Module) -> N
     assert {name: id(p) for name, p in fast.named_parameters()} == before
     assert set(fast.state_dict()) == set(model.state_dict())
     assert sum(type(m) is SumBatchNorm2d for m in fast.modules()) == 53
-    assert len(workload.parameter_groups(fast)[1]["params"]) == 106
+    assert len(workload.parameter_groups(fast)[1].params) == 106

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,18 +10,22 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import resnet50
 
-from trainmark.datasets.kinetics.clip import frame_name
 from trainmark.datasets.kinetics.make import make_kinetics
-from trainmark.workloads.card import Size
-from trainmark.workloads.pipeline import UnusableSampleError
+from trainmark.datasets.kinetics.read import frame_name
+from trainmark.workloads.card import ImageSize
+from trainmark.workloads.data import UnusableSampleError
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
-from trainmark.workloads.torch_images import normalise
+from trainmark.workloads.torch import normalise, to_tensors
 from trainmark.workloads.tsm import data, metric
 from trainmark.workloads.tsm import torch as workload
 from trainmark.workloads.tsm.card import CARD
 from trainmark.workloads.tsm.torch_shift import ShiftedConv2d, temporal_shift
 
-TINY = Size(height=32, width=32, flops_per_sample=1.0, batch_size=2, num_frames=8)
+TINY = ImageSize(height=32, width=32, flops_per_sample=1.0, batch_size=2, num_frames=8)
+
+
+def collate(samples: Any) -> Any:
+    return to_tensors(data.Clips.collate(samples))
 
 
 def tiny_model(*, is_shifted: bool) -> workload.Tsm:
@@ -126,15 +131,15 @@ def test_logits_are_the_mean_over_the_clips_own_frames() -> None:
 def test_groups_of_parameters() -> None:
     model = tiny_model(is_shifted=True)
     weights, norms, classifier, bias = workload.parameter_groups(model)
-    facts = [(group["lr_scale"], group["weight_decay"]) for group in (weights, norms, classifier, bias)]
+    facts = [(group.lr_scale, group.weight_decay) for group in (weights, norms, classifier, bias)]
     assert facts == [(1.0, 1e-4), (1.0, 0.0), (5.0, 1e-4), (10.0, 0.0)]
-    assert (classifier["params"], bias["params"]) == ([model.fc.weight], [model.fc.bias])
-    assert all(p.dim() == 4 for p in weights["params"])
-    grouped = [p for group in (weights, norms, classifier, bias) for p in group["params"]]
+    assert (classifier.params, bias.params) == ([model.fc.weight], [model.fc.bias])
+    assert all(p.dim() == 4 for p in weights.params)
+    grouped = [p for group in (weights, norms, classifier, bias) for p in group.params]
     assert {id(p) for p in grouped} == {id(p) for p in model.parameters()}
     assert len(grouped) == len(list(model.parameters()))
     with_bias = nn.Sequential(nn.Conv2d(3, 3, 1))
-    assert [group["lr_scale"] for group in workload.parameter_groups(with_bias)] == [1.0, 2.0]
+    assert [group.lr_scale for group in workload.parameter_groups(with_bias)] == [1.0, 2.0]
 
 
 def test_start_of_the_classifier() -> None:
@@ -236,7 +241,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_samples_follow_from_the_generator_alone(folder: Path) -> None:
-    pipeline = data.open_pipeline(folder, size=TINY)
+    pipeline = data.open_data(folder, size=TINY)
     assert (pipeline.num_train, pipeline.num_val, pipeline.num_classes, pipeline.truth) == (4, 4, 2, None)
     samples = [pipeline.train_sample(1, np.random.default_rng([0, 0, seed])) for seed in (1, 1, 2)]
     frames = [sample.arrays["frames"] for sample in samples]
@@ -246,13 +251,13 @@ def test_samples_follow_from_the_generator_alone(folder: Path) -> None:
     assert (frames[0] != frames[2]).any()
     np.testing.assert_array_equal(pipeline.eval_sample(3).arrays["frames"], pipeline.eval_sample(3).arrays["frames"])
     assert sorted(pipeline.order(seed=0, epoch=0, global_batch=2)) == [0, 1, 2, 3]
-    batch = workload.collate([sample.arrays for sample in samples])
+    batch = collate([sample.arrays for sample in samples])
     assert batch["frames"].shape == (3, 8, 32, 32, 3)
     assert batch["labels"].tolist() == [1, 1, 1]
 
 
 def test_bad_frames_give_way_to_their_neighbours_and_bad_clips_are_named(folder: Path) -> None:
-    pipeline = data.open_pipeline(folder, size=TINY)
+    pipeline = data.open_data(folder, size=TINY)
     clip = folder / pipeline.val[0].path
     whole = pipeline.eval_sample(0).arrays["frames"]
     (clip / frame_name(0)).write_bytes(b"nonsense")

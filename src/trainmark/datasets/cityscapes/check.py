@@ -15,9 +15,8 @@ import numpy.typing as npt
 from trainmark.datasets.cityscapes.labels import CLASSES, IGNORED, TRAIN_IDS
 from trainmark.datasets.cityscapes.read import UnusablePairError, find_mismatch, load_ids, load_image, refuse_too_large
 from trainmark.datasets.cityscapes.scan import SplitScan, scan_folder
-from trainmark.datasets.faults import DataFault, FaultKind, printable
 from trainmark.datasets.png import END_CHUNK, HEADER_BYTES, PngError, read_header
-from trainmark.datasets.report import CheckReport, SplitCount
+from trainmark.datasets.report import CheckReport, DataFault, FaultKind, SplitCount, printable
 from trainmark.datasets.workers import choose_num_workers
 
 _PAIRS_PER_TASK = 16

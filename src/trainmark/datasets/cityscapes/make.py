@@ -13,12 +13,11 @@ from pathlib import Path
 
 from trainmark.datasets.cityscapes.labels import CLASSES
 from trainmark.datasets.cityscapes.scan import IMAGE_ENDING, IMAGES, LABEL_ENDING, LABELS
-from trainmark.datasets.cityscapes.street import draw_street
-from trainmark.datasets.drawing import Chunk, chunks_of, draw_all
+from trainmark.datasets.cityscapes.scene import draw_street
 from trainmark.datasets.png import encode_png
 from trainmark.datasets.report import MakeReport
-from trainmark.datasets.splits import SPLITS, split_sizes
 from trainmark.datasets.staging import staged_folder
+from trainmark.datasets.workers import SPLITS, Chunk, chunks_of, draw_all, split_sizes
 from trainmark.errors import DataError
 
 # The position of a split is its number in every image's seed. The cities are invented.

@@ -11,9 +11,9 @@ import numpy as np
 
 from trainmark.datasets.cityscapes.labels import TRAIN_IDS, unknown_ids
 from trainmark.datasets.cityscapes.scan import scan_folder
-from trainmark.datasets.faults import DataFault, FaultKind, printable
 from trainmark.datasets.inside import why_too_large
 from trainmark.datasets.png import Pixels, PngError, decode_numbers, decode_rgb
+from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.errors import DataError
 
 # One sentence and one next action for each kind of fault that stops a folder from being read.

@@ -12,9 +12,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainmark.datasets.faults import DataFault, FaultKind, printable
-from trainmark.datasets.hidden import is_hidden
-from trainmark.datasets.inside import resolve_folder
+from trainmark.datasets.inside import is_hidden, resolve_folder
+from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.errors import DataError
 
 IMAGES, LABELS = "leftImg8bit", "gtFine"

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from trainmark.datasets.coco.layout import annotation_file
-from trainmark.datasets.coco.read import scan_coco
-from trainmark.datasets.coco.tables import CocoSplit
-from trainmark.datasets.faults import DataFault, FaultKind, printable
+from trainmark.datasets.coco.scan import scan_coco
+from trainmark.datasets.coco.tables import CocoSplit, annotation_file
 from trainmark.datasets.jpeg import jpeg_size
 from trainmark.datasets.jpeg_check import check_jpegs
-from trainmark.datasets.report import CheckReport, SplitCount
+from trainmark.datasets.report import CheckReport, DataFault, FaultKind, SplitCount, printable
 from trainmark.datasets.workers import choose_num_workers
 
 _HEAD_BYTES = 65_536

@@ -15,15 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from trainmark.datasets.coco.layout import ANNOTATION_FOLDER, SPLITS, annotation_file
 from trainmark.datasets.coco.scene import SceneObject, draw_scene
+from trainmark.datasets.coco.tables import ANNOTATION_FOLDER, SPLITS, annotation_file
 from trainmark.datasets.coco.trace import Mask, trace
-from trainmark.datasets.drawing import Chunk, chunks_of, draw_all
 from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.patterns import MAX_CLASSES, class_name
 from trainmark.datasets.report import MakeReport
-from trainmark.datasets.splits import split_sizes
 from trainmark.datasets.staging import staged_folder
+from trainmark.datasets.workers import Chunk, chunks_of, draw_all, split_sizes
 from trainmark.errors import DataError
 from trainmark.units import format_count
 

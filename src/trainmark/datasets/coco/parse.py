@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from trainmark.datasets.coco.layout import annotation_file
-from trainmark.datasets.coco.runs import read_runs
-from trainmark.datasets.coco.tables import CocoSplit, ImageTable, Instance, as_table
-from trainmark.datasets.faults import DataFault, FaultKind
+from trainmark.datasets.coco.masks import read_runs
+from trainmark.datasets.coco.tables import CocoSplit, ImageTable, Instance, annotation_file, as_table
 from trainmark.datasets.jpeg import MAX_PIXELS
+from trainmark.datasets.report import DataFault, FaultKind
 from trainmark.units import plain
 
 _MIN_SIDE = 0.1  # of a box, in pixels: less is nothing to learn from, and its logarithm upsets the loss

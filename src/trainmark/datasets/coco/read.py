@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.datasets.coco.files import MAX_MISSING_SHARE, find_files
-from trainmark.datasets.coco.layout import SPLITS, annotation_file
-from trainmark.datasets.coco.parse import parse_split
-from trainmark.datasets.coco.tables import CocoSplit
-from trainmark.datasets.faults import DataFault, FaultKind
+from trainmark.datasets.coco.scan import MAX_MISSING_SHARE, scan_coco
+from trainmark.datasets.coco.tables import SPLITS, CocoSplit
+from trainmark.datasets.report import DataFault, FaultKind
 from trainmark.errors import DataError
 
 _TOLERATED = frozenset({FaultKind.MISSING_IMAGE, FaultKind.DANGLING})
@@ -24,36 +22,6 @@ class CocoFolder:
     categories: Mapping[int, str]
     train: CocoSplit
     val: CocoSplit | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class CocoScan:
-    """Everything that was found, good and bad."""
-
-    root: Path
-    splits: tuple[CocoSplit, ...]
-    faults: tuple[DataFault, ...]
-    num_ignored: int
-
-
-def scan_coco(root: Path) -> CocoScan:
-    resolved = _resolve(root)
-    names = [name for name in SPLITS if name == SPLITS[0] or _has_split(resolved, name)]
-    splits: list[CocoSplit] = []
-    faults: list[DataFault] = []
-    num_ignored = 0
-    for name in names:
-        split, found = parse_split(resolved, name)
-        faults += found
-        if split is not None:
-            file_faults, ignored = find_files(resolved, split)
-            faults += file_faults
-            num_ignored += ignored
-            splits.append(split)
-    if len(splits) == 2 and splits[0].categories != splits[1].categories:
-        problem = f"has other categories than {annotation_file(SPLITS[0])}"
-        faults.append(DataFault(path=annotation_file(SPLITS[1]), kind=FaultKind.OTHER_CATEGORIES, problem=problem))
-    return CocoScan(root=resolved, splits=tuple(splits), faults=tuple(faults), num_ignored=num_ignored)
 
 
 def read_coco(root: Path) -> CocoFolder:
@@ -83,28 +51,3 @@ def read_coco(root: Path) -> CocoFolder:
 def _named(faults: Sequence[DataFault]) -> str:
     shown = "; ".join(f"{fault.path} {fault.problem}" for fault in faults[:_MAX_NAMED])
     return shown + (f"; and {len(faults) - _MAX_NAMED} more" if len(faults) > _MAX_NAMED else "")
-
-
-def _has_split(root: Path, name: str) -> bool:
-    """A validation part may be absent, but not half of it."""
-    return (root / name).exists() or (root / annotation_file(name)).exists()
-
-
-def _resolve(root: Path) -> Path:
-    try:
-        resolved = root.resolve(strict=True)
-        is_layout = resolved.is_dir() and any(_has_split(resolved, name) for name in SPLITS)
-    except (OSError, RuntimeError) as error:
-        raise DataError(
-            f"{root} cannot be read",
-            why=getattr(error, "strerror", None) or str(error),
-            hint="check the spelling, that the disk is mounted, and that you may read it",
-        ) from error
-    if not is_layout:
-        raise DataError(
-            f"{root} is not in COCO's layout",
-            why="it holds neither train2017 nor annotations/instances_train2017.json",
-            hint="give the folder that contains annotations, train2017 and val2017; "
-            "`trainmark data make coco DIR` makes one to try with",
-        )
-    return resolved

@@ -9,6 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+SPLITS = ("train2017", "val2017")
+ANNOTATION_FOLDER = "annotations"
+
+
+def annotation_file(split: str) -> str:
+    """Relative to the data set's folder."""
+    return f"{ANNOTATION_FOLDER}/instances_{split}.json"
+
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

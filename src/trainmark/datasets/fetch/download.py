@@ -17,9 +17,18 @@ from functools import partial as partial_
 from pathlib import Path
 from typing import TypeVar
 
-from trainmark.datasets.fetch.address import Address
-from trainmark.datasets.fetch.checksum import OnBytes
-from trainmark.datasets.fetch.partial import Part, State, begin_part, is_unchanged, load_state, may_go_on, save_state
+from trainmark.datasets.fetch.partial import (
+    Part,
+    State,
+    begin_part,
+    is_unchanged,
+    load_state,
+    may_go_on,
+    part_file,
+    save_state,
+    state_file,
+)
+from trainmark.datasets.fetch.request import Address, OnBytes
 from trainmark.datasets.fetch.server import ChangedError, Server, TransientError, judge_failure
 from trainmark.errors import DataError
 from trainmark.units import format_bytes
@@ -49,15 +58,6 @@ class Effort:
 
     chunk_bytes: int | None = None
     """None: chosen by the size."""
-
-
-def part_file(partial: Path, index: int) -> Path:
-    """The first part is downloaded into the partial file itself, the others wait beside it."""
-    return partial if index == 0 else partial.with_name(f"{partial.name}.{index}")
-
-
-def state_file(partial: Path) -> Path:
-    return partial.with_name(partial.name + ".json")
 
 
 def download(

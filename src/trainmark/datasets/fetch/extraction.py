@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from trainmark.datasets.faults import printable
+from trainmark.datasets.report import printable
 from trainmark.errors import DataError
 from trainmark.units import format_bytes
 

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.datasets.fetch.address import Address, name_file, parse_address
-from trainmark.datasets.fetch.checksum import Algorithm, Checksum, hash_file
-from trainmark.datasets.fetch.download import Effort, download, state_file
-from trainmark.datasets.fetch.join import join_parts
+from trainmark.datasets.fetch.download import Effort, download
+from trainmark.datasets.fetch.partial import join_parts, state_file
+from trainmark.datasets.fetch.request import Address, Algorithm, Checksum, hash_file, name_file, parse_address
 from trainmark.datasets.fetch.unpack import unpack_archive
 from trainmark.datasets.staging import refuse_occupied
 from trainmark.errors import DataError

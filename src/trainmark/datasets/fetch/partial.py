@@ -1,13 +1,18 @@
-"""What a partial file holds so far: kept beside it as JSON, so that an interrupted download goes on where it was."""
+"""What has come of a file so far. The state is kept beside it as JSON, so that an interrupted download can resume."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trainmark.datasets.fetch.request import OnBytes
 from trainmark.datasets.fetch.server import Resource
+from trainmark.errors import DataError
+from trainmark.runfolder.files import write_json
 
 _SCHEMA = 1
 _MIN_CHUNK_BYTES, _MAX_CHUNK_BYTES = 2**20, 2**26
@@ -61,6 +66,15 @@ class State:
         return sum(part.num_done for part in self.parts[: self.num_joined])
 
 
+def part_file(partial: Path, index: int) -> Path:
+    """The first part is downloaded into the partial file itself, the others wait beside it."""
+    return partial if index == 0 else partial.with_name(f"{partial.name}.{index}")
+
+
+def state_file(partial: Path) -> Path:
+    return partial.with_name(partial.name + ".json")
+
+
 def begin_part(shown: str, resource: Resource, *, num_connections: int, chunk_bytes: int | None = None) -> Part:
     size = resource.num_bytes
     if not resource.has_ranges or not size:
@@ -88,13 +102,7 @@ def _needed_bytes(part: Part) -> int:
 
 
 def save_state(path: Path, state: State) -> None:
-    beside = path.with_name(path.name + ".new")
-    try:
-        beside.write_text(json.dumps({"schema": _SCHEMA, **asdict(state)}), encoding="utf-8")
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
+    write_json(path, {"schema": _SCHEMA, **asdict(state)})
 
 
 def load_state(path: Path, urls_shown: list[str]) -> State | None:
@@ -120,3 +128,32 @@ def _parse_part(item: dict[str, Any]) -> Part:
     if len(part.done) != len(expected.done) or not all(fits):
         raise ValueError("not a state that this program wrote")
     return part
+
+
+_COPY_BYTES = 2**23
+
+
+def join_parts(partial: Path, state: State, on_bytes: OnBytes) -> None:
+    """An interrupted join goes on at the part it was at."""
+    total = sum(part.num_done for part in state.parts)
+    try:
+        with partial.open("r+b") as joined:
+            while state.num_joined < len(state.parts):
+                joined.truncate(state.joined_bytes)
+                joined.seek(0, os.SEEK_END)
+                source = part_file(partial, state.num_joined)
+                with source.open("rb") as part:
+                    shutil.copyfileobj(part, joined, _COPY_BYTES)
+                joined.flush()
+                state.num_joined += 1
+                save_state(state_file(partial), state)
+                source.unlink()
+                on_bytes(state.joined_bytes, total)
+            joined.truncate(state.joined_bytes)
+            os.fsync(joined.fileno())
+    except OSError as error:
+        raise DataError(
+            f"the parts of {partial} cannot be joined",
+            why=error.strerror or str(error),
+            hint="free some space or mend that, then run the same command again: it goes on where it was",
+        ) from error

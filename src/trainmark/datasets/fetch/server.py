@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import IO, cast
 
 import trainmark
-from trainmark.datasets.fetch.address import Address, hide_secrets
+from trainmark.datasets.fetch.request import Address, hide_secrets
 from trainmark.errors import DataError
 
 _TRANSIENT_CODES = {408, 425, 429, 500, 502, 503, 504}

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from trainmark.datasets.faults import DataFault, FaultKind, printable
 from trainmark.datasets.icdar2015.scan import SplitScan, scan_folder
 from trainmark.datasets.icdar2015.words import MAX_LABEL_BYTES, Word, fit_words, parse_words
 from trainmark.datasets.inside import MAX_FILE_BYTES
 from trainmark.datasets.jpeg import jpeg_size
 from trainmark.datasets.jpeg_check import check_jpegs
-from trainmark.datasets.report import CheckReport, SplitCount
+from trainmark.datasets.report import CheckReport, DataFault, FaultKind, SplitCount, printable
 from trainmark.datasets.workers import choose_num_workers
 
 _HEAD_BYTES = 65_536  # the size stands in it, unless the file carries a large thumbnail or colour profile

@@ -8,22 +8,36 @@ from __future__ import annotations
 
 import importlib.util
 import time
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from trainmark.datasets.drawing import Chunk, chunks_of, draw_all
-from trainmark.datasets.icdar2015.page import Page
 from trainmark.datasets.icdar2015.scan import LAYOUTS
 from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.report import MakeReport
-from trainmark.datasets.splits import split_sizes
 from trainmark.datasets.staging import staged_folder
+from trainmark.datasets.workers import Chunk, chunks_of, draw_all, split_sizes
 from trainmark.errors import DataError
 
 _BOM = b"\xef\xbb\xbf"
 _QUALITY = 85
 _IMAGES_PER_CHUNK = 8
 _MIN_SIDE, _MAX_SIDE = 96, 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What the images of a generated set have in common."""
+
+    height: int = 720
+    width: int = 1280
+    max_words: int = 10
+    """An image has at least half as many, unless there is no room: a crop should seldom be without text."""
+    max_letters: int = 8
+    word_height: tuple[float, float] = (0.06, 0.18)
+    """Of the image's shorter side: 43 to 130 pixels of 720."""
+    ignored_part: float = 0.15
+    """Of the words, too small or too blurred to read: `###`."""
 
 
 def make_icdar2015(

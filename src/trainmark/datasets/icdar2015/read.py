@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.datasets.faults import DataFault, FaultKind, printable
 from trainmark.datasets.icdar2015.scan import FolderScan, SplitScan, scan_folder
 from trainmark.datasets.icdar2015.words import Word, fit_words, parse_words
 from trainmark.datasets.inside import read_inside, real_path
 from trainmark.datasets.jpeg import decode_lenient
+from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.errors import DataError
 
 # A single image without a label is met when its turn comes and does not end the run; these stop it from starting.

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.datasets.faults import DataFault, FaultKind, printable
-from trainmark.datasets.hidden import is_hidden
-from trainmark.datasets.inside import resolve_folder
+from trainmark.datasets.inside import is_hidden, resolve_folder
+from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.errors import DataError
 
 SUFFIXES = (".jpg", ".jpeg")

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.datasets.icdar2015.lettering import draw_mask, invent_text
-from trainmark.datasets.icdar2015.page import Page
 from trainmark.datasets.icdar2015.words import DO_NOT_CARE
 from trainmark.datasets.patterns import TEXTURES
+
+if TYPE_CHECKING:
+    from trainmark.datasets.icdar2015.make import Page
 
 Pixels = NDArray[np.uint8]
 Quad = NDArray[np.float64]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.datasets.faults import FaultKind
+from trainmark.datasets.report import FaultKind
 from trainmark.units import format_count
 
 DO_NOT_CARE = "###"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainmark.datasets.faults import DataFault
 from trainmark.datasets.imagenet.scan import FolderScan, scan_folder
 from trainmark.datasets.jpeg_check import check_jpegs
-from trainmark.datasets.report import CheckReport, SplitCount
+from trainmark.datasets.report import CheckReport, DataFault, SplitCount
 
 
 def check_folder(root: Path, *, decode: bool, num_workers: int | None = None) -> CheckReport:

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from trainmark.datasets.drawing import Chunk, chunks_of, draw_all
 from trainmark.datasets.imagenet.scene import draw_scene
 from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.patterns import MAX_CLASSES, class_name
 from trainmark.datasets.report import MakeReport
-from trainmark.datasets.splits import SPLITS, split_sizes
 from trainmark.datasets.staging import staged_folder
+from trainmark.datasets.workers import SPLITS, Chunk, chunks_of, draw_all, split_sizes
 from trainmark.errors import DataError
 from trainmark.units import format_count
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from trainmark.datasets.faults import DataFault, FaultKind
 from trainmark.datasets.imagenet.scan import SplitScan, scan_folder
+from trainmark.datasets.report import DataFault, FaultKind
 from trainmark.errors import DataError
 
 # One sentence and one next action for each kind of fault that stops a folder from being read.

@@ -13,15 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from trainmark.datasets.faults import DataFault, FaultKind, printable
-from trainmark.datasets.hidden import is_hidden
-from trainmark.datasets.inside import OutsideError, real_path
+from trainmark.datasets.inside import OutsideError, is_hidden, real_path
 from trainmark.datasets.jpeg_check import check_files
-from trainmark.datasets.kinetics.clip import frame_name
 from trainmark.datasets.kinetics.lists import Clip
+from trainmark.datasets.kinetics.read import frame_name
 from trainmark.datasets.kinetics.scan import ClipScan, scan_clips
 from trainmark.datasets.kinetics.video import NoFramesError, check_video
-from trainmark.datasets.report import CheckReport, SplitCount
+from trainmark.datasets.report import CheckReport, DataFault, FaultKind, SplitCount, printable
 from trainmark.datasets.workers import choose_num_workers
 
 _CLIPS_PER_TASK = 16

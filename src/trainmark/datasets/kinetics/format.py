@@ -27,13 +27,14 @@ def _make(root: Path, request: MakeRequest) -> MakeReport:
         val_fraction=0.2 if request.val_fraction is None else request.val_fraction,
         seed=request.seed or 0,
         num_workers=request.num_workers,
+        as_videos=bool(request.as_videos),
     )
 
 
 FORMAT = DatasetFormat(
     name="kinetics",
-    summary="clips as folders of frames with a list, or as video files; makes clips whose class is an order of events",
-    options=frozenset({"num_samples", "num_classes", "val_fraction", "seed", "num_workers"}),
+    summary="clips as folders of frames with a list, or as video files; makes clips whose class is the order of events",
+    options=frozenset({"num_samples", "num_classes", "val_fraction", "seed", "num_workers", "as_videos"}),
     make=_make,
     check=check_clips,
     summarise=summarise_clips,

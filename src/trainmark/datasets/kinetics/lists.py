@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.datasets.faults import DataFault, FaultKind, printable
 from trainmark.datasets.inside import is_safe_name
+from trainmark.datasets.report import DataFault, FaultKind, printable
 
 VIDEO_SUFFIXES = (".mp4", ".avi", ".mkv", ".webm")
 MAX_CLASSES = 10_000  # a label beyond is a slip of the pen: no data set of clips has so many

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from trainmark.datasets.drawing import Chunk, chunks_of, draw_all
 from trainmark.datasets.jpeg import Pixels, encode_jpeg, require_encoder
-from trainmark.datasets.kinetics.clip import frame_name
-from trainmark.datasets.kinetics.encode import encode_video, require_video_encoder
+from trainmark.datasets.kinetics.read import frame_name
 from trainmark.datasets.kinetics.scene import EVENTS, MAX_CLASSES, class_name, draw_clip, order_of
+from trainmark.datasets.kinetics.video import encode_video, require_video_encoder
 from trainmark.datasets.report import MakeReport
-from trainmark.datasets.splits import SPLITS, split_sizes
 from trainmark.datasets.staging import staged_folder
+from trainmark.datasets.workers import SPLITS, Chunk, chunks_of, draw_all, split_sizes
 from trainmark.errors import DataError
 from trainmark.units import format_count
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.datasets.faults import DataFault
 from trainmark.datasets.imagenet.scan import FolderScan, scan_folder
 from trainmark.datasets.inside import resolve_folder
 from trainmark.datasets.kinetics.lists import (
@@ -20,6 +19,7 @@ from trainmark.datasets.kinetics.lists import (
     read_class_names,
     read_list,
 )
+from trainmark.datasets.report import DataFault
 from trainmark.errors import DataError
 
 

@@ -1,14 +1,17 @@
-"""The wanted frames of a video file, by PyAV, and no more decoding than they need.
+"""Reads and writes video files with PyAV.
 
-First all packets are read, undecoded: that tells how many frames there are, which no header is trusted for, and where
-decoding can begin. Then each wanted frame is decoded from the last key frame before it. With key frames far apart, as
-x264 sets them by default (250 frames), that comes to decoding the clip up to its last wanted frame.
+Reading decodes no more than the wanted frames need. All packets are read first, undecoded, because the frame count in a
+header cannot be trusted; this also tells where decoding can start. Then each wanted frame is decoded from the last key
+frame before it. With key frames far apart, as x264 sets them by default (250 frames), that means decoding the clip up
+to its last wanted frame.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import io
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,7 +31,16 @@ Choose = Callable[[int], npt.NDArray[np.int64]]
 """From how many frames there are to the ones that are wanted, in order."""
 
 # Only real containers: others, such as playlists, may name further files and addresses that would be opened.
-_OPTIONS = {"format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,avi,matroska,webm"}
+_READ_OPTIONS = {"format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,avi,matroska,webm"}
+
+_CODECS = ("libx264", "mpeg4")  # every build of FFmpeg has the second
+_FRAMES_PER_S = 25
+_CODEC_OPTIONS = {
+    # cpu-independent: x264's SIMD code for macroblock-tree rate control uses uninitialised memory when a row of
+    # macroblocks does not fill its registers, so that the same frames gave different bytes from time to time.
+    "libx264": {"crf": "18", "preset": "veryfast", "x264-params": "cpu-independent=1"},
+    "mpeg4": {"qscale": "3"},
+}
 
 
 class NoFramesError(ValueError):
@@ -75,12 +87,38 @@ def check_video(path: str, *, decode: bool) -> tuple[int, str | None]:
     return num_decoded, problem
 
 
+def encode_video(frames: Sequence[Pixels]) -> bytes:
+    """Encodes frames as an MP4 file; the same frames always give the same bytes.
+
+    Encodes to memory, so that a full disk is reported by the write alone, and on one thread, because more may change
+    the bytes.
+    """
+    av = _import_av()
+    codec = next(name for name in _CODECS if name in av.codecs_available)
+    buffer = io.BytesIO()
+    with av.open(buffer, mode="w", format="mp4") as container:
+        stream = container.add_stream(codec, rate=_FRAMES_PER_S, options=_CODEC_OPTIONS[codec])
+        stream.height, stream.width = frames[0].shape[:2]
+        stream.pix_fmt = "yuv420p"
+        stream.codec_context.thread_count = 1
+        for pixels in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        container.mux(stream.encode(None))
+    return buffer.getvalue()
+
+
+def require_video_encoder() -> None:
+    """Raises DataError if PyAV is missing; called before the first clip is drawn."""
+    if importlib.util.find_spec("av") is None:
+        raise _missing_av("videos cannot be made")
+
+
 @contextmanager
 def _opened(path: str) -> Iterator[tuple[InputContainer, VideoStream]]:
     """FFmpeg's errors come out as ValueErrors in its own words."""
     av = _import_av()
     try:
-        with av.open(path, options=_OPTIONS) as container:
+        with av.open(path, options=_READ_OPTIONS) as container:
             yield container, _video_stream(container)
     except EOFError as error:  # after a header there is nothing
         raise NoFramesError("the video has no frames") from error
@@ -196,9 +234,13 @@ def _import_av() -> Any:
     try:
         import av
     except ImportError as error:
-        raise DataError(
-            "videos cannot be decoded",
-            why="PyAV, which does it, is not installed",
-            hint="pip install 'trainmark[torch]', or pip install av; folders of frames need none of it",
-        ) from error
+        raise _missing_av("videos cannot be read") from error
     return av
+
+
+def _missing_av(what: str) -> DataError:
+    return DataError(
+        what,
+        why="PyAV is not installed",
+        hint="pip install 'trainmark[torch]', or pip install av; folders of frames do not need it",
+    )

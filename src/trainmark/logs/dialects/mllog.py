@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainmark.logs.dialect import Dialect, Found, Groups, Probe, finite, patterns, read_object
 from trainmark.logs.record import LogRecord
 
-_MARKS = {"run_start": "test_begin", "run_stop": "test_finish"}
+_MOMENTS = {"run_start": "test_begin", "run_stop": "test_finish"}
 _FACTS = {
     "global_batch_size": "global_batch_size",
     "train_samples": "num_train_samples",
@@ -25,8 +25,8 @@ def _read(groups: Groups) -> Found:
     epoch = finite(metadata.get("epoch_num"))
     step = metadata.get("step", metadata.get("step_num"))
     step = step if isinstance(step, int) and not isinstance(step, bool) else None
-    if key in _MARKS:
-        return LogRecord(kind="mark", name=_MARKS[key], time_s=time_s)
+    if key in _MOMENTS:
+        return LogRecord(kind="moment", name=_MOMENTS[key], time_s=time_s)
     if key in _FACTS:
         amount = finite(value)
         return {_FACTS[key]: int(amount)} if amount and 0 < amount < 1e15 else None

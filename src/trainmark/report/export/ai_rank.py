@@ -10,11 +10,17 @@ from trainmark.analyse.baseline import software_of
 from trainmark.analyse.table import Line, build_lines
 from trainmark.analyse.training import time_to_train
 from trainmark.report.export.paddle_benchmark import file_word
-from trainmark.report.exporting import Exported, devices_per_node, main_metric, num_nodes, shorten, timed_evaluations
+from trainmark.report.exporting import (
+    Exported,
+    ExportFormat,
+    devices_per_node,
+    main_metric,
+    num_nodes,
+    shorten,
+    timed_evaluations,
+)
 from trainmark.store.rows import RunRow
 from trainmark.units import format_bytes, plain, to_json
-
-SUMMARY = "AI-Rank logs, summary_metrics.json and system_information.json, in a folder"
 
 
 def export(rows: Sequence[RunRow]) -> Exported:
@@ -24,8 +30,15 @@ def export(rows: Sequence[RunRow]) -> Exported:
     return Exported(files=files, stream=None)
 
 
+EXPORT = ExportFormat(
+    name="ai-rank",
+    summary="AI-Rank logs, summary_metrics.json and system_information.json, in a folder",
+    export=export,
+)
+
+
 def _paths(rows: Sequence[RunRow]) -> dict[str, RunRow]:
-    """<model>/log/GPUx8.log, as AI-Rank asks; batch, precision and a number where several runs would have that name."""
+    """<model>/log/GPUx8.log, as AI-Rank requires; with batch, precision and a number if several runs share the name."""
     plain_names = [_path(row) for row in rows]
     found: dict[str, RunRow] = {}
     for row, name in zip(rows, plain_names, strict=True):
@@ -52,12 +65,12 @@ def _log(row: RunRow) -> Iterator[str]:
     main = main_metric(row)
     for time_s, evaluation in timed_evaluations(row):
         if evaluation.get("metric") != main:
-            continue  # a line there has no name of the metric, so a second one would read as the first
+            continue  # the line does not name its metric, so a second metric would be taken for the first
         epoch = evaluation.get("epoch")
         count = "unknown" if epoch is None else f"{epoch:g}"
         yield _line(begin + time_s, f"eval_accuracy:{evaluation.get('value')}, total_epoch_cnt:{count}")
     if row.outcome != "ok":
-        return  # without test_finish and without a speed, as a run that broke off leaves its log there
+        return  # no test_finish and no speed, like the log of a run that was interrupted
     yield _line(end, "test_finish")
     time_to_train_s = time_to_train(row)
     if time_to_train_s is not None:
@@ -73,9 +86,9 @@ def _line(unix_s: float, text: str) -> str:
 
 
 def _summary(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """AI-Rank's own speed-up is that of the time to train; `speed-up` is that of the throughput."""
+    """AI-Rank's own speed-up is of the time to train; `speed-up` is of the throughput."""
     times = [_time_to_train(line) for line in lines]
-    bases = _find_bases(lines, times)
+    bases = _find_baselines(lines, times)
     return [
         _summarise(line) | _training_speedup(line, time_s, bases.get(_kind(line)))
         for line, time_s in zip(lines, times, strict=True)
@@ -95,15 +108,15 @@ def _summarise(line: Line) -> dict[str, Any]:
         "metric": metric,
         "accuracy": accuracy,
         "speed-up": shorten(line.speedup.value) if line.speedup else None,
-        "speed-up_base_devices": line.base_devices,
-        "speed-up_same_environment": None if line.base is None else not line.has_other_base,
+        "speed-up_base_devices": line.baseline.devices if line.baseline else None,
+        "speed-up_same_environment": None if line.baseline is None else not line.has_other_baseline,
         "runs": line.num_ok,
         "failed_runs": len(line.problems),
     }
 
 
 def _accuracy(line: Line) -> tuple[str | None, float | None]:
-    """The main metric's last value in the last run that has one."""
+    """The last value of the main metric, in the last run that has one."""
     for run in reversed(line.runs):
         if run.outcome == "ok" and run.evals:
             metric = main_metric(run)
@@ -112,28 +125,28 @@ def _accuracy(line: Line) -> tuple[str | None, float | None]:
 
 
 def _time_to_train(line: Line) -> float | None:
-    """The mean over the runs that reached the target."""
+    """Mean over the runs that reached the target."""
     found = [time_to_train(run) for run in line.runs if run.outcome == "ok"]
     times = [time_s for time_s in found if time_s is not None]
     return sum(times) / len(times) if times else None
 
 
 Kind = tuple[object, ...]
-Base = tuple[int, float]
-"""Devices, and the seconds to train on them."""
+Baseline = tuple[int, float]
+"""Number of devices, and the seconds to train on them."""
 
 
 def _kind(line: Line) -> Kind:
-    """What must be equal for a speed-up of the time to train: all but the devices, the target and software included."""
+    """What must be equal for a speed-up of the time to train: all but the devices, including target and software."""
     row = line.first
     return (row.workload or row.model, row.framework, row.precision, row.batch_size_per_device,
             row.recipe, row.size, row.device, row.machine, row.data, row.epochs, *sorted(row.until_target.items()),
             software_of(row))  # fmt: skip
 
 
-def _find_bases(lines: Sequence[Line], times: Sequence[float | None]) -> dict[Kind, Base]:
-    """The fewest devices with a time to train; of several lines with as many the shortest time, in whatever order."""
-    bases: dict[Kind, Base] = {}
+def _find_baselines(lines: Sequence[Line], times: Sequence[float | None]) -> dict[Kind, Baseline]:
+    """The fewest devices with a time to train; the shortest time if several lines have as few."""
+    bases: dict[Kind, Baseline] = {}
     for line, time_s in zip(lines, times, strict=True):
         if line.first.devices and time_s:
             own = (line.first.devices, time_s)
@@ -141,7 +154,7 @@ def _find_bases(lines: Sequence[Line], times: Sequence[float | None]) -> dict[Ki
     return bases
 
 
-def _training_speedup(line: Line, time_s: float | None, base: Base | None) -> dict[str, Any]:
+def _training_speedup(line: Line, time_s: float | None, base: Baseline | None) -> dict[str, Any]:
     is_known = base is not None and time_s and line.first.devices and line.first.devices > base[0]
     return {
         "Time2Train": None if time_s is None else shorten(time_s),
@@ -151,8 +164,7 @@ def _training_speedup(line: Line, time_s: float | None, base: Base | None) -> di
 
 
 def _system(rows: Sequence[RunRow]) -> dict[str, Any]:
-    """Of the largest run. What no run folder knows is null, to be filled in by hand: disk, submitter, name
-    and type of the hardware."""
+    """Of the largest run. What run folders do not have is null, to be filled in by hand: disk, submitter, hardware."""
     row = max(rows, key=lambda row: (row.outcome == "ok", row.devices or 0))
     facts = row.environment
     is_gpu = row.device != "cpu"

@@ -1,4 +1,4 @@
-"""A table for a spreadsheet: one line for each run, empty where nothing is known."""
+"""A table for a spreadsheet: one line per run, with empty fields for what is not known."""
 
 from __future__ import annotations
 
@@ -7,46 +7,32 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from trainmark.analyse.results import describe_runs
-from trainmark.report.exporting import Exported
+from trainmark.report.columns import csv_columns
+from trainmark.report.document import describe_runs
+from trainmark.report.exporting import Exported, ExportFormat
 from trainmark.store.rows import RunRow
 from trainmark.units import plain
 
-SUMMARY = "one line for each run, for a spreadsheet"
-
-_COLUMNS = ("id", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size", "device",
-            "machine", "nodes", "devices", "batch_size_per_device", "data", "epochs", "seed", "repeat", "outcome",
-            "reason", "records")  # fmt: skip
-_RATES = ("median", "mean_of_rates", "last")
-_ENDS = ("time_to_train_s", "wall_s", "peak_memory_bytes")
-
 
 def export(rows: Sequence[RunRow]) -> Exported:
+    columns = csv_columns()
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_header())
-    writer.writerows(_line(result) for result in describe_runs(rows))
+    writer.writerow(heading for column in columns for heading in column.csv)
+    for result in describe_runs(rows):
+        writer.writerow(_cell(take(result[column.name])) for column in columns for take in column.csv.values())
     return Exported(files={"results.csv": out.getvalue()}, stream=out.getvalue())
 
 
-def _header() -> list[str]:
-    speed = ["throughput", "unit", "ci95_low", "ci95_high", "steps", "warmup_steps", "method"]
-    return [*_COLUMNS, *speed, *_RATES, *_ENDS, "last_metric", "last_value", "warnings"]
-
-
-def _line(result: dict[str, Any]) -> list[Any]:
-    speed = result["throughput"] or {}
-    low, high = speed.get("ci95") or (None, None)
-    measured = [speed.get("value"), speed.get("unit"), low, high]
-    measured += [speed.get(name) for name in ("steps", "warmup_steps", "method")]
-    last = result["evals"][-1] if result["evals"] else {}
-    warnings = " ".join(dict.fromkeys(warning["code"] for warning in result["warnings"]))
-    values = [result[name] for name in _COLUMNS] + measured + [result[name] for name in (*_RATES, *_ENDS)]
-    return [_cell(value) for value in (*values, last.get("metric"), last.get("value"), warnings)]
+EXPORT = ExportFormat(
+    name="csv",
+    summary="one line for each run, for a spreadsheet",
+    export=export,
+)
 
 
 def _cell(value: Any) -> Any:
-    """A text that a spreadsheet would take for a formula gets a quote in front: it may come from a stranger's log."""
+    """Quote a text that a spreadsheet would take for a formula: it may come from someone else's log."""
     if not isinstance(value, str):
         return value
     text = plain(value)

@@ -1,7 +1,7 @@
 """DLPerf's result file: {model: {case: {average_speed, median_speed, batch_size_per_device, speedup}}}.
 
-Each case is aggregated first and then divided by the aggregate of `1n1g` of the same batch, precision and so on;
-DLPerf's own script divided by whatever run of `1n1g` it had read last.
+Each case is aggregated first and then divided by the aggregate of `1n1g` with the same batch, precision and so on.
+DLPerf's own script divides by the run of `1n1g` that it read last.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from typing import Any
 
 from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.baseline import software_of
-from trainmark.report.exporting import Exported, devices_per_node, num_nodes, shorten
+from trainmark.report.exporting import Exported, ExportFormat, devices_per_node, num_nodes, shorten
 from trainmark.store.rows import RunRow
 from trainmark.units import plain, to_json
 
-SUMMARY = "speeds and speed-ups of each <N>n<G>g case, the JSON of DLPerf's extraction scripts"
-_NO_SPEED = "no speed is known"
-_NO_CASE = "the number of devices or of nodes is not known; trainmark import --devices N --nodes N tells it"
+_NO_SPEED = "no speed"
+_NO_CASE = "unknown number of devices or nodes; import it with --devices N --nodes N"
 
 Kind = tuple[tuple[str, str], ...]
 Speeds = dict[tuple[int, int], list[float]]
-"""Speeds of the runs of each case, by nodes and devices per node."""
+"""Speeds of the runs of each case, by number of nodes and devices per node."""
 
 
 def export(rows: Sequence[RunRow]) -> Exported:
@@ -36,8 +35,15 @@ def export(rows: Sequence[RunRow]) -> Exported:
     return Exported(files={"result.json": text}, stream=text, left_out=left_out)
 
 
+EXPORT = ExportFormat(
+    name="dlperf",
+    summary="speeds and speed-ups of each <N>n<G>g case, the JSON of DLPerf's extraction scripts",
+    export=export,
+)
+
+
 def _collect(rows: Sequence[RunRow]) -> tuple[dict[str, dict[Kind, Speeds]], dict[str, str]]:
-    """By model; and what is left out: the format has no place for a failure, and names cases by nodes and devices."""
+    """By model, and runs that are left out: the format has no failures, and needs nodes and devices to name a case."""
     found: dict[str, dict[Kind, Speeds]] = {}
     left_out: dict[str, str] = {}
     for row in rows:
@@ -52,7 +58,7 @@ def _collect(rows: Sequence[RunRow]) -> tuple[dict[str, dict[Kind, Speeds]], dic
 
 
 def _kind(row: RunRow) -> Kind:
-    """What must be equal for a speed-up; each part as it would stand in a name."""
+    """What must be equal for a speed-up, each part as it would appear in a name."""
     batch = "" if row.batch_size_per_device is None else f"b{row.batch_size_per_device}"
     parts = {"batch": batch, "precision": row.precision, "framework": row.framework, "recipe": row.recipe,
              "size": row.size, "device": row.device, "data": row.data, "epochs": row.epochs,
@@ -66,7 +72,7 @@ def _software(row: RunRow) -> dict[str, str]:
 
 
 def _name_kinds(model: str, kinds: dict[Kind, Speeds]) -> dict[Kind, str]:
-    """The model alone where that tells the cases apart; otherwise with what differs, as in `resnet50_b128_amp`."""
+    """The model alone if all cases differ; otherwise with what differs, as in `resnet50_b128_amp`."""
     cases = [case for speeds in kinds.values() for case in speeds]
     if len(set(cases)) == len(cases):
         return dict.fromkeys(kinds, model)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmark.analyse.results import render_runs
 from trainmark.analyse.scaling import Asked, build_studies
 from trainmark.analyse.table import build_lines
-from trainmark.report.document import render_document
-from trainmark.report.exporting import Exported
+from trainmark.report.document import render_document, render_runs
+from trainmark.report.exporting import Exported, ExportFormat
 from trainmark.report.scaling import describe_studies
 from trainmark.store.rows import RunRow
-
-SUMMARY = "every number of every run, one document"
-
-
-NEEDS_ASKED = True
-"""`asked` is what sweeps asked for, for studies that say what is missing."""
 
 
 def export(rows: Sequence[RunRow], asked: Sequence[Asked] = ()) -> Exported:
     studies = describe_studies(build_studies(build_lines(rows), asked))
     text = render_document(render_runs(rows), scaling=studies)
     return Exported(files={"results.json": text}, stream=text)
+
+
+EXPORT = ExportFormat(
+    name="json",
+    summary="every number of every run, one document",
+    export=export,
+    export_with_sweeps=export,
+)

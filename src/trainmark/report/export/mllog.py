@@ -1,6 +1,6 @@
 """MLPerf's log lines: `:::MLLOG` and a JSON object, readable by the public package mlperf-logging.
 
-The keys are MLPerf's; a log of ours is no submission, since the rules of one also ask for what a run does not know.
+The keys are MLPerf's. The log is not a valid submission, which also needs facts that a run does not have.
 """
 
 from __future__ import annotations
@@ -9,20 +9,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trainmark.analyse.analysis import estimate_run
-from trainmark.report.exporting import Exported, devices_per_node, main_metric, num_nodes, timed_evaluations
+from trainmark.report.exporting import (
+    Exported,
+    ExportFormat,
+    devices_per_node,
+    main_metric,
+    num_nodes,
+    timed_evaluations,
+)
 from trainmark.store.rows import RunRow
 from trainmark.units import to_json
 
-SUMMARY = ":::MLLOG lines of MLPerf training"
-
 _BENCHMARKS = {"resnet50": "resnet", "mask_rcnn": "maskrcnn"}
-"""MLPerf's name where it had the benchmark."""
+"""MLPerf's name of the benchmark, where it has one."""
 _FILE = "trainmark/report/export/mllog.py"
 
 
 def export(rows: Sequence[RunRow]) -> Exported:
     files = {f"{row.id}.log": "".join(_lines(row)) for row in rows}
     return Exported(files=files, stream="".join(files.values()))
+
+
+EXPORT = ExportFormat(
+    name="mllog",
+    summary=":::MLLOG lines of MLPerf training",
+    export=export,
+)
 
 
 def _lines(row: RunRow) -> Iterator[str]:
@@ -46,7 +58,7 @@ def _lines(row: RunRow) -> Iterator[str]:
 
 
 def _evaluations(row: RunRow, begin: float) -> Iterator[str]:
-    """`eval_accuracy` is one metric in MLPerf; the others are statistics with their name."""
+    """`eval_accuracy` is a single metric in MLPerf; other metrics are tracked statistics with their name."""
     main = main_metric(row)
     for time_s, evaluation in timed_evaluations(row):
         metric, value = evaluation.get("metric"), evaluation.get("value")
@@ -74,5 +86,5 @@ def _line(
         "value": value,
         "metadata": {"file": _FILE, "lineno": 0, **(metadata or {})},
     }
-    # ASCII, since that package reads its files as Latin-1.
+    # ASCII, because that package reads files as Latin-1.
     return f":::MLLOG {to_json(document, is_ascii=True)}\n"

@@ -1,7 +1,7 @@
 """The JSON line of PaddlePaddle's benchmark, with the file names its `run_benchmark.sh` uses.
 
-A run that did not end well has JOB_FAIL_FLAG 1; FINAL_RESULT is then 0, since the format has no null there. A slow run
-is no failure: 0.7 samples a second is a result.
+A failed run has JOB_FAIL_FLAG 1 and FINAL_RESULT 0, since the format has no null. A slow run is not a failure: 0.7
+samples per second is a result.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainmark.analyse.analysis import estimate_run
-from trainmark.report.exporting import Exported, shorten
+from trainmark.report.exporting import Exported, ExportFormat, shorten
 from trainmark.store.rows import RunRow
 from trainmark.units import plain, to_json
-
-SUMMARY = "one JSON line for each run, as PaddlePaddle's run_benchmark.sh ends its _speed file"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +22,7 @@ class Mission:
     direction: int
     """0 vision, 1 language, 2 recommendation."""
     is_total_batch: bool = False
-    """Whether `bs` counts the samples of all devices together, as PSENet's `mp 64` does."""
+    """`bs` counts the samples of all devices, as PSENet's `mp 64` does."""
 
 
 MISSIONS = {
@@ -35,10 +33,10 @@ MISSIONS = {
     "psenet": Mission(name="OCR", direction=0, is_total_batch=True),
 }
 _PRECISIONS = {"amp": "fp16"}
-"""Their word for ours; the others have the same. TF32 is never called fp32."""
+"""Their name of a precision, if it differs from ours. TF32 is never called fp32."""
 
 _OUR_LOGS = ("trainmark", "command")
-"""Their logs are written beside the index file; an imported one stays where it is."""
+"""Sources whose logs are written next to the index file; an imported log stays where it is."""
 
 
 def export(rows: Sequence[RunRow]) -> Exported:
@@ -48,9 +46,16 @@ def export(rows: Sequence[RunRow]) -> Exported:
         name = log_name(row)
         lines.setdefault(f"{name}_speed", []).append(_encode(describe(row)))
         if row.source in _OUR_LOGS:
-            logs[name] = row.id  # repeats share the name, as they do there: the last one stays, like its line
+            logs[name] = row.id  # repeats share the name, as in PaddlePaddle: the last one is kept
     files = {name: "".join(own) for name, own in lines.items()}
     return Exported(files=files, stream="".join(_encode(describe(row)) for row in rows), logs=logs)
+
+
+EXPORT = ExportFormat(
+    name="paddle-benchmark",
+    summary="one JSON line for each run, as PaddlePaddle's run_benchmark.sh ends its _speed file",
+    export=export,
+)
 
 
 def describe(row: RunRow) -> dict[str, Any]:
@@ -76,7 +81,7 @@ def describe(row: RunRow) -> dict[str, Any]:
 
 
 def log_name(row: RunRow) -> str:
-    """<case>_<run_mode>_bs<bs>_<fp>_<gpus>: the name of the log, and with _speed of the index file."""
+    """<case>_<run_mode>_bs<bs>_<fp>_<gpus>: name of the log; with _speed, of the index file."""
     return f"{_case(row)}_{_run_mode(row)}_bs{_batch(row)}_{_precision(row)}_{row.devices or 'unknown'}"
 
 
@@ -101,7 +106,7 @@ def _run_mode(row: RunRow) -> str:
 
 
 def file_word(text: str) -> str:
-    """Part of a file name: letters, digits and a few signs, not too many; it may come from a stranger's log."""
+    """A part of a file name: at most 60 letters, digits and a few signs, since it may come from someone else's log."""
     word = "".join(char if char.isalnum() or char in "._-" else "-" for char in plain(text)).lstrip(".")
     return word[:60] or "unknown"
 

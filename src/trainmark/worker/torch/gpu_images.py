@@ -31,9 +31,18 @@ from torchvision.io import ImageReadMode, decode_jpeg
 from trainmark.datasets.jpeg import END_OF_IMAGE
 from trainmark.parent_death import serve
 from trainmark.runfolder.records import WarningCode
-from trainmark.worker.images import CELL_SIDE, Crops, ImageList, read_frames, sizes_of, store_crops
-from trainmark.worker.shared_bytes import SharedBytes
-from trainmark.worker.torch.images import Batch, Format, Problems, num_decoders
+from trainmark.worker.images import (
+    CELL_SIDE,
+    Crops,
+    ImageList,
+    SharedBytes,
+    num_decoders,
+    read_frames,
+    sizes_of,
+    store_crops,
+)
+from trainmark.worker.samples import Problems
+from trainmark.worker.torch.images import Batch, Format
 from trainmark.worker.torch.resample import crop_resize, to_geometry
 
 NO_KERNEL = (

@@ -19,11 +19,12 @@ from typing import Any
 import torch
 from torch import distributed
 
+from trainmark import rank_environment
 from trainmark.parent_death import die_with
 from trainmark.runfolder.files import NETWORK_FILE, NETWORK_REQUEST_FILE, SCHEMA, rank_file, read_json, write_json
 from trainmark.runfolder.records import Kind, Outcome
 from trainmark.worker.recorder import Recorder
-from trainmark.worker.torch.collective import join_processes, time_all_reduce
+from trainmark.worker.torch.ranks import join_processes, time_all_reduce
 
 _SMALLEST_BYTES = 4
 _GROWTH = 4
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
     folder = Path(argv[1])
     faulthandler.enable()
     die_with(os.getppid())
-    rank = int(os.environ.get("RANK", "0"))
+    rank = rank_environment.read("RANK", os.environ, default=0)
     recorder = Recorder(folder / rank_file(rank))
     recorder.write({"kind": Kind.RUN_START, "schema": SCHEMA, "rank": rank, "pid": os.getpid()})
     outcome, reason = Outcome.OK, "all sizes done"
@@ -59,9 +60,8 @@ def main(argv: list[str]) -> int:
 def measure_network(*, device: str, max_bytes: int, max_s: float) -> dict[str, Any]:
     place = _choose_device(device)
     backend = "nccl" if place.type == "cuda" else "gloo"
-    control = join_processes(place)
-    hosts: list[Any] = [None] * distributed.get_world_size()
-    distributed.all_gather_object(hosts, socket.gethostname(), group=control)
+    ranks = join_processes(place)
+    hosts = ranks.gather(socket.gethostname())
     measured: list[dict[str, Any]] = []
     left_out: list[int] = []
     spent_s = 0.0
@@ -71,7 +71,7 @@ def measure_network(*, device: str, max_bytes: int, max_s: float) -> dict[str, A
         if left_out or spent_s + expected_s > max_s:
             left_out.append(num_bytes)
             continue
-        samples, took_s = time_all_reduce(num_bytes, device=place, control=control, max_seconds=_SIZE_S)
+        samples, took_s = time_all_reduce(num_bytes, device=place, ranks=ranks, max_seconds=_SIZE_S)
         measured.append({"num_bytes": num_bytes, "seconds": samples})
         spent_s += took_s
     return {
@@ -94,7 +94,7 @@ def _sizes(max_bytes: int) -> Iterator[int]:
 def _choose_device(kind: str) -> torch.device:
     if kind == "cpu":
         return torch.device("cpu")
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    device = torch.device("cuda", rank_environment.read("LOCAL_RANK", os.environ, default=0))
     torch.cuda.set_device(device)
     return device
 

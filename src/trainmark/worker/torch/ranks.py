@@ -1,65 +1,122 @@
-"""What the ranks of a run do as one, so that none goes on where another cannot."""
+"""The processes of a run under PyTorch, and all-reduce timed between them, for steps and for `doctor --network`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+import torch
 from torch import distributed, nn
 
-_MAX_NAMED = 3
+from trainmark import host
+from trainmark.worker.ranks import Ranks
+
+T = TypeVar("T")
+
+_NUM_SAMPLES = 7
+_SAMPLE_S = 0.02
+"""Short exchanges are repeated back to back until they last this long: one alone is shorter than the clocks agree."""
+_MAX_REPEATS = 200
 
 
-def write_on_rank_0(write: Callable[[], None], control: distributed.ProcessGroup | None) -> None:
-    """The others wait until it is done: a rank that left early could end the run while the file is half written.
+class TorchRanks(Ranks):
+    """Over gloo, on the host."""
 
-    Where it fails it fails on all with the same words: the others would only see that rank 0 is gone.
-    """
-    if control is None:
-        write()
-        return
-    failure: Exception | None = None
-    if distributed.get_rank() == 0:
-        try:
-            write()
-        except Exception as error:
-            failure = error
-    told = [None if failure is None else str(failure) or type(failure).__name__]
-    distributed.broadcast_object_list(told, src=0, group=control)
-    if failure is not None:
-        raise failure
-    if told[0] is not None:
-        raise OSError(told[0])
+    def __init__(self, group: distributed.ProcessGroup) -> None:
+        super().__init__(rank=distributed.get_rank(), world_size=distributed.get_world_size())
+        self._group = group
+
+    def maximum(self, values: Sequence[float]) -> list[float]:
+        tensor = torch.tensor(values, dtype=torch.float64)
+        distributed.all_reduce(tensor, op=distributed.ReduceOp.MAX, group=self._group)
+        largest: list[float] = tensor.tolist()
+        return largest
+
+    def gather(self, part: T) -> list[T]:
+        parts: list[Any] = [None] * self.world_size
+        distributed.all_gather_object(parts, part, group=self._group)
+        return parts
+
+    def gather_on_first(self, part: T) -> list[T]:
+        parts: list[Any] = [None] * self.world_size
+        distributed.gather_object(part, parts if self.rank == 0 else None, dst=0, group=self._group)
+        return parts
+
+    def broadcast(self, value: T) -> T:
+        values: list[T] = [value]
+        distributed.broadcast_object_list(values, src=0, group=self._group)
+        return values[0]
+
+    def close(self) -> None:
+        distributed.destroy_process_group()
 
 
-def copy_statistics_of_rank_0(model: nn.Module) -> None:
+def join_processes(device: torch.device) -> TorchRanks:
+    """Join the default group (gloo or NCCL), and make another one of the hosts over which the ranks agree."""
+    interface = host.interface_to(os.environ.get("MASTER_ADDR", ""))
+    if interface is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+    if device.type == "cpu":
+        distributed.init_process_group("gloo")
+    else:
+        distributed.init_process_group("nccl", device_id=device)
+    group = distributed.new_group(backend="gloo")
+    assert isinstance(group, distributed.ProcessGroup)
+    return TorchRanks(group)
+
+
+def copy_statistics_of_first(model: nn.Module) -> None:
     """Each rank keeps its own running statistics in training; a checkpoint holds those of rank 0."""
     for buffer in model.buffers():
         if buffer.is_floating_point():
             distributed.broadcast(buffer, src=0)
 
 
-def require_same_data(everyone: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-    """Ranks with other data would wait for each other at other steps: they hang, or train something nobody asked for.
+def sync_batch_norms(model: nn.Module) -> nn.Module:
+    """Every BatchNorm with the statistics of all processes."""
+    synced: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    for norm in synced.modules():
+        # A plain one trains without its counter of batches, this one refuses to. Kept out of checkpoints.
+        if isinstance(norm, nn.SyncBatchNorm) and norm.track_running_stats and norm.num_batches_tracked is None:
+            counter = torch.zeros((), dtype=torch.long, device=norm.weight.device)
+            norm.register_buffer("num_batches_tracked", counter, persistent=False)
+    return synced
 
-    `everyone` has host and facts of each rank. All fail with the same words, since each knows only its own copy.
+
+def time_all_reduce(
+    num_bytes: int, *, device: torch.device, ranks: Ranks, max_seconds: float
+) -> tuple[list[float], float]:
+    """Seconds of one all-reduce of fp32, measured several times: at least once, and until `max_seconds` are spent.
+
+    Also the seconds that all of it took, warm-up included. Both are the same on every rank.
     """
-    different = "; ".join(filter(None, (_describe_difference(name, everyone) for name in everyone[0][1])))
-    if different:
-        advice = "make the copies of the data set the same (trainmark data check)"
-        raise ValueError(f"the ranks see different data: {different}; {advice}")
+    begin_s = time.perf_counter()
+    # Zeros: sums of sums must not run into infinity, and no backend looks at the values.
+    buffer = torch.zeros(max(1, num_bytes // 4), device=device)
+
+    def run(num: int) -> float:
+        begin = time.perf_counter()
+        for _ in range(num):
+            distributed.all_reduce(buffer)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        return ranks.slowest(time.perf_counter() - begin)
+
+    samples = _sample(run, max_seconds)
+    return samples, ranks.slowest(time.perf_counter() - begin_s)
 
 
-def _describe_difference(name: str, everyone: Sequence[tuple[str, Mapping[str, Any]]]) -> str | None:
-    """None where all ranks have the same."""
-    ranks: dict[Any, list[str]] = {}
-    for rank, (host, facts) in enumerate(everyone):
-        ranks.setdefault(facts[name], []).append(f"rank {rank} on {host}")
-    if len(ranks) == 1:
-        return None
-    return f"{name} " + ", ".join(f"{value} ({_shorten(who)})" for value, who in ranks.items())
-
-
-def _shorten(names: Sequence[str]) -> str:
-    more = [f"{len(names) - _MAX_NAMED} more"] if len(names) > _MAX_NAMED else []
-    return ", ".join([*names[:_MAX_NAMED], *more])
+def _sample(run: Callable[[int], float], max_seconds: float) -> list[float]:
+    """Every decision uses times that all ranks agreed on, so that all ranks decide the same."""
+    first_s = run(1)  # also opens connections
+    warm_s = run(1) if first_s < max_seconds else first_s
+    num = max(1, min(_MAX_REPEATS, int(_SAMPLE_S / max(warm_s, 1e-9))))
+    samples: list[float] = []
+    spent_s = 0.0
+    while not samples or (len(samples) < _NUM_SAMPLES and spent_s < max_seconds):
+        took_s = run(num)
+        spent_s += took_s
+        samples.append(took_s / num)
+    return samples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree
 
 from trainmark.runfolder.records import WarningCode
+from trainmark.worker.torch.optimizer import build_optimizer, fill_state, load_state, read_state
 from trainmark.worker.torch.workload import Batch, TorchWorkload
 from trainmark.workloads.card import Optimizer
 
@@ -75,19 +76,23 @@ class TrainStep:
         self._source: Batch = None
         device = next(model.parameters()).device
         self.loss = torch.zeros((), device=device)
-        self._clip_norm = optimizer_facts.clip_norm
+        self._optimizer_facts = optimizer_facts
         self._bare: nn.Module = model.module if isinstance(model, DistributedDataParallel) else model
         groups = workload.parameter_groups(self._bare)
-        self._scales = [group.pop("lr_scale", 1.0) for group in groups]
+        self._scales = [group.lr_scale for group in groups]
         # A captured graph reads its rates from tensors; groups of the same scale share one, so there is one fill.
         self._rates = {scale: torch.zeros((), device=device) for scale in self._scales} if self._wants_graph else {}
-        for group, scale in zip(groups, self._scales, strict=True):
-            group["lr"] = self._rates.get(scale, 0.0)
-        self.optimizer = torch.optim.SGD(
-            groups, lr=0.0, momentum=optimizer_facts.momentum, fused=True if is_fast else None
-        )
+        rated = [
+            {
+                "params": list(group.params),
+                "weight_decay": group.weight_decay,
+                "lr": self._rates.get(group.lr_scale, 0.0),
+            }
+            for group in groups
+        ]
+        self.optimizer = build_optimizer(optimizer_facts, rated, is_fused=is_fast)
         if is_fast:
-            self._fill_momentum()
+            fill_state(self.optimizer, optimizer_facts, is_fused=True)
         self._scaler = torch.amp.GradScaler(precision.device_type, enabled=precision.name == "amp")
         self._compute_loss = self._compile() if self._is_compiled else self._plain_loss
 
@@ -152,22 +157,20 @@ class TrainStep:
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on, for a checkpoint."""
-        momenta = [self.optimizer.state[parameter].get("momentum_buffer") for parameter in self._parameters()]
-        return {"model": self._bare.state_dict(), "momenta": momenta, "scaler": self._scaler.state_dict()}
+        return {
+            "model": self._bare.state_dict(),
+            "optimizer": read_state(self.optimizer),
+            "scaler": self._scaler.state_dict(),
+        }
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Into the tensors that are there: a captured graph knows these and no others."""
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Into the tensors that are there: a captured graph uses these and no others."""
         self._bare.load_state_dict(state["model"])
-        for parameter, momentum in zip(self._parameters(), state["momenta"], strict=True):
-            buffer = self.optimizer.state[parameter].get("momentum_buffer")
-            if buffer is None:
-                self.optimizer.state[parameter]["momentum_buffer"] = momentum
-            elif momentum is not None:
-                buffer.copy_(momentum)
+        saved = state.get("optimizer")
+        if saved is None:  # an older checkpoint, of which SGD was the only optimizer
+            saved = [{} if momentum is None else {"momentum_buffer": momentum} for momentum in state["momenta"]]
+        load_state(self.optimizer, self._optimizer_facts, saved, is_fused=self._is_fast)
         self._load_scaler(state["scaler"])
-
-    def _parameters(self) -> list[nn.Parameter]:
-        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -175,9 +178,10 @@ class TrainStep:
         self.optimizer.zero_grad(set_to_none=True)
         loss = self._compute_loss(batch)
         self._scaler.scale(loss).backward()
-        if self._clip_norm is not None:
+        clip_norm = self._optimizer_facts.clip_norm
+        if clip_norm is not None:
             self._scaler.unscale_(self.optimizer)
-            nn.utils.clip_grad_norm_(self._model.parameters(), self._clip_norm)
+            nn.utils.clip_grad_norm_(self._model.parameters(), clip_norm)
         self._scaler.step(self.optimizer)
         self._scaler.update()
         return loss.detach()
@@ -204,17 +208,8 @@ class TrainStep:
         self._graph = graph
         self.replay_bytes = _count_free_bytes(graph)
 
-    def _fill_momentum(self) -> None:
-        """A first step whose fp16 gradients overflow is skipped and would leave the fused optimizer's buffer unset.
-
-        A buffer of zeros gives the same first step: momentum * 0 + gradient.
-        """
-        for group in self.optimizer.param_groups:
-            for parameter in group["params"]:
-                self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-
     def _state_tensors(self) -> list[Tensor]:
-        buffers = [state["momentum_buffer"] for state in self.optimizer.state.values()]
+        buffers = [tensor for state in read_state(self.optimizer) for tensor in state.values()]
         return [*self._model.parameters(), *self._model.buffers(), *buffers]
 
     def _save_state(self) -> tuple[list[Tensor], dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmark.workloads.card import Card, Optimizer, Schedule, Size, Target
+from trainmark.workloads.card import Card, ImageSize, Schedule, Sgd, Target
 
 NUM_TRAIN_IMAGES = 2975
 
@@ -14,9 +14,9 @@ _TRAIN_FLOPS = 220_648_587_264
 """Forward and backward of one crop of 1024 x 512, by torch's FlopCounterMode (convolutions only; the rest is small)."""
 
 
-def _size(height: int, width: int, batch_size: int) -> Size:
+def _size(height: int, width: int, batch_size: int) -> ImageSize:
     flops = _TRAIN_FLOPS * (height * width) / (512 * 1024)
-    return Size(height=height, width=width, flops_per_sample=flops, batch_size=batch_size)
+    return ImageSize(height=height, width=width, flops_per_sample=flops, batch_size=batch_size)
 
 
 CARD = Card(
@@ -38,7 +38,7 @@ CARD = Card(
         power=0.9,
         eval_epochs=_SEED_EVAL_ITERATIONS * _SEED_BATCH / NUM_TRAIN_IMAGES,
     ),
-    optimizer=Optimizer(momentum=0.9, weight_decay=5e-4),
+    optimizer=Sgd(momentum=0.9, weight_decay=5e-4),
     targets=(Target(metric="miou", value=0.78),),
     dataset="cityscapes",
     source="PaddleSeg FCN-HRNetW18, Cityscapes 1024x512",

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.datasets.cityscapes.labels import CLASSES
 from trainmark.datasets.cityscapes.read import Cityscapes, LoadedPair, UnusablePairError, load_pair, read_cityscapes
-from trainmark.workloads.card import Size
+from trainmark.workloads.card import ImageSize
+from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
 from trainmark.workloads.hrnet_w18.augment import augment
-from trainmark.workloads.pipeline import Sample, UnusableSampleError, shuffled
 
 MEAN = (0.5, 0.5, 0.5)
 STD = (0.5, 0.5, 0.5)
 
 
-def open_pipeline(root: Path, *, size: Size) -> CityscapesPipeline:
-    return CityscapesPipeline(read_cityscapes(root), size)
+def open_data(root: Path, *, size: ImageSize) -> StreetScenes:
+    return StreetScenes(read_cityscapes(root), size)
 
 
-class CityscapesPipeline:
+class StreetScenes:
     num_classes = len(CLASSES)
     truth = None
 
-    def __init__(self, folder: Cityscapes, size: Size) -> None:
+    def __init__(self, folder: Cityscapes, size: ImageSize) -> None:
         self._folder, self._size = folder, size
         self.num_train, self.num_val = len(folder.train), len(folder.val)
 
@@ -41,11 +43,27 @@ class CityscapesPipeline:
         pair = self._load(self._folder.val[index])
         return _as_sample(pair.image, pair.labels, pair)
 
+    @staticmethod
+    def collate(samples: Sequence[Mapping[str, NDArray[Any]]]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """Images with their labels, one pair for each image size.
+
+        Training crops all have one size. Evaluation images may differ: padding them to a common size would change what
+        the network sees, so images of another size are a group of their own.
+        """
+        groups: dict[tuple[int, ...], list[Mapping[str, NDArray[Any]]]] = {}
+        for sample in samples:
+            groups.setdefault(sample["labels"].shape, []).append(sample)
+        return [(_stack(group, "image"), _stack(group, "labels")) for group in groups.values()]
+
     def _load(self, paths: tuple[str, str]) -> LoadedPair:
         try:
             return load_pair(self._folder.root, *paths)
         except UnusablePairError as error:
             raise UnusableSampleError(error.fault.path, error.fault.problem) from error
+
+
+def _stack(samples: Sequence[Mapping[str, NDArray[Any]]], name: str) -> NDArray[Any]:
+    return np.stack([sample[name] for sample in samples])
 
 
 def _as_sample(image: NDArray[np.uint8], labels: NDArray[np.uint8], pair: LoadedPair) -> Sample:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
 from trainmark.datasets.cityscapes.labels import IGNORED
-from trainmark.workloads.card import Size
+from trainmark.workloads.card import ImageSize
 from trainmark.workloads.hrnet_w18.card import CARD
 from trainmark.workloads.hrnet_w18.data import MEAN, STD
 from trainmark.workloads.hrnet_w18.torch_fast import FastNetwork
 from trainmark.workloads.hrnet_w18.torch_network import Network
-from trainmark.workloads.torch_images import normalise
+from trainmark.workloads.torch import ParameterGroup, normalise
 
 Batch = list[tuple[Tensor, Tensor]]
 """Images (n x height x width x 3, uint8) with their labels (n x height x width, uint8), one pair for each image size.
 
-Crops all have one size. Evaluation images need not: padding them to a common one would change what the network sees, so
-those of another size go through it on their own, and the metric does not depend on which images share a batch.
+Training has one pair. Evaluation may have more, so that the metric does not depend on which images share a batch.
 """
 
 _FREQUENCIES = (
@@ -35,13 +29,13 @@ _REGION = 32
 """Pixels along a side of a patch of one class in a synthetic label."""
 
 
-def build_model(*, recipe: str, device_type: str, num_classes: int, size: Size) -> nn.Module:  # noqa: ARG001 - for any
+def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001 - for any
     return FastNetwork(num_classes) if recipe == "fast" else Network(num_classes)
 
 
-def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
     """The recipe decays everything, BatchNorm too."""
-    return [{"params": list(model.parameters()), "weight_decay": CARD.optimizer.weight_decay}]
+    return [ParameterGroup(params=list(model.parameters()), weight_decay=CARD.optimizer.weight_decay)]
 
 
 def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
@@ -52,7 +46,7 @@ def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
     return total / (labels != IGNORED).sum().clamp_min(1)
 
 
-def synthetic_batch(*, batch_size: int, size: Size, num_classes: int, generator: torch.Generator) -> Batch:
+def synthetic_batch(*, batch_size: int, size: ImageSize, num_classes: int, generator: torch.Generator) -> Batch:
     """Noise, and labels in patches with about the class frequencies of the real data set."""
     device = generator.device
     shape = (batch_size, size.height, size.width)
@@ -65,17 +59,6 @@ def synthetic_batch(*, batch_size: int, size: Size, num_classes: int, generator:
     patches = patches.to(torch.uint8).reshape(batch_size, rows, columns)
     labels = patches.repeat_interleave(_REGION, 1).repeat_interleave(_REGION, 2)
     return [(images, labels[:, : size.height, : size.width].contiguous())]
-
-
-def collate(samples: Sequence[Mapping[str, NDArray[Any]]]) -> Batch:
-    groups: dict[tuple[int, ...], list[Mapping[str, NDArray[Any]]]] = {}
-    for sample in samples:
-        groups.setdefault(sample["labels"].shape, []).append(sample)
-    return [(_stack(group, "image"), _stack(group, "labels")) for group in groups.values()]
-
-
-def _stack(samples: Sequence[Mapping[str, NDArray[Any]]], name: str) -> Tensor:
-    return torch.from_numpy(np.stack([sample[name] for sample in samples]))
 
 
 def score(model: nn.Module, batch: Batch) -> Tensor:

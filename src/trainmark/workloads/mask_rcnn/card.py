@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmark.workloads.card import Card, Optimizer, Schedule, Size, Target
+from trainmark.workloads.card import Card, ImageSize, Schedule, Sgd, Target
 
 _ITERATIONS, _GLOBAL_BATCH = 45_000, 32
 _NUM_TRAIN = 118_287
@@ -20,9 +20,9 @@ CARD = Card(
     # The short side of every image, and the width of synthetic ones; the long side of real ones is at most 1333/800 of
     # the short side. COCO's 640 x 480 becomes 1067 x 800; in a batch with others, padded, 1216 x 800 is usual.
     sizes={
-        "full": Size(height=800, width=1216, flops_per_sample=1.469e12, batch_size=4),
-        "medium": Size(height=320, width=480, flops_per_sample=6.117e11, batch_size=16),
-        "small": Size(height=96, width=128, flops_per_sample=3.4e10, batch_size=1),
+        "full": ImageSize(height=800, width=1216, flops_per_sample=1.469e12, batch_size=4),
+        "medium": ImageSize(height=320, width=480, flops_per_sample=6.117e11, batch_size=16),
+        "small": ImageSize(height=96, width=128, flops_per_sample=3.4e10, batch_size=1),
     },
     num_parameters=44_125_173,
     num_classes=80,  # objects; the network has one more output, for the background
@@ -36,17 +36,14 @@ CARD = Card(
         warmup_from=1 / 3,
         milestones=(33_000 / _ITERATIONS, 44_000 / _ITERATIONS),
     ),
-    optimizer=Optimizer(momentum=0.9, weight_decay=1e-4),
+    optimizer=Sgd(momentum=0.9, weight_decay=1e-4),
     targets=(Target(metric="box_ap", value=0.377), Target(metric="mask_ap", value=0.339)),
     dataset="coco",
     source="NVIDIA NGC Mask R-CNN for PyTorch, R50-FPN 1x",
     has_static_shapes=False,
 )
 
-MEAN = (0.485, 0.456, 0.406)
-STD = (0.229, 0.224, 0.225)
 
-
-def regions_per_image(size: Size) -> int:
+def regions_per_image(size: ImageSize) -> int:
     """The recipe's 512 to train on, a quarter of them with an object; fewer at `small`, where a CPU does them."""
     return 512 if size.height >= 320 else size.height // 4

@@ -6,6 +6,7 @@ evaluation they are regions in which detections do not count.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,25 @@ from trainmark.datasets.coco.masks import bitmaps, load_coco_mask, run_lengths
 from trainmark.datasets.coco.read import CocoFolder, read_coco
 from trainmark.datasets.coco.tables import CocoSplit
 from trainmark.datasets.jpeg import decode_lenient
-from trainmark.workloads.card import Size
-from trainmark.workloads.pipeline import Sample, UnusableSampleError
+from trainmark.workloads.card import ImageSize
+from trainmark.workloads.data import Sample, UnusableSampleError
 
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+SIDE_MULTIPLE = 32
+"""A batch is padded to sides that the coarsest level of the pyramid divides."""
+LONG_PER_SHORT = 1333 / 800
+"""The longest side allowed, for a short side of 1."""
 _MAX_MASK_BYTES = 2**30
 """Of one image: 900 objects at 1280 x 960. More is a broken file, not a picture."""
 
 
-def open_pipeline(root: Path, *, size: Size) -> CocoPipeline:  # noqa: ARG001 - images are resized on the device
-    load_coco_mask()  # to learn before the run that it is missing, not in it
-    return CocoPipeline(read_coco(root))
+def open_data(root: Path, *, size: ImageSize) -> CocoImages:  # noqa: ARG001 - images are resized on the device
+    load_coco_mask()  # fails now, not during the run, if it is not installed
+    return CocoImages(read_coco(root))
 
 
-class CocoPipeline:
+class CocoImages:
     def __init__(self, folder: CocoFolder) -> None:
         self._root, self._train, self._val = folder.root, folder.train, folder.val
         self.num_train = len(folder.train.images)
@@ -79,6 +86,16 @@ class CocoPipeline:
         arrays: dict[str, NDArray[Any]] = {"image": pixels, "image_id": self._val.images.ids[index : index + 1]}
         return Sample(arrays=arrays, problems=tuple(problems))
 
+    @staticmethod
+    def collate(samples: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, list[Any]]:
+        images = [sample["image"] for sample in samples]
+        if "image_id" in samples[0]:
+            return {"images": images, "image_ids": [sample["image_id"] for sample in samples]}
+        return {
+            "images": images,
+            "targets": [{name: sample[name] for name in ("boxes", "labels", "masks")} for sample in samples],
+        }
+
     def _read(self, split: CocoSplit, index: int) -> tuple[NDArray[np.uint8], list[tuple[str, str]]]:
         path = split.path(index)
         try:
@@ -104,6 +121,16 @@ class CocoPipeline:
         boxes[:, 2:] += boxes[:, :2]
         boxes = np.clip(boxes, 0, np.array([width, height, width, height], dtype=np.float32))
         return boxes, instances.labels[chosen], bitmaps(split, chosen, index)
+
+
+def input_size(height: int, width: int, short_side: int) -> tuple[int, int]:
+    """(height, width) with the short side at `short_side`, or smaller where the long side would be too long."""
+    scale = min(short_side / min(height, width), longest_side(short_side) / max(height, width))
+    return max(1, round(height * scale)), max(1, round(width * scale))
+
+
+def longest_side(short_side: int) -> int:
+    return round(short_side * LONG_PER_SHORT)
 
 
 class Truth:

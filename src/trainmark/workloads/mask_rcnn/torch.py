@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainmark.workloads.card import Size
+from trainmark.workloads.card import ImageSize
 from trainmark.workloads.mask_rcnn.card import CARD, regions_per_image
 from trainmark.workloads.mask_rcnn.torch_model import Target, build_mask_rcnn
 from trainmark.workloads.mask_rcnn.torch_norm import noise_images
+from trainmark.workloads.torch import ParameterGroup
 
 Batch = dict[str, list[Any]]
 """`images` as bytes, height x width x 3, each of its own size; `targets` in training, `image_ids` in evaluation."""
@@ -24,18 +24,18 @@ _OBJECT_SIDES = (0.06, 0.6)
 """Of the short side: 48 to 480 pixels at 800, evenly in the logarithm."""
 
 
-def build_model(*, recipe: str, device_type: str, num_classes: int, size: Size) -> nn.Module:  # noqa: ARG001
+def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001
     return build_mask_rcnn(num_outputs=num_classes + 1, short_side=size.height, num_regions=regions_per_image(size))
 
 
-def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
     """Biases learn twice as fast and are not decayed."""
     trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     weights = [parameter for name, parameter in trained if not name.endswith(".bias")]
     biases = [parameter for name, parameter in trained if name.endswith(".bias")]
     return [
-        {"params": weights, "weight_decay": CARD.optimizer.weight_decay},
-        {"params": biases, "weight_decay": 0.0, "lr_scale": 2.0},
+        ParameterGroup(params=weights, weight_decay=CARD.optimizer.weight_decay),
+        ParameterGroup(params=biases, weight_decay=0.0, lr_scale=2.0),
     ]
 
 
@@ -70,25 +70,14 @@ def _as_item(image_id: int, result: Mapping[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def collate(samples: Sequence[Mapping[str, NDArray[Any]]]) -> Batch:
-    def tensors(name: str) -> list[Tensor]:
-        return [torch.from_numpy(sample[name]) for sample in samples]
-
-    if "image_id" in samples[0]:
-        return {"images": tensors("image"), "image_ids": tensors("image_id")}
-    columns = zip(tensors("boxes"), tensors("labels"), tensors("masks"), strict=True)
-    targets = [{"boxes": boxes, "labels": labels, "masks": masks} for boxes, labels, masks in columns]
-    return {"images": tensors("image"), "targets": targets}
-
-
-def synthetic_batch(*, batch_size: int, size: Size, num_classes: int, generator: torch.Generator) -> Batch:
+def synthetic_batch(*, batch_size: int, size: ImageSize, num_classes: int, generator: torch.Generator) -> Batch:
     """Cloudy noise with seven ellipses to find in each image, in place, size and class at random."""
     noise = noise_images(batch_size, size.height, size.width, generator).permute(0, 2, 3, 1)
     images = list((noise * 55 + 115).clamp(0, 255).to(torch.uint8).contiguous())
     return {"images": images, "targets": [_random_target(size, num_classes, generator) for _ in images]}
 
 
-def _random_target(size: Size, num_classes: int, generator: torch.Generator) -> Target:
+def _random_target(size: ImageSize, num_classes: int, generator: torch.Generator) -> Target:
     def uniform(*shape: int) -> Tensor:
         return torch.rand(shape, generator=generator, device=generator.device)
 

@@ -17,10 +17,9 @@ from torchvision.models.detection.rpn import RPNHead
 from torchvision.models.detection.transform import GeneralizedRCNNTransform
 from torchvision.ops import MultiScaleRoIAlign
 
-from trainmark.workloads.mask_rcnn.card import MEAN, STD
-from trainmark.workloads.mask_rcnn.geometry import SIDE_MULTIPLE, input_size, longest_side
+from trainmark.workloads.mask_rcnn.data import MEAN, SIDE_MULTIPLE, STD, input_size, longest_side
 from trainmark.workloads.mask_rcnn.torch_norm import FrozenNorm, calibrate
-from trainmark.workloads.torch_images import normalise
+from trainmark.workloads.torch import normalise
 
 Target = dict[str, Tensor]
 """`boxes` N x 4 (left, top, right, bottom in pixels), `labels` N from 1, `masks` N x height x width of 0 and 1."""

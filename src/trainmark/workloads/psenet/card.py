@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmark.workloads.card import Card, Optimizer, Schedule, Size, Target
+from trainmark.workloads.card import Card, ImageSize, Schedule, Sgd, Target
 
 _MACS_736 = 169.06e9
 """Multiply-adds of the convolutions of one forward pass at 736 x 736, counted once by torch.utils.flop_counter.
@@ -11,9 +11,9 @@ They grow with the area. Backward costs two forwards. The bilinear steps and the
 """
 
 
-def _size(side: int, batch_size: int) -> Size:
+def _size(side: int, batch_size: int) -> ImageSize:
     flops = 3 * 2 * _MACS_736 * (side / 736) ** 2
-    return Size(height=side, width=side, flops_per_sample=flops, batch_size=batch_size)
+    return ImageSize(height=side, width=side, flops_per_sample=flops, batch_size=batch_size)
 
 
 CARD = Card(
@@ -31,7 +31,7 @@ CARD = Card(
     schedule=Schedule(
         kind="step", base_lr=1e-3, base_batch=None, epochs=600, milestones=(200 / 600, 400 / 600), eval_epochs=10
     ),
-    optimizer=Optimizer(momentum=0.99, weight_decay=5e-4),
+    optimizer=Sgd(momentum=0.99, weight_decay=5e-4),
     targets=(Target(metric="f", value=0.785),),
     dataset="icdar2015",
     source="PSENet (Wang et al.), ICDAR 2015 without extra data",

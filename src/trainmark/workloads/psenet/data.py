@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 
 from trainmark.datasets.icdar2015.read import LabelledImage, UnusableImageError, read_folder, read_image
 from trainmark.datasets.icdar2015.scan import FolderScan, SplitScan
-from trainmark.workloads.card import Size
-from trainmark.workloads.pipeline import Sample, UnusableSampleError, shuffled
+from trainmark.workloads.card import ImageSize
+from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
 from trainmark.workloads.psenet.augment import apply, eval_view, jitter_colours, train_view, warp
 from trainmark.workloads.psenet.labels import draw_labels
 
@@ -20,12 +21,12 @@ MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
 
 
-def open_pipeline(root: Path, *, size: Size) -> TextPipeline:
-    return TextPipeline(folder=read_folder(root), side=size.height)
+def open_data(root: Path, *, size: ImageSize) -> TextImages:
+    return TextImages(folder=read_folder(root), side=size.height)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextPipeline:
+class TextImages:
     folder: FolderScan
     side: int
     """Of the training crop, and the shorter side of an evaluation image."""
@@ -76,6 +77,17 @@ class TextPipeline:
             "scale": np.array([matrix[0, 0], matrix[1, 1]]),
         }
         return Sample(arrays=arrays, problems=labelled.problems)
+
+    @staticmethod
+    def collate(samples: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
+        """Training crops have one size and are stacked; whole images differ in size and stay separate."""
+        if "labels" in samples[0]:
+            return {
+                "images": np.stack([sample["image"] for sample in samples]),
+                "labels": np.stack([sample["labels"] for sample in samples]),
+            }
+        names = {"images": "image", "quads": "quads", "ignored": "ignored", "scale": "scale"}
+        return {name: [sample[key] for sample in samples] for name, key in names.items()}
 
     def _read(self, split: SplitScan, index: int) -> LabelledImage:
         try:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from trainmark.workloads.psenet.card import NUM_KERNELS
 
@@ -108,12 +107,23 @@ def find_boxes(
     sums = np.bincount(numbers, weights=scores.ravel()[places], minlength=num_words + 1)
     means = sums / np.maximum(np.bincount(numbers, minlength=num_words + 1), 1)
     boxes = []
-    for number, window in enumerate(ndimage.find_objects(labels, max_label=num_words), start=1):
-        if window is None or means[number] < min_score:
+    for number, (top, left, bottom, right) in enumerate(_windows(places, numbers, num_words, labels.shape[1])):
+        if top > bottom or means[number + 1] < min_score:  # a label without a pixel, or not sure enough
             continue
-        outlines, _ = cv2.findContours(
-            (labels[window] == number).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE
-        )
+        window = labels[top : bottom + 1, left : right + 1] == number + 1
+        outlines, _ = cv2.findContours(window.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
         rectangle = cv2.minAreaRect(np.concatenate(outlines))
-        boxes.append(cv2.boxPoints(rectangle) + np.array([window[1].start, window[0].start]))
+        boxes.append(cv2.boxPoints(rectangle) + np.array([left, top]))
     return np.array(boxes, dtype=np.float64).reshape(-1, 4, 2)
+
+
+def _windows(places: NDArray[np.int64], numbers: Labels, num_words: int, width: int) -> list[list[int]]:
+    """(top, left, bottom, right) of each word's pixels, bounds included; top > bottom for a word without pixels."""
+    position = np.stack(np.divmod(places, width))
+    low = np.full((2, num_words + 1), np.iinfo(np.int64).max)
+    high = np.full((2, num_words + 1), -1)
+    for axis in range(2):
+        np.minimum.at(low[axis], numbers, position[axis])
+        np.maximum.at(high[axis], numbers, position[axis])
+    windows: list[list[int]] = np.concatenate([low, high])[:, 1:].T.tolist()
+    return windows

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainmark.workloads.card import Size
+from trainmark.workloads.card import ImageSize
 from trainmark.workloads.psenet.card import CARD, NUM_KERNELS
 from trainmark.workloads.psenet.data import MEAN, STD
 from trainmark.workloads.psenet.expansion import Expander, find_boxes
@@ -19,7 +17,7 @@ from trainmark.workloads.psenet.metric import count_matches
 from trainmark.workloads.psenet.torch_fast import FastPSENet
 from trainmark.workloads.psenet.torch_loss import psenet_loss
 from trainmark.workloads.psenet.torch_model import PSENet
-from trainmark.workloads.torch_images import normalise
+from trainmark.workloads.torch import ParameterGroup, normalise
 
 Batch = dict[str, Any]
 """`images` and `labels`, one tensor each, to train; `images`, `quads`, `ignored`, `scale`, a list each, to evaluate."""
@@ -28,28 +26,17 @@ _NUM_WORDS = 8
 """Of a synthetic image."""
 
 
-def build_model(*, recipe: str, device_type: str, num_classes: int, size: Size) -> nn.Module:  # noqa: ARG001
+def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001
     return FastPSENet() if recipe == "fast" and device_type == "cuda" else PSENet()
 
 
-def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
     """The recipe decays everything alike."""
-    return [{"params": list(model.parameters()), "weight_decay": CARD.optimizer.weight_decay}]
+    return [ParameterGroup(params=list(model.parameters()), weight_decay=CARD.optimizer.weight_decay)]
 
 
 def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
     return psenet_loss(model(normalise(batch["images"], MEAN, STD)), batch["labels"])
-
-
-def collate(samples: Sequence[Mapping[str, NDArray[Any]]]) -> Batch:
-    """Crops are of one size and stacked; whole images differ and stay apart."""
-    if "labels" in samples[0]:
-        return {
-            "images": torch.from_numpy(np.stack([sample["image"] for sample in samples])),
-            "labels": torch.from_numpy(np.stack([sample["labels"] for sample in samples])),
-        }
-    names = {"images": "image", "quads": "quads", "ignored": "ignored", "scale": "scale"}
-    return {name: [torch.from_numpy(sample[key]) for sample in samples] for name, key in names.items()}
 
 
 @torch.no_grad()
@@ -78,7 +65,7 @@ def pack_maps(logits: Tensor) -> tuple[Tensor, Tensor]:
     return bits, logits[:, 0].float().sigmoid()
 
 
-def synthetic_batch(*, batch_size: int, size: Size, num_classes: int, generator: torch.Generator) -> Batch:  # noqa: ARG001
+def synthetic_batch(*, batch_size: int, size: ImageSize, num_classes: int, generator: torch.Generator) -> Batch:  # noqa: ARG001
     """Noise, and labels of eight turned rectangles per image, the last of which is not trained on."""
     device, shape = generator.device, (batch_size, size.height, size.width)
     images = torch.randint(0, 256, (*shape, 3), dtype=torch.uint8, generator=generator, device=device)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from trainmark.workloads.card import Card, Optimizer, Schedule, Size, Target
+from trainmark.workloads.card import Card, ImageSize, Schedule, Sgd, Target
 
 _MACS_224 = 4.089e9
 """Multiply-adds of one forward pass at 224 x 224; they grow with the area. Backward costs two forwards."""
 
 
-def _size(image_size: int, batch_size: int) -> Size:
+def _size(image_size: int, batch_size: int) -> ImageSize:
     flops = 3 * 2 * _MACS_224 * (image_size / 224) ** 2
-    return Size(height=image_size, width=image_size, flops_per_sample=flops, batch_size=batch_size)
+    return ImageSize(height=image_size, width=image_size, flops_per_sample=flops, batch_size=batch_size)
 
 
 CARD = Card(
@@ -25,7 +25,7 @@ CARD = Card(
     num_classes=1000,
     num_train_samples=1_281_167,
     schedule=Schedule(kind="cosine", base_lr=0.256, base_batch=256, epochs=50, warmup_share=8 / 50),
-    optimizer=Optimizer(momentum=0.875, weight_decay=1 / 32768),
+    optimizer=Sgd(momentum=0.875, weight_decay=1 / 32768),
     targets=(Target(metric="top1", value=0.759),),
     dataset="imagenet",
     source="NVIDIA NGC ResNet-50 v1.5; DLPerf speed protocol",

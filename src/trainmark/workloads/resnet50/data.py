@@ -1,4 +1,4 @@
-"""ResNet-50's view of an image: which part is seen, how it is flipped, how it is normalised. No framework, no pixels.
+"""ImageNet as ResNet-50 sees it: which part of an image, mirrored or not, and how it is normalised.
 
 The random numbers of a sample depend on (seed, epoch, index) alone, so the same images are seen however many processes
 and threads share the work.
@@ -6,8 +6,14 @@ and threads share the work.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
+
+from trainmark.datasets.imagenet.read import read_folder
+from trainmark.workloads.card import ImageSize
+from trainmark.workloads.data import Boxes, CropRules, JpegFolder
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
@@ -17,8 +23,19 @@ _SCALE = (0.08, 1.0)
 _RATIO = (3 / 4, 4 / 3)
 _TRIES = 10
 
-Boxes = NDArray[np.float64]
-"""Rows of (top, left, height, width) in pixels of the decoded image."""
+
+def open_data(root: Path, *, size: ImageSize) -> JpegFolder:
+    folder = read_folder(root)
+    return JpegFolder(
+        root=root,
+        train=folder.train,
+        val=folder.val,
+        num_classes=len(folder.classes),
+        image_size=size.height,
+        mean=MEAN,
+        std=STD,
+        crops=CROPS,
+    )
 
 
 def train_view(
@@ -71,3 +88,6 @@ def eval_view(sizes: NDArray[np.int64], *, image_size: int) -> tuple[Boxes, NDAr
     corner = np.rint((resized - image_size) / 2)
     scale = sizes / resized
     return np.hstack([corner * scale, image_size * scale]), np.zeros(len(sizes), dtype=bool)
+
+
+CROPS = CropRules(train=train_view, eval=eval_view)

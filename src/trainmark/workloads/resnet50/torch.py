@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.models import resnet50
 
-from trainmark.workloads.card import Size
+from trainmark.workloads.card import ImageSize
 from trainmark.workloads.resnet50.card import CARD, LABEL_SMOOTHING
-from trainmark.workloads.torch_accuracy import count_correct
+from trainmark.workloads.torch import ParameterGroup, count_correct
 from trainmark.workloads.torch_norm import speed_up_norms
 from trainmark.workloads.torch_stem import speed_up_stem
 
@@ -19,7 +17,7 @@ Batch = tuple[Tensor, Tensor]
 """Normalised images and labels."""
 
 
-def build_model(*, recipe: str, device_type: str, num_classes: int, size: Size) -> nn.Module:  # noqa: ARG001 - any size
+def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001 - any size
     model: nn.Module = resnet50(num_classes=num_classes)
     if recipe == "fast" and device_type == "cuda":
         speed_up_stem(model)
@@ -38,18 +36,18 @@ def score(model: nn.Module, batch: Batch) -> Tensor:
     return count_correct(model(inputs), targets)
 
 
-def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
     """BatchNorm is not decayed; everything else is, the classifier's bias too, as the seed does."""
     norms = {id(p) for m in model.modules() if isinstance(m, nn.BatchNorm2d) for p in m.parameters(recurse=False)}
     decayed = [p for p in model.parameters() if id(p) not in norms]
     exempt = [p for p in model.parameters() if id(p) in norms]
     return [
-        {"params": decayed, "weight_decay": CARD.optimizer.weight_decay},
-        {"params": exempt, "weight_decay": 0.0},
+        ParameterGroup(params=decayed, weight_decay=CARD.optimizer.weight_decay),
+        ParameterGroup(params=exempt, weight_decay=0.0),
     ]
 
 
-def synthetic_batch(*, batch_size: int, size: Size, num_classes: int, generator: torch.Generator) -> Batch:
+def synthetic_batch(*, batch_size: int, size: ImageSize, num_classes: int, generator: torch.Generator) -> Batch:
     """Normalised noise and random labels, made on the generator's own device."""
     device = generator.device
     inputs = torch.randn((batch_size, 3, size.height, size.width), generator=generator, device=device)

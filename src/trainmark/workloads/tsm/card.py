@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmark.workloads.card import Card, Optimizer, Schedule, Size, Target
+from trainmark.workloads.card import Card, ImageSize, Schedule, Sgd, Target
 
 NUM_FRAMES = 8
 
@@ -13,9 +13,9 @@ The shift moves data and computes nothing. Backward costs two forwards.
 """
 
 
-def _size(side: int, batch_size: int) -> Size:
+def _size(side: int, batch_size: int) -> ImageSize:
     flops = 3 * NUM_FRAMES * _FORWARD_FLOPS_224 * (side / 224) ** 2
-    return Size(height=side, width=side, flops_per_sample=flops, batch_size=batch_size, num_frames=NUM_FRAMES)
+    return ImageSize(height=side, width=side, flops_per_sample=flops, batch_size=batch_size, num_frames=NUM_FRAMES)
 
 
 CARD = Card(
@@ -30,7 +30,7 @@ CARD = Card(
     num_classes=400,
     num_train_samples=234_584,
     schedule=Schedule(kind="step", base_lr=0.02, base_batch=128, epochs=50, milestones=(20 / 50, 40 / 50), gamma=0.1),
-    optimizer=Optimizer(momentum=0.9, weight_decay=1e-4, clip_norm=20.0),
+    optimizer=Sgd(momentum=0.9, weight_decay=1e-4, clip_norm=20.0),
     targets=(Target(metric="top1", value=0.711),),
     dataset="kinetics",
     source="TSM: Temporal Shift Module for Efficient Video Understanding, official PyTorch recipe, 8 segments",

@@ -5,18 +5,19 @@ All frames of a clip are cut and mirrored alike. Frames stay bytes, height x wid
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.datasets.kinetics.clip import UnusableClipError, load_clip
 from trainmark.datasets.kinetics.lists import Clip
-from trainmark.datasets.kinetics.read import read_clips
-from trainmark.workloads.card import Size
-from trainmark.workloads.pipeline import Sample, UnusableSampleError, shuffled
+from trainmark.datasets.kinetics.read import UnusableClipError, load_clip, read_clips
+from trainmark.workloads.card import ImageSize
+from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
@@ -33,18 +34,18 @@ Box = tuple[int, int, int, int]
 """Top, left, height, width."""
 
 
-def open_pipeline(root: Path, *, size: Size) -> ClipPipeline:
+def open_data(root: Path, *, size: ImageSize) -> Clips:
     scan = read_clips(root)
-    return ClipPipeline(root=scan.root, train=scan.train, val=scan.val or (), num_classes=len(scan.classes), size=size)
+    return Clips(root=scan.root, train=scan.train, val=scan.val or (), num_classes=len(scan.classes), size=size)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClipPipeline:
+class Clips:
     root: Path
     train: tuple[Clip, ...]
     val: tuple[Clip, ...]
     num_classes: int
-    size: Size
+    size: ImageSize
     truth: None = None
 
     @property
@@ -64,6 +65,11 @@ class ClipPipeline:
 
     def eval_sample(self, index: int) -> Sample:
         return self._load(self.val[index], np.full(self.size.num_frames, 0.5), None)
+
+    @staticmethod
+    def collate(samples: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+        frames = np.stack([sample["frames"] for sample in samples])
+        return {"frames": frames, "labels": np.array([sample["label"] for sample in samples], dtype=np.int64)}
 
     def _load(self, clip: Clip, places: NDArray[np.float64], rng: np.random.Generator | None) -> Sample:
         try:

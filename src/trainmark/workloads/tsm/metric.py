@@ -1,13 +1,5 @@
-"""Top-1 and top-5 of clips."""
+"""Top-1 and top-5 accuracy of clips."""
 
-from __future__ import annotations
+from trainmark.workloads.metric import summarise_accuracy as summarise
 
-from typing import Any
-
-from numpy.typing import NDArray
-
-from trainmark.workloads.accuracy import from_counts
-
-
-def summarise(scores: NDArray[Any], truth: None) -> dict[str, float]:  # noqa: ARG001 - the same for every workload
-    return from_counts(scores)
+__all__ = ["summarise"]

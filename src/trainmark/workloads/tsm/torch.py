@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.models.resnet import Bottleneck, ResNet
 
-from trainmark.workloads.card import Size
-from trainmark.workloads.torch_accuracy import count_correct
-from trainmark.workloads.torch_images import normalise
+from trainmark.workloads.card import ImageSize
+from trainmark.workloads.torch import ParameterGroup, count_correct, normalise
 from trainmark.workloads.torch_norm import speed_up_norms
 from trainmark.workloads.torch_stem import speed_up_stem
 from trainmark.workloads.tsm.card import CARD, DROPOUT
@@ -48,7 +42,7 @@ class Tsm(ResNet):  # type: ignore[misc]
         return mean
 
 
-def build_model(*, recipe: str, device_type: str, num_classes: int, size: Size) -> nn.Module:
+def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:
     """`unshifted` is the control: the same network, to which the order of the frames means nothing."""
     model = Tsm(num_classes=num_classes, num_frames=size.num_frames, is_shifted=recipe != "unshifted")
     if recipe == "fast":
@@ -59,20 +53,20 @@ def build_model(*, recipe: str, device_type: str, num_classes: int, size: Size) 
     return model
 
 
-def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
     """Biases learn twice as fast as weights, the classifier five times; neither biases nor BatchNorm are decayed."""
     convolutions = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
     norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
     classifiers = [m for m in model.modules() if isinstance(m, nn.Linear)]
     decay = CARD.optimizer.weight_decay
     groups = [
-        {"params": [m.weight for m in convolutions], "weight_decay": decay, "lr_scale": 1.0},
-        {"params": [m.bias for m in convolutions if m.bias is not None], "weight_decay": 0.0, "lr_scale": 2.0},
-        {"params": [p for m in norms for p in m.parameters()], "weight_decay": 0.0, "lr_scale": 1.0},
-        {"params": [m.weight for m in classifiers], "weight_decay": decay, "lr_scale": 5.0},
-        {"params": [m.bias for m in classifiers], "weight_decay": 0.0, "lr_scale": 10.0},
+        ParameterGroup(params=[m.weight for m in convolutions], weight_decay=decay),
+        ParameterGroup(params=[m.bias for m in convolutions if m.bias is not None], weight_decay=0.0, lr_scale=2.0),
+        ParameterGroup(params=[p for m in norms for p in m.parameters()], weight_decay=0.0),
+        ParameterGroup(params=[m.weight for m in classifiers], weight_decay=decay, lr_scale=5.0),
+        ParameterGroup(params=[m.bias for m in classifiers], weight_decay=0.0, lr_scale=10.0),
     ]
-    return [group for group in groups if group["params"]]  # ResNet's convolutions have no biases
+    return [group for group in groups if group.params]  # ResNet's convolutions have no biases
 
 
 def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
@@ -88,16 +82,10 @@ def _logits(model: nn.Module, batch: Batch) -> Tensor:
     return logits
 
 
-def synthetic_batch(*, batch_size: int, size: Size, num_classes: int, generator: torch.Generator) -> Batch:
+def synthetic_batch(*, batch_size: int, size: ImageSize, num_classes: int, generator: torch.Generator) -> Batch:
     """Noise as bytes, as decoded frames are, and labels all equally frequent, as Kinetics' nearly are."""
     device = generator.device
     shape = (batch_size, size.num_frames, size.height, size.width, 3)
     frames = torch.randint(0, 256, shape, generator=generator, device=device, dtype=torch.uint8)
     labels = torch.randint(0, num_classes, (batch_size,), generator=generator, device=device)
     return {"frames": frames, "labels": labels}
-
-
-def collate(samples: Sequence[Mapping[str, NDArray[Any]]]) -> Batch:
-    frames = np.stack([sample["frames"] for sample in samples])
-    labels = np.array([sample["label"] for sample in samples], dtype=np.int64)
-    return {"frames": torch.from_numpy(frames), "labels": torch.from_numpy(labels)}

@@ -1,0 +1,249 @@
+"""From `run -- CMD ...` to the runs it asks for: any script, measured by what it prints or marks."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainmark.controller.execute import RunRequest, Task
+from trainmark.controller.launching import choose_launcher, make_job
+from trainmark.controller.listener import Listener
+from trainmark.controller.workload import sweep_settings
+from trainmark.errors import InputError
+from trainmark.launch import local
+from trainmark.launch.job import Job, Machines
+from trainmark.launch.registry import launchers
+from trainmark.plan.identity import cell_id
+from trainmark.plan.machine import Machine, read_machine
+from trainmark.runfolder.document import LogFacts, MeasureRecord, RunDocument
+from trainmark.runfolder.files import ENVIRONMENT_FILE, write_json
+from trainmark.runfolder.records import Kind, read_records
+from trainmark.spec.cluster import CLUSTER_KEYS
+from trainmark.spec.command import CommandCell, CommandSuite, parse_command
+from trainmark.spec.suite import Measure
+from trainmark.units import format_count
+
+if TYPE_CHECKING:
+    from trainmark.launch.supervise import Observer, Source
+    from trainmark.logs.dialect import Dialect
+    from trainmark.logs.live import LiveLog
+    from trainmark.logs.record import Facts
+
+_BATCH_FLAGS = ("--batch-size", "--batch_size", "--batchsize", "--bs", "-b", "--per-device-batch-size")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions:
+    words: tuple[str, ...]
+    """The command, with placeholders such as {batch_size}."""
+    overrides: Mapping[str, Any]
+    """Values from the command line, as TOML would hold them."""
+    launcher: str = "auto"
+    pattern: Path | None = None
+    """TOML with regular expressions for the command's output; None: all known dialects."""
+
+
+def command_request(options: CommandOptions) -> RunRequest:
+    machine = read_machine()
+    is_scheduled = launchers().load(options.launcher).machines is Machines.SCHEDULER
+    is_here = not is_scheduled and not options.overrides.keys() & set(CLUSTER_KEYS)
+    device = "cpu" if is_here and not machine.gpus else None
+    suite = parse_command(options.words, options.overrides, device=device)
+    _check_program(suite.cells)
+    dialects = _load_dialects(options.pattern)
+    tasks = [
+        _make_task(cell, suite, _choose_launcher(cell, options.launcher, suite, machine), machine, dialects)
+        for cell in suite.cells
+    ]
+    return RunRequest(tasks=tasks, settings={**sweep_settings(machine), **_file_settings(options)})
+
+
+def _file_settings(options: CommandOptions) -> dict[str, Any]:
+    """An edited script asks another question, and an edited pattern reads another answer: both start a new sweep."""
+    files = [Path(word) for word in options.words if word.endswith((".py", ".sh")) and Path(word).is_file()]
+    files += [] if options.pattern is None else [options.pattern]
+    return {"cwd": str(Path.cwd()), "files": {str(path): _digest(path) for path in files}}
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None  # running it will say what is wrong
+
+
+def _check_program(cells: Sequence[CommandCell]) -> None:
+    """Before the first process starts."""
+    for program in dict.fromkeys(cell.argv[0] for cell in cells):
+        if shutil.which(program) is None:
+            hint = "commands run without a shell: pass a program and its arguments; a pipeline needs sh -c '...'"
+            raise InputError(f"program not found: {program}", hint=hint)
+
+
+def _choose_launcher(cell: CommandCell, name: str, suite: CommandSuite, machine: Machine) -> str:
+    """A command that is told the number of devices starts its own processes; others get one for each device."""
+    asked = launchers().load(name)
+    is_here = asked.is_direct or (asked.build_commands is None and asked.machines is Machines.HOSTS)
+    if cell.starts_its_own_processes and is_here:
+        if cell.nodes > 1 or suite.cluster.hosts:
+            hint = "leave {devices} out and let --launcher start the processes, or leave out --nodes and --hosts"
+            raise InputError("a command with {devices} starts its own processes, on this machine only", hint=hint)
+        return local.LAUNCHER.name
+    chosen = choose_launcher(name, cell, suite.cluster, framework=None)
+    if chosen.frameworks is not None and not set(chosen.frameworks) & machine.frameworks.keys():
+        hint = f"put {{devices}} where the script takes it, or pip install 'trainmark[{chosen.frameworks[0]}]'"
+        why = f"it would start {format_count(cell.devices_per_node, 'processes')}"
+        raise InputError(f"{chosen.name} is not installed", why=why, hint=hint)
+    return chosen.name
+
+
+def _load_dialects(pattern: Path | None) -> Sequence[Dialect]:
+    from trainmark.logs.pattern import load_pattern
+    from trainmark.logs.registry import load_dialects
+
+    return load_dialects() if pattern is None else (load_pattern(pattern),)
+
+
+def _make_task(
+    cell: CommandCell, suite: CommandSuite, launcher: str, machine: Machine, dialects: Sequence[Dialect]
+) -> Task:
+    log: LiveLog | None = None
+    """Of the current attempt: each reads its own output from the beginning."""
+
+    def job(run_id: str, folder: Path) -> Job:
+        each = launchers().load(launcher).max_processes or cell.devices_per_node
+        return make_job(cell, run_id, folder, cluster=suite.cluster, argv=cell.argv, processes_per_node=each)
+
+    def watch(listener: Listener) -> Observer:
+        from trainmark.controller.stopping_watch import StoppingWatch
+
+        def unit() -> str:
+            return log.unit if log is not None else "samples"
+
+        return StoppingWatch(Measure(), listener, unit=unit, may_stop=False)
+
+    def source(folder: Path) -> Source:
+        from trainmark.launch.command_source import CommandSource
+        from trainmark.logs.live import LiveLog
+
+        nonlocal log
+        log = reader = LiveLog(dialects, _given_facts(cell))
+        _write_environment(folder, cell.argv[0], machine)
+        return CommandSource(folder, reader, finish=lambda: _add_facts(folder, reader))
+
+    return Task(
+        cell=cell,
+        document=RunDocument(
+            cell=cell.record,
+            cell_id=cell_id(cell),
+            source="command",
+            model=cell.text,
+            measure=MeasureRecord(hang_least_s=suite.hang_least_s, hang_factor=suite.hang_factor),
+        ),
+        launcher=launcher,
+        timeout_s=suite.timeout_s,
+        job=job,
+        watch=watch,
+        source=source,
+    )
+
+
+def _given_facts(cell: CommandCell) -> Facts:
+    """From the options beside the command, and the batch size from the command itself where it is unambiguous."""
+    from trainmark.logs.record import Facts
+
+    batch = cell.batch_size_per_device
+    if batch is None and cell.devices_per_node == 1:
+        batch = _find_batch_size(cell.argv)
+    return Facts(
+        nodes=cell.nodes,
+        devices_per_node=cell.devices_per_node,
+        devices=cell.nodes * cell.devices_per_node,
+        batch_size_per_device=batch,
+        precision=cell.precision,
+    )
+
+
+def _find_batch_size(argv: Sequence[str]) -> int | None:
+    words = [part for word in argv for part in (word.split("=", 1) if word.startswith("-") else [word])]
+    found = {value for flag, value in itertools.pairwise(words) if flag in _BATCH_FLAGS and value.isdigit()}
+    return int(found.pop()) if len(found) == 1 else None
+
+
+def _add_facts(folder: Path, log: LiveLog) -> None:
+    """Adds what the output says about the run to run.json, where no option said it."""
+    document = RunDocument.read(folder)
+    if document is None:
+        return
+    files = sorted(folder.glob("rank*.jsonl"))
+    marks = (record for path in files for record in read_records(path))
+    is_marked = any(record["kind"] == Kind.STEP and record.get("samples") for record in marks)
+    cell, found = document.cell, log.facts
+    cell = replace(
+        cell,
+        framework=found.framework if cell.framework is None else cell.framework,
+        precision=found.precision if cell.precision is None else cell.precision,
+        batch_size_per_device=(
+            found.batch_size_per_device if cell.batch_size_per_device is None else cell.batch_size_per_device
+        ),
+    )
+    replace(
+        document,
+        cell=cell,
+        dialect="mark" if is_marked else log.dialect,
+        unit="samples" if is_marked else log.unit,
+        log=LogFacts(stated=log.stated),
+    ).write(folder)
+
+
+# -- env.json ----------------------------------------------------------------------------------------------------------
+
+_LIST_PACKAGES = """
+import importlib.metadata, json, sys
+found = {}
+for name in sys.argv[1:]:
+    try:
+        found[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        pass
+print(json.dumps({"python": sys.version.split()[0], "packages": found}))
+"""
+
+
+def _write_environment(folder: Path, program: str, machine: Machine) -> None:
+    """The facts of the machine as for a workload, but the packages of the command's own interpreter."""
+    from trainmark.worker.environment import describe_environment, describe_git
+
+    device_name = machine.gpus[0].name if machine.gpus else None
+    # The code that runs is the user's: the commit of the folder it is started in, not ours.
+    git = describe_git(Path.cwd())
+    facts = {"device_name": device_name, "driver": machine.driver, "git": git, **_read_packages(program)}
+    document = describe_environment(facts, gpu_index=0 if machine.gpus else None)
+    write_json(folder / ENVIRONMENT_FILE, document)
+
+
+def _read_packages(program: str) -> dict[str, Any]:
+    """Nothing to add if the program lies beside our interpreter: then it has our packages."""
+    path = Path(shutil.which(program) or program)
+    if path.parent.resolve() == Path(sys.executable).parent.resolve():
+        return {}
+    unknown: dict[str, Any] = {"python": None, "packages": {}}
+    if re.fullmatch(r"python[\d.]*", path.name) is None:
+        return unknown
+    from trainmark.worker.environment import PACKAGES
+
+    try:
+        done = subprocess.run([str(path), "-c", _LIST_PACKAGES, *PACKAGES], capture_output=True, timeout=30, check=True)
+        answer = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return unknown
+    return answer if isinstance(answer, dict) else unknown

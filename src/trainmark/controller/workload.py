@@ -1,0 +1,249 @@
+"""From a workload or a suite to the runs it asks for: plan, tasks, and what is left to do of an unfinished sweep."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trainmark
+from trainmark.controller.execute import RunRequest, Task
+from trainmark.controller.launching import choose_launcher, make_job, read_reach
+from trainmark.controller.listener import Listener
+from trainmark.controller.sweep import SweepRuns, find_unfinished
+from trainmark.errors import DataError, Fault, InputError, SpecError
+from trainmark.frameworks import frameworks
+from trainmark.launch.job import Job
+from trainmark.launch.registry import launchers
+from trainmark.messages.message import Message
+from trainmark.plan.estimate import Duration, estimate
+from trainmark.plan.expand import expand
+from trainmark.plan.feasible import why_not
+from trainmark.plan.identity import cell_id
+from trainmark.plan.machine import Machine, read_machine
+from trainmark.plan.sweep import machine_facts
+from trainmark.runfolder.document import MeasureRecord, RunDocument
+from trainmark.spec.catalog import Catalog, Offer
+from trainmark.spec.cell import Cell
+from trainmark.spec.checking import suggest
+from trainmark.spec.files import read_toml, shipped_suites
+from trainmark.spec.parse import parse_suite
+from trainmark.spec.suite import Suite
+from trainmark.units import format_count, parse_bytes
+from trainmark.workloads.registry import load_card, load_cards, workloads
+from trainmark.workloads.schedules import evaluation_interval
+
+if TYPE_CHECKING:
+    from trainmark.launch.supervise import Observer
+    from trainmark.store.index import Store
+
+MEMORY_LIMIT_VARIABLE = "TRAINMARK_MEMORY_LIMIT"
+"""Bytes for each process, to try out a device with less memory than this one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecOptions:
+    what: str
+    """A workload, a shipped suite, or a path that ends in .toml."""
+    overrides: Mapping[str, Any]
+    """Values from the command line, as TOML would hold them; they replace the same keys of the suite."""
+    launcher: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    suite: Suite
+    machine: Machine
+    launcher: str
+    cells: tuple[Cell, ...]
+    skipped: dict[Cell, Message]
+    """Cells that cannot run here, each with the reason."""
+
+    @property
+    def runnable(self) -> list[Cell]:
+        return [cell for cell in self.cells if cell not in self.skipped]
+
+
+def make_plan(options: SpecOptions) -> Plan:
+    catalog = read_catalog()
+    suite = _read_suite(options.what, options.overrides, catalog)
+    machine = read_machine()
+    reach = read_reach(options.launcher, suite.cluster)
+    if reach.is_elsewhere and not machine.gpus and any(sweep.device is None for sweep in suite.sweeps):
+        why = "this machine has no GPU, but the machines that do the work may have some"
+        raise InputError("device type is ambiguous", why=why, hint="pass --device cuda or --device cpu")
+    cells = expand(suite, catalog=catalog, device=machine.best_device)
+    for name in dict.fromkeys(cell.framework for cell in cells):
+        frameworks().load(name)  # an unknown one, or one of a broken plugin, is an error
+    if not launchers().load(options.launcher).has_own_files:
+        cells = tuple(replace(cell, data=cell.data.from_here()) for cell in cells)
+    skipped = {cell: reason for cell in cells if (reason := why_not(cell, machine, reach)) is not None}
+    return Plan(suite=suite, machine=machine, launcher=options.launcher, cells=cells, skipped=skipped)
+
+
+def read_catalog() -> Catalog:
+    offers = {
+        name: Offer(
+            frameworks=card.frameworks,
+            recipes=card.recipes,
+            sizes=tuple(card.sizes),
+            batch_sizes={size: facts.batch_size for size, facts in card.sizes.items()},
+            targets=tuple((target.metric, target.value) for target in card.targets),
+            epochs=math.ceil(card.schedule.epochs),
+        )
+        for name, card in load_cards().items()
+    }
+    nothing = Offer(frameworks=(), recipes=(), sizes=(), batch_sizes={})
+    broken = {plugin.name: replace(nothing, problem=str(plugin)) for plugin in workloads().broken()}
+    return {**offers, **broken}
+
+
+def _read_suite(what: str, overrides: Mapping[str, Any], catalog: Catalog) -> Suite:
+    shipped = shipped_suites()
+    if what.endswith(".toml") or what in shipped:
+        raw = read_toml(shipped.get(what, Path(what)))
+    elif what in catalog:
+        raw = {"name": what, "cells": [{"workload": what}]}
+    else:
+        hint = f"{suggest(what, (*catalog, *shipped))}; the name of your own suite must end in .toml"
+        raise SpecError(
+            "nothing to run", [Fault(where="WHAT", problem=f"unknown workload or suite {what!r}", hint=hint)]
+        )
+    return parse_suite(raw, origin=what, catalog=catalog, overrides=overrides)
+
+
+def workload_request(plan: Plan) -> RunRequest:
+    """All that can run here."""
+    return RunRequest(
+        tasks=make_tasks(plan, plan.runnable), settings=sweep_settings(plan.machine), skipped=plan.skipped
+    )
+
+
+def with_largest_batches(request: RunRequest, plan: Plan, store: Store, listener: Listener) -> RunRequest:
+    """The same runs with the largest batch that fits, which is searched first."""
+    from trainmark.controller.find_batch import find_batches
+
+    tasks = find_batches(
+        plan.runnable,
+        lambda cell: make_tasks(plan, [cell])[0],
+        max_batch=_max_batch_size,
+        store=store,
+        listener=listener,
+    )
+    return replace(request, tasks=tasks)
+
+
+def sweep_settings(machine: Machine) -> dict[str, Any]:
+    """A sweep is continued only with the hardware and software it began with."""
+    return {"machine": machine_facts(machine), "trainmark": trainmark.__version__}
+
+
+def make_tasks(plan: Plan, cells: Iterable[Cell]) -> list[Task]:
+    return [_make_task(cell, plan) for cell in cells]
+
+
+def _make_task(cell: Cell, plan: Plan) -> Task:
+    card, measure = load_card(cell.workload), plan.suite.measure
+    launcher = choose_launcher(plan.launcher, cell, plan.suite.cluster, framework=cell.framework).name
+
+    def job(run_id: str, folder: Path) -> Job:
+        num_cores = plan.machine.num_cores if cell.device == "cpu" else 0
+        return make_job(cell, run_id, folder, cluster=plan.suite.cluster, num_cores=num_cores)
+
+    def watch(listener: Listener) -> Observer:
+        from trainmark.controller.stopping_watch import StoppingWatch
+
+        return StoppingWatch(measure, listener, unit=lambda: card.unit, may_stop=not cell.is_training)
+
+    document = RunDocument(
+        cell=cell.record,
+        cell_id=cell_id(cell),
+        suite=plan.suite.name,
+        unit=card.unit,
+        model=card.title,
+        measure=MeasureRecord(**asdict(measure)),
+        eval_every=None if cell.epochs is None else evaluation_interval(card.schedule, epochs=cell.epochs),
+        memory_limit_bytes=memory_limit_bytes(),
+    )
+    limit_s = measure.limit_s(is_training=cell.is_training)
+    return Task(cell=cell, document=document, launcher=launcher, timeout_s=limit_s, job=job, watch=watch)
+
+
+def memory_limit_bytes() -> int | None:
+    """For run.json, which takes it to the workers of every node and keeps it with the result."""
+    text = os.environ.get(MEMORY_LIMIT_VARIABLE, "")
+    if not text:
+        return None
+    num_bytes = parse_bytes(text)
+    if not num_bytes:
+        hint = "bytes for each process, such as 8000000000, 8GB or 8GiB; or unset it"
+        raise InputError(f"{MEMORY_LIMIT_VARIABLE}: must be a number of bytes > 0, got {text!r}", hint=hint)
+    return num_bytes
+
+
+def refuse_idle(plan: Plan, listener: Listener) -> None:
+    """Names what is skipped; an error if that is everything, so that an empty sweep never looks like a success."""
+    reasons = [reason.english for reason in plan.skipped.values()]
+    for reason in dict.fromkeys(reasons):
+        listener.say(f"skipping {reasons.count(reason)} of {format_count(len(plan.cells), 'runs')}: {reason}")
+    if not plan.runnable:
+        what, _, hint = reasons[0].partition("; ")
+        raise InputError("nothing can run on this machine", why=what, hint=hint)
+
+
+def check_data(plan: Plan) -> None:
+    """Finds unusable data sets before the first process starts. Paths inside a container cannot be checked here."""
+    if launchers().load(plan.launcher).has_own_files:
+        return
+    cells = {(cell.workload, cell.data.path, cell.global_batch_size): cell for cell in plan.runnable}
+    for cell in cells.values():
+        num_samples = _num_train_samples(cell)
+        if num_samples is not None and num_samples < cell.global_batch_size:
+            unit = load_card(cell.workload).unit
+            why = f"{format_count(num_samples, f'training {unit}')}, a global batch of {cell.global_batch_size}"
+            hint = f"use a smaller --batch-size or more {unit}"
+            raise DataError(f"{cell.data.path} has fewer {unit} than one batch", why=why, hint=hint)
+
+
+def _max_batch_size(cell: Cell) -> int | None:
+    """The largest batch per device that the data set has samples for; None if samples are generated."""
+    num_samples = _num_train_samples(cell)
+    return None if num_samples is None else num_samples // cell.num_devices
+
+
+def _num_train_samples(cell: Cell) -> int | None:
+    if cell.data.path is None:
+        return None
+    from trainmark.datasets.formats import find_format
+
+    return find_format(load_card(cell.workload).dataset).summarise(Path(cell.data.path)).num_train
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    cell: Cell
+    skip: Message | None
+    """Why it cannot run here."""
+    is_done: bool
+    """By the unfinished sweep that `run` would continue."""
+    duration: Duration
+
+
+def preview(plan: Plan, store: Store) -> tuple[Sequence[PlannedRun], SweepRuns | None]:
+    """What `run` would do, and the unfinished sweep it would continue. Creates nothing."""
+    sweep, earlier = None, {}
+    if store.root.is_dir():
+        sweep, earlier = find_unfinished(workload_request(plan).content, store), store.wall_seconds()
+    runs = [
+        PlannedRun(
+            cell=cell,
+            skip=plan.skipped.get(cell),
+            is_done=sweep is not None and sweep.answer(cell) is not None,
+            duration=estimate(cell, plan.suite.measure, earlier),
+        )
+        for cell in plan.cells
+    ]
+    return runs, sweep

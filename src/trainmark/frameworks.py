@@ -1,0 +1,61 @@
+"""The frameworks that train: what the plan, the launchers and the worker must know of each without importing it.
+
+Another package adds one by an entry point `trainmark.engines` that names a `Framework`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+
+from trainmark import plugins
+
+
+@dataclass(frozen=True, kw_only=True)
+class Framework:
+    name: str
+    """As in `--framework NAME`, in a workload's card and in the file name of its part: `workloads/*/NAME.py`."""
+    summary: str
+    module: str
+    """Imported by its users; it is installed where this module can be found."""
+    distribution: str
+    """The package whose version is reported."""
+    is_extra: bool = False
+    """Installed by `pip install 'trainmark[NAME]'`."""
+    engine: str | None = None
+    """The module with `build_engine`, `is_out_of_memory` and `limit_memory`, see `trainmark.worker.engine`.
+
+    None: the framework is known to launchers and reports, but trainmark cannot train with it yet.
+    """
+
+    def installed_version(self) -> str | None:
+        """By package metadata: importing torch to learn its version costs seconds."""
+        from importlib import metadata  # 30 ms, which `--help` need not pay
+
+        if importlib.util.find_spec(self.module) is None:
+            return None
+        try:
+            return metadata.version(self.distribution)
+        except metadata.PackageNotFoundError:
+            return "unknown"
+
+
+_BUILT_IN = (
+    Framework(
+        name="torch",
+        summary="PyTorch",
+        module="torch",
+        distribution="torch",
+        is_extra=True,
+        engine="trainmark.worker.torch",
+    ),
+    Framework(name="paddle", summary="PaddlePaddle", module="paddle", distribution="paddlepaddle", is_extra=True),
+    Framework(name="jax", summary="JAX", module="jax", distribution="jax"),
+)
+
+
+@cache
+def frameworks() -> plugins.Registry[Framework]:
+    own = plugins.loaders(_BUILT_IN)
+    return plugins.Registry(plugins.ENGINES, kind="framework", built_in=own, check=plugins.expect(Framework))

@@ -1,0 +1,307 @@
+"""How a run ended, from what its ranks and its launcher reported, and whether a retry can help. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainmark.messages.commands import (
+    command_exited,
+    command_killed,
+    command_out_of_memory,
+    command_printed_bad_loss,
+)
+from trainmark.messages.endings import (
+    ended_early,
+    exit_code,
+    failed_after_last_step,
+    killed,
+    named_signal,
+    numbered_signal,
+    process_left,
+    processes_remained,
+    sigkill,
+)
+from trainmark.messages.message import Message
+from trainmark.messages.ranks import (
+    launcher,
+    name_rank,
+    rank_failed,
+    rank_killed,
+    rank_killed_by_kernel,
+    rank_out_of_memory,
+    rank_reason,
+    rank_vanished,
+)
+from trainmark.runfolder.files import OUTPUT_FILE, Json, rank_file
+from trainmark.runfolder.records import Kind, Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    outcome: Outcome
+    reason: Message
+    look_at: str
+    """The file of the run folder with more details."""
+
+
+_BY_IMPORTANCE = (Outcome.NAN, Outcome.OUT_OF_MEMORY, Outcome.FAILED, Outcome.KILLED, Outcome.OK)
+"""Which outcome counts if ranks differ, most important first: the other ranks usually ended because of it."""
+_CAUSE = _BY_IMPORTANCE.index(Outcome.FAILED) - 0.5
+"""Importance of a rank that the launcher saw die first: the others then fail with errors of their own."""
+
+
+def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: tuple[Outcome, Message] | None) -> Ending:
+    """`run_ends` are the last records of the ranks; `ended_by`: how and why the supervisor ended the run itself."""
+    if ended_by is not None and ended_by[0] in (Outcome.HANG, Outcome.TIMEOUT) and _is_all_ok(run_ends):
+        reason = processes_remained(reason=Message.from_reason(run_ends[min(run_ends)]))
+        return Ending(outcome=Outcome.OK, reason=reason, look_at=rank_file(min(run_ends)))
+    if ended_by is not None:
+        outcome, reason = ended_by
+        stuck = (end.get("look_at") for end in run_ends.values() if end.get("outcome") == outcome)
+        return Ending(outcome=outcome, reason=reason, look_at=str(next(stuck, None) or OUTPUT_FILE))
+    if returncode is None:
+        return Ending(outcome=Outcome.HANG, reason=process_left(), look_at=OUTPUT_FILE)
+    if run_ends:
+        rank = min(run_ends, key=lambda rank: _importance(run_ends[rank], rank))
+        outcome = _parse_outcome(run_ends[rank].get("outcome"))
+        if outcome is not Outcome.OK or returncode == 0:
+            look_at = str(run_ends[rank].get("look_at") or rank_file(rank))
+            return Ending(outcome=outcome, reason=_reason_of(run_ends, rank, outcome), look_at=look_at)
+        reason = failed_after_last_step(how=describe_exit(returncode))
+        return Ending(outcome=Outcome.FAILED, reason=reason, look_at=OUTPUT_FILE)
+    if returncode < 0:
+        return Ending(outcome=Outcome.KILLED, reason=killed(how=describe_exit(returncode)), look_at=OUTPUT_FILE)
+    return Ending(outcome=Outcome.FAILED, reason=ended_early(how=describe_exit(returncode)), look_at=OUTPUT_FILE)
+
+
+def _is_all_ok(run_ends: Mapping[int, Json]) -> bool:
+    """Whether every rank itself reported success: a hang after that does not spoil a finished run."""
+    return bool(run_ends) and all(end.get("outcome") == Outcome.OK and "unix_s" in end for end in run_ends.values())
+
+
+def _importance(end: Json, rank: int) -> tuple[float, bool, float, int]:
+    """The rank with the smallest key is reported: by outcome, then its own failure before a reaction, then by time."""
+    gravity = _BY_IMPORTANCE.index(_parse_outcome(end.get("outcome")))
+    at = end.get("unix_s")
+    is_own = end.get("is_own", True) is not False
+    when = at if isinstance(at, (int, float)) else math.inf
+    return (min(gravity, _CAUSE) if end.get("is_cause") else gravity), not is_own, when, rank
+
+
+def _reason_of(run_ends: Mapping[int, Json], rank: int, outcome: Outcome) -> Message:
+    """With the number of the rank, unless the reason names it."""
+    reason = Message.from_reason(run_ends[rank])
+    is_named = outcome is Outcome.OK or len(run_ends) == 1 or run_ends[rank].get("is_inferred")
+    return reason if is_named else rank_reason(rank=rank, reason=reason)
+
+
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|OutOfMemoryError|ResourceExhaustedError|MemoryError|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|can't allocate memory|Cannot allocate memory|std::bad_alloc",
+    re.IGNORECASE,
+)
+
+
+def speaks_of_memory(output: str) -> bool:
+    return _OUT_OF_MEMORY.search(output) is not None
+
+
+_LOSS = re.compile(rb"loss[\"'\])]?[ \t:=|]{1,6}([-+]?(?:nan|inf(?:inity)?|\d))", re.IGNORECASE)
+
+
+def judge_command(
+    *, returncode: int | None, last_output: bytes, bad_loss: Message | None, was_oom_killed: bool = False
+) -> Json:
+    """How a command of the user ended, as the `run_end` that our worker would have written."""
+    losses = _LOSS.findall(last_output)
+    if losses and not losses[-1][-1:].isdigit():
+        bad_loss = command_printed_bad_loss(loss=losses[-1].decode())
+    outcome, reason = Outcome.OK, command_exited(exit_code=0, last_line=None)
+    if returncode is not None and returncode < 0:
+        outcome, reason = Outcome.KILLED, command_killed(how=describe_exit(returncode))
+        if returncode == -signal.SIGKILL and was_oom_killed:
+            outcome, reason = Outcome.OUT_OF_MEMORY, command_out_of_memory()
+    elif returncode:
+        text = last_output.decode("utf-8", errors="replace")
+        outcome = Outcome.OUT_OF_MEMORY if speaks_of_memory(text) else Outcome.FAILED
+        reason = command_exited(exit_code=returncode, last_line=_last_line(text)[:300])
+    elif bad_loss is not None:
+        outcome, reason = Outcome.NAN, bad_loss
+    return {"kind": Kind.RUN_END, "outcome": outcome, **reason.to_reason(), "look_at": OUTPUT_FILE}
+
+
+_STYLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_MIN_READABLE = 0.8
+"""Share of readable characters in a line of text: high enough to exclude binary data."""
+_MIN_TEXT = 4
+"""Shorter runs of readable characters occur in binary data by chance."""
+
+
+def _last_line(text: str) -> str:
+    """The last readable line; if there is none, the readable parts of the last line."""
+    lines = [line for part in re.split(r"[\r\n]", _STYLE.sub("", text)) if (line := part.strip())]
+    for line in reversed(lines):
+        readable = "".join(char for char in line if _is_readable(char))
+        if len(readable) >= _MIN_READABLE * len(line):
+            return readable.strip()
+    parts = "".join(char if _is_readable(char) else "\0" for char in lines[-1]).split("\0") if lines else []
+    return " ".join(part.strip() for part in parts if len(part.strip()) >= _MIN_TEXT)
+
+
+def _is_readable(char: str) -> bool:
+    return char == "\t" or (char.isprintable() and char != "\ufffd")
+
+
+def describe_exit(returncode: int) -> Message:
+    if returncode >= 0:
+        return exit_code(exit_code=returncode)
+    if returncode == -signal.SIGKILL:
+        return sigkill()
+    try:
+        return named_signal(name=signal.Signals(-returncode).name)
+    except ValueError:
+        return numbered_signal(number=-returncode)
+
+
+def _parse_outcome(text: Any) -> Outcome:
+    try:
+        outcome = Outcome(text)
+    except ValueError:
+        return Outcome.FAILED
+    return outcome if outcome in _BY_IMPORTANCE else Outcome.FAILED
+
+
+_TORCHRUN = re.compile(
+    r"Root Cause \(first observed failure\):\s*\[\d+\]:"
+    r"(?:\s*host +: (?P<host>\S+)|\s*time +: \S+){0,2}"
+    r"\s*rank +: (?P<rank>\d+) \(local_rank: \d+\)"
+    r"\s*exitcode +: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)"
+)
+_MPIRUN = re.compile(
+    r"noticed that process rank (?P<rank>\d+) with PID (?P<pid>\d+)"
+    r" on node (?P<host>\S+) exited on signal (?P<signal>\d+)"
+)
+_SRUN = re.compile(
+    r"srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[\d,-]*: "
+    r"(?:(?P<word>Killed|Terminated|Aborted|Segmentation fault)|Exited with exit code (?P<code>\d+))"
+)
+_WORDS = {"Killed": 9, "Terminated": 15, "Aborted": 6, "Segmentation fault": 11}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Death:
+    rank: int
+    code: int
+    """Negative: the number of the signal."""
+    pid: int | None = None
+    host: str | None = None
+
+    @property
+    def name(self) -> Message:
+        return name_rank(rank=self.rank, pid=self.pid, host=self.host)
+
+
+def find_deaths(output: str) -> list[Death]:
+    """The first death that each launcher reported: later ones are its consequence."""
+    found: dict[int, Death] = {}
+    for death in _read_deaths(output):
+        found.setdefault(death.rank, death)
+    return list(found.values())
+
+
+def _read_deaths(output: str) -> Iterator[Death]:
+    for match in _TORCHRUN.finditer(output):
+        yield Death(rank=int(match["rank"]), code=int(match["code"]), pid=int(match["pid"]), host=match["host"])
+    for match in _MPIRUN.finditer(output):
+        yield Death(
+            rank=int(match["rank"]), code=-int(match["signal"]), pid=int(match["pid"]) or None, host=match["host"]
+        )
+    for match in _SRUN.finditer(output):
+        code = -_WORDS[match["word"]] if match["word"] else int(match["code"])
+        yield Death(rank=int(match["rank"]), code=128 - code if 128 < code < 160 else code, host=match["host"])
+
+
+def infer_ends(
+    ends: Mapping[int, Json],
+    *,
+    started: Mapping[int, Message],
+    has_launcher: bool,
+    output: str,
+    returncode: int | None,
+    was_oom_killed: bool,
+) -> dict[int, Json]:
+    """The `run_end` of ranks that wrote none. `started`: names of ranks that started; `returncode`: the launcher's."""
+    if not returncode:
+        return {}
+    silent = {rank: name for rank, name in started.items() if rank not in ends}
+    inferred = {rank: _end(rank_vanished(who=name), Outcome.KILLED) for rank, name in silent.items()}
+    for death in find_deaths(output):
+        if death.rank not in ends:
+            inferred[death.rank] = {**_judge(death.name, death.code, output, was_oom_killed), "is_cause": True}
+    if returncode < 0 and silent and not any("is_cause" in end for end in inferred.values()):
+        first = min(silent)
+        who = launcher() if has_launcher else silent[first]
+        inferred[first] = {**_judge(who, returncode, output, was_oom_killed), "is_cause": True}
+    return inferred
+
+
+def _judge(who: Message, code: int, output: str, was_oom_killed: bool) -> Json:
+    if code == -signal.SIGKILL and was_oom_killed:
+        return _end(rank_killed_by_kernel(who=who), Outcome.OUT_OF_MEMORY)
+    ended = (rank_killed if code < 0 else rank_failed)(who=who, how=describe_exit(code))
+    if code != -signal.SIGKILL and speaks_of_memory(output):
+        return _end(rank_out_of_memory(ended=ended), Outcome.OUT_OF_MEMORY)
+    return _end(ended, Outcome.KILLED if code < 0 else Outcome.FAILED)
+
+
+def _end(reason: Message, outcome: Outcome) -> Json:
+    """A `run_end` that the rank did not write itself; its reason names the rank."""
+    end = {"kind": Kind.RUN_END, "outcome": outcome, **reason.to_reason(), "look_at": OUTPUT_FILE}
+    return {**end, "is_inferred": True}
+
+
+LAST_BYTES = 16384
+"""How much of the end of output.log `why_retry` needs."""
+
+_CRASHES = re.compile(r"SIG(?:SEGV|BUS|ILL|FPE|ABRT|SYS|TRAP)\b")
+"""Signals of a crash, which would happen again. Others were sent from outside."""
+_CONNECTION = re.compile(
+    r"address already in use|EADDRINUSE"
+    r"|connection (?:refused|reset|closed by peer|timed out|aborted|was lost|to .{1,80} (?:closed|lost))"
+    r"|lost connection|no route to host|network is (?:unreachable|down)|host is unreachable|broken pipe|socket timeout"
+    r"|Dist(?:Network|Store|Backend)Error|Rendezvous(?:Timeout|Connection|Closed)Error"
+    r"|nccl(?:Remote|System)Error|NCCL (?:error|WARN).{0,200}(?:unhandled system error|remote process|socket|timeout)"
+    r"|watchdog caught collective operation timeout|gloo.{0,120}(?:timed? ?out|connect)",
+    re.IGNORECASE,
+)
+_EXCEPTION = re.compile(r"^(?:\[?rank ?\d+\]?:? ?)?\s*((?:\w+\.)*\w*(?:Error|Exception|Exit)\b.*)$", re.MULTILINE)
+_FOLLOWS = re.compile(r"ChildFailedError|SignalException|CalledProcessError")
+"""What a launcher raises because one of its processes failed: it does not name the cause."""
+
+
+def why_retry(ending: Ending, last_output: str) -> str | None:
+    """Why a retry may succeed; None if it would probably end the same way.
+
+    Out of memory, NaN, the time limit and exceptions of the program would repeat. Ctrl-C never gets here.
+    """
+    if ending.outcome is Outcome.HANG:
+        return "a hang may not repeat"
+    if ending.outcome is Outcome.KILLED:
+        crash = _CRASHES.search(ending.reason.english) or _CRASHES.search(last_output)
+        return None if crash and not _CONNECTION.search(last_output) else "it was killed from outside"
+    if ending.outcome is Outcome.FAILED and _is_connection(ending.reason.english, last_output):
+        return "a connection was lost or refused"
+    return None
+
+
+def _is_connection(reason: str, last_output: str) -> bool:
+    """Whether all printed exceptions are about connections: if one rank fails, the others lose theirs to it."""
+    raised = [line for line in _EXCEPTION.findall(last_output) if not _FOLLOWS.search(line)]
+    if raised:
+        return all(_CONNECTION.search(line) for line in raised)
+    return _CONNECTION.search(reason) is not None or _CONNECTION.search(last_output) is not None

@@ -1,0 +1,225 @@
+"""Declarations of messages, and the messages made from them.
+
+A declaration is a typed function without a body, decorated with its code and its two sentences:
+
+    @declare("rank-behind", en="{who} stopped after step {step}«: {why}»", zh="{who}停在第 {step} 步«：{why}»")
+    def rank_behind(*, who: Message, step: int, why: str | None) -> None: ...
+
+Calling it gives a `Message`. The sentences are format strings with these additions:
+
+    «...»            is left out where one of its parameters is None or empty
+    «...|...»        is the first alternative that has all its parameters
+    {size:bytes}     and {usual:seconds} are printed with a fitting unit
+    {num:# steps}    is "1 step" or "2 steps"
+    {parts}          of a list is joined by commas, {parts:and} by "and"
+
+A parameter that is a message itself is printed in the same language.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import re
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, ParamSpec
+
+from trainmark.units import format_bytes, format_count, format_seconds
+
+Language = Literal["en", "zh"]
+P = ParamSpec("P")
+
+SUBJECTS = ("commands", "endings", "logs", "machine", "numbers", "ranks", "scaling", "skips", "training")
+"""The modules of this package that hold declarations."""
+_MAX_DEPTH = 4
+"""Of messages inside messages in a file: nothing of ours goes deeper."""
+_OPTIONAL = re.compile("«(.*?)»")
+_SEPARATORS = {"en": {"": ", ", "and": " and "}, "zh": {"": "，", "and": "，"}}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Message:
+    """One sentence that was said: which one, and with what values. Equal to another with the same code and words."""
+
+    code: str
+    """Empty for a sentence of an older version, of which only the English text is known."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """Numbers, texts, messages, or lists of them."""
+    recorded: str | None = None
+    """The English sentence as a file holds it; None for a message made by this process."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and (self.code, self.english) == (other.code, other.english)
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.english))
+
+    def __str__(self) -> str:
+        return self.english
+
+    @property
+    def english(self) -> str:
+        return self._render("en") if self.recorded is None else self.recorded
+
+    @property
+    def chinese(self) -> str:
+        """English where a file has no code, or one that this version does not know."""
+        if self.recorded is None:
+            return self._render("zh")
+        try:
+            return self._render("zh")
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):  # the file may hold anything
+            return self.recorded
+
+    def in_language(self, lang: str) -> str:
+        return self.chinese if lang == "zh" else self.english
+
+    def to_json(self) -> dict[str, Any]:
+        """As a warning is recorded."""
+        params = {name: _encode(value) for name, value in self.params.items()}
+        return {"code": self.code, "message": self.english, "params": params}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Message:
+        """From any file: what is absent or of another type is left out."""
+        return cls._read(value.get("code"), value.get("params"), value.get("message"))
+
+    def to_reason(self) -> dict[str, Any]:
+        """As the reason of an ending, a skip or a missing measurement is recorded, among other facts."""
+        encoded = self.to_json()
+        return {"reason": encoded["message"], "reason_code": encoded["code"], "reason_params": encoded["params"]}
+
+    @classmethod
+    def from_reason(cls, record: Mapping[str, Any]) -> Message:
+        return cls._read(record.get("reason_code"), record.get("reason_params"), record.get("reason"))
+
+    @classmethod
+    def _read(cls, code: Any, params: Any, recorded: Any, depth: int = 0) -> Message:
+        known = params if isinstance(params, Mapping) and depth < _MAX_DEPTH else {}
+        return cls(
+            code=code if isinstance(code, str) else "",
+            params={str(name): _decode(value, depth + 1) for name, value in known.items()},
+            recorded=recorded if isinstance(recorded, str) else "",
+        )
+
+    def _render(self, lang: Language) -> str:
+        declaration = find_declaration(self.code)
+        values = {name: _say(value, lang, declaration) for name, value in self.params.items()}
+        return _fill(declaration.zh if lang == "zh" else declaration.en, values, lang)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration(Generic[P]):
+    code: str
+    en: str
+    zh: str
+    title: str | None
+    """Short, in Chinese, for a warning; None for a reason or a part of one."""
+    words: Mapping[str, str]
+    """Values of parameters that are English words of ours, with their Chinese."""
+    signature: Callable[P, None]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters."""
+        return tuple(name for name in self.signature.__annotations__ if name != "return")
+
+    def __call__(self, *_: P.args, **params: P.kwargs) -> Message:
+        return Message(code=self.code, params=params)
+
+
+_declared: dict[str, Declaration[...]] = {}
+
+
+def declare(
+    code: str, *, en: str, zh: str, title: str | None = None, words: Mapping[str, str] | None = None
+) -> Callable[[Callable[P, None]], Declaration[P]]:
+    def decorate(signature: Callable[P, None]) -> Declaration[P]:
+        assert code not in _declared, f"{code} is declared twice"
+        declaration = Declaration[P](code=code, en=en, zh=zh, title=title, words=words or {}, signature=signature)
+        _declared[code] = declaration
+        return declaration
+
+    return decorate
+
+
+def find_declaration(code: str) -> Declaration[...]:
+    """KeyError for a code that this version does not know."""
+    return _declared[code] if code in _declared else all_declarations()[code]
+
+
+def all_declarations() -> Mapping[str, Declaration[...]]:
+    for subject in SUBJECTS:
+        importlib.import_module(f"trainmark.messages.{subject}")
+    return _declared
+
+
+def warning_titles() -> dict[str, str]:
+    """The codes of all warnings, each with its Chinese title."""
+    return {code: found.title for code, found in all_declarations().items() if found.title is not None}
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, Message):
+        return value.to_json()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number
+    return [_encode(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _decode(value: Any, depth: int) -> Any:
+    if isinstance(value, Mapping):
+        return Message._read(value.get("code"), value.get("params"), value.get("message"), depth)
+    return [_decode(item, depth) for item in value] if isinstance(value, list) else value
+
+
+def _say(value: Any, lang: Language, declaration: Declaration[...]) -> Any:
+    """Messages and our own words in one language; numbers stay for the format string."""
+    if isinstance(value, Message):
+        return value.in_language(lang)
+    if isinstance(value, list | tuple):
+        return [_say(item, lang, declaration) for item in value]
+    return declaration.words.get(value, value) if lang == "zh" and isinstance(value, str) else value
+
+
+class _Formatter(string.Formatter):
+    def __init__(self, lang: Language) -> None:
+        self._lang = lang
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ARG002
+        value = kwargs[str(key)]
+        if is_absent(value):
+            raise ValueError(f"{key} is missing")
+        return value
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if isinstance(value, list):
+            return _SEPARATORS[self._lang][format_spec].join(str(item) for item in value)
+        if format_spec == "bytes":
+            return format_bytes(value)
+        if format_spec == "seconds":
+            return format_seconds(value)
+        if format_spec.startswith("# "):
+            return format_count(value, format_spec[2:])
+        return format(value, format_spec)
+
+
+def is_absent(value: Any) -> bool:
+    return value is None or value == "" or value == []
+
+
+def fields_of(template: str) -> set[str]:
+    """The names of the parameters in a sentence."""
+    return {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
+
+
+def _fill(template: str, values: Mapping[str, Any], lang: Language) -> str:
+    def choose(match: re.Match[str]) -> str:
+        alternatives = match[1].split("|")
+        whole = (text for text in alternatives if not any(is_absent(values.get(name)) for name in fields_of(text)))
+        return next(whole, "")
+
+    # Chosen before anything is filled in: what stands in a parameter is never read as a format string.
+    return _Formatter(lang).vformat(_OPTIONAL.sub(choose, template), (), values)

@@ -1,0 +1,67 @@
+"""Warnings that follow from the numbers of one run: traps that made published results wrong."""
+
+from __future__ import annotations
+
+from trainmark.messages.message import declare
+
+
+@declare(
+    "mean-of-rates",
+    title="速率平均值偏高",
+    en="the mean of its rates is {mean:.4g}, samples over seconds {rate:.4g}: {apart:.0%} apart",
+    zh="各记录速率的平均值为 {mean:.4g}，样本数除以秒数为 {rate:.4g}：相差 {apart:.0%}",
+)
+def mean_of_rates(*, mean: float, rate: float, apart: float) -> None: ...
+
+
+@declare(
+    "stated-scope",
+    title="日志自报速度的口径不符",
+    en="its own {name} is {stated:.4g}, its records give {rate:.4g}: about "
+    "«{times} times as much on {devices} devices, as if it counted only one part of {times}|"
+    "{devices} times less, as if the rate of all devices had been multiplied by their number»",
+    zh="日志自报的 {name} 为 {stated:.4g}，而由其记录得出 {rate:.4g}：«在 {devices} 个设备上约为前者的 {times} 倍，"
+    "似乎只统计了 {times} 份中的一份|约为前者的 1/{devices}，似乎把全部设备的速率又乘了一次设备数»",
+)
+def stated_scope(*, name: str, stated: float, rate: float, devices: int, times: int | None) -> None:
+    """`times`: the records give this many times the stated speed; None where they give less."""
+
+
+@declare(
+    "collapsed-record",
+    title="末条记录骤降",
+    en="the last record is {last:.4g}, the others are about {usual:.4g}; leave it out",
+    zh="最后一条记录为 {last:.4g}，而通常为 {usual:.4g}；应将其排除",
+)
+def collapsed_record(*, last: float, usual: float) -> None: ...
+
+
+@declare(
+    "evaluation-inside",
+    title="评估被计入训练时间",
+    en="an evaluation lies within {records:# records}; about {lost_s:.3g} s of it count as training",
+    zh="有 {records} 条记录包含评估；其中约 {lost_s:.3g} s 被计为训练时间",
+)
+def evaluation_inside(*, records: int, lost_s: float) -> None: ...
+
+
+@declare(
+    "epoch-index",
+    title="epoch 序号被当作数目",
+    en="its first evaluation is after 0 epochs: it gives the index of the epoch instead of their number",
+    zh="首次评估被标为在 0 个 epoch 之后：epoch 的序号被当作数目",
+)
+def epoch_index() -> None: ...
+
+
+@declare(
+    "tf32-as-fp32",
+    title="fp32 可能实为 TF32",
+    en="fp32 on {machine}: frameworks use TF32 there by default, and the log does not say that it was turned off",
+    zh="在 {machine} 上使用 fp32：框架在该硬件上默认使用 TF32，而日志没有说明已关闭",
+)
+def tf32_as_fp32(*, machine: str) -> None: ...
+
+
+@declare("not-analysed", title="数值无法分析", en="its numbers cannot be analysed: {error}", zh="分析时出错：{error}")
+def not_analysed(*, error: str) -> None: ...

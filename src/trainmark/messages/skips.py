@@ -1,0 +1,53 @@
+"""Why a cell of a plan cannot run here, with what to do about it."""
+
+from __future__ import annotations
+
+from trainmark.messages.message import declare
+
+
+@declare(
+    "framework-missing",
+    en="{framework} is not installed; pip install {package}",
+    zh="未安装 {framework}；请执行 pip install {package}",
+)
+def framework_missing(*, framework: str, package: str) -> None: ...
+
+
+@declare(
+    "no-gpu",
+    en="no NVIDIA GPU is visible here; use --device cpu, or check nvidia-smi and CUDA_VISIBLE_DEVICES",
+    zh="本机没有可见的 NVIDIA GPU；请使用 --device cpu，或检查 nvidia-smi 和 CUDA_VISIBLE_DEVICES",
+)
+def no_gpu() -> None: ...
+
+
+@declare(
+    "too-few-gpus",
+    en="{wanted} devices requested, {available:# GPUs} available; use --devices {available} or fewer",
+    zh="要求 {wanted} 个设备，本机有 {available} 块 GPU；请使用 --devices {available} 或更少",
+)
+def too_few_gpus(*, wanted: int, available: int) -> None: ...
+
+
+@declare(
+    "too-few-cores",
+    en="{wanted} devices requested, {available:# CPU cores} available; use --devices {available} or fewer",
+    zh="要求 {wanted} 个设备，本机有 {available} 个 CPU 核；请使用 --devices {available} 或更少",
+)
+def too_few_cores(*, wanted: int, available: int) -> None: ...
+
+
+@declare(
+    "too-few-nodes",
+    en="{wanted} nodes requested, {known:# machines} known; give --hosts A,B or --launcher slurm",
+    zh="要求 {wanted} 个节点，已知机器有 {known} 台；请给出 --hosts A,B 或 --launcher slurm",
+)
+def too_few_nodes(*, wanted: int, known: int) -> None: ...
+
+
+@declare(
+    "tf32-on-cpu",
+    en="tf32 needs an NVIDIA GPU; use --precision fp32 on a CPU",
+    zh="tf32 是 NVIDIA GPU 的模式，CPU 没有；请使用 --precision fp32",
+)
+def tf32_on_cpu() -> None: ...

@@ -1,0 +1,71 @@
+"""Steps that the processes of a command marked with `trainmark.mark`, each in a rank file of its own, added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainmark.messages.commands import uneven_marks
+from trainmark.runfolder.files import LOG_FILE, Json, rank_files
+from trainmark.store.rank_records import RankRecords, read_rank
+
+if TYPE_CHECKING:
+    from trainmark.store.rows import Floats
+
+_UNEVEN = 0.95
+"""A difference of one step is normal: a command may end between the marks of two processes."""
+
+
+def read_command(folder: Path) -> RankRecords:
+    """The marked steps if there are any, otherwise what was read from the output of the command."""
+    printed = read_rank(folder / LOG_FILE)
+    marked = [read_rank(path, is_marked=True) for path in rank_files(folder)]
+    marked = [found for found in marked if (found.steps.samples > 0).any()]
+    if not marked:
+        return printed
+    evals = next((found.evals for found in marked if found.evals), printed.evals)
+    return replace(_add_up(marked), evals=evals)
+
+
+def _add_up(marked: Sequence[RankRecords]) -> RankRecords:
+    """Only the steps that all processes have done, timed by the first process."""
+    counts = [len(found.steps.seconds) for found in marked]
+    num_steps = min(counts)
+    first = marked[0].steps
+    columns = {
+        "seconds": first.seconds[:num_steps],
+        "steps": first.steps[:num_steps],
+        "times": first.times[:num_steps],
+        "samples": np.sum([found.steps.samples[:num_steps] for found in marked], axis=0),
+    }
+    is_known = np.isfinite(columns["samples"]) & np.isfinite(columns["seconds"])
+    joined = _join_empty({name: column[is_known] for name, column in columns.items()})
+    return replace(
+        marked[0],
+        steps=replace(first, **joined),
+        num_steps=len(joined["seconds"]),
+        warnings=(*marked[0].warnings, *_warn_uneven(counts)),
+    )
+
+
+def _join_empty(columns: dict[str, Floats]) -> dict[str, Floats]:
+    """The time of a step without samples is added to the next step that has some."""
+    (full,) = np.nonzero(columns["samples"] > 0)
+    if not len(full):
+        return {name: column[:0] for name, column in columns.items()}
+    begins, columns = np.append(0, full[:-1] + 1), {name: column[: full[-1] + 1] for name, column in columns.items()}
+    return {
+        **{name: column[full] for name, column in columns.items()},
+        "seconds": np.add.reduceat(columns["seconds"], begins),
+    }
+
+
+def _warn_uneven(counts: Sequence[int]) -> list[Json]:
+    least, most = min(counts), max(counts)
+    if most - least <= 1 or least >= _UNEVEN * most:
+        return []
+    return [uneven_marks(least=least, most=most).to_json()]

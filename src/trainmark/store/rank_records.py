@@ -1,0 +1,153 @@
+"""The record files of a run folder as columns of numbers and short lists."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from trainmark.runfolder.files import Json, rank_file, rank_files, read_lines
+from trainmark.runfolder.records import (
+    MAX_SECONDS,
+    MIN_SECONDS,
+    Communication,
+    Evaluation,
+    Kind,
+    Phase,
+    RecordedWarning,
+    Step,
+    decode_record,
+    read_records,
+)
+from trainmark.store.rows import Steps
+
+_COLUMNS = ("seconds", "samples", "steps", "times", "loss_steps", "losses")
+_MAX_SAMPLES = 1e15
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankRecords:
+    steps: Steps
+    num_steps: int = 0
+    """Step records, also those without a speed."""
+    evals: tuple[Json, ...] = ()
+    warnings: tuple[Json, ...] = ()
+    pauses: dict[str, float] = field(default_factory=dict)
+    resumed_steps: tuple[int, ...] = ()
+    peak_memory_bytes: int | None = None
+    communication: Json | None = None
+    has_end: bool = False
+    """Whether there is a run_end record."""
+
+
+def no_steps() -> Steps:
+    return Steps(**{name: np.empty(0) for name in _COLUMNS})
+
+
+def read_ranks(folder: Path) -> tuple[RankRecords, list[Json]]:
+    """The records of rank 0, and the warnings of all ranks: a hot GPU slows all of them down."""
+    found = read_rank(folder / rank_file(0))
+    others = [path for path in rank_files(folder) if path.name != rank_file(0)]
+    warnings = [*found.warnings, *(warning for path in others for warning in _read_warnings(path))]
+    if not others:
+        return found, warnings
+    return found, list({(warning["code"], warning["message"]): warning for warning in warnings}.values())
+
+
+def _read_warnings(path: Path) -> list[Json]:
+    """Without decoding the steps: a run may have hundreds of ranks."""
+    decoded = [decode_record(line) for line in read_lines(path) if b'"warning"' in line]
+    found = (record for record in decoded if record is not None and record["kind"] == Kind.WARNING)
+    return [RecordedWarning.from_json(record)._asdict() for record in found]
+
+
+def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
+    """`is_marked`: written by a script of the user, see `marked_steps`."""
+    steps = _StepColumns(choose=_as_marked if is_marked else _as_measured)
+    evals: list[Json] = []
+    warnings: list[Json] = []
+    pauses: dict[str, float] = {}
+    resumed_steps: list[int] = []
+    peak: int | None = None
+    communication: Communication | None = None
+    has_end = False
+    for record in read_records(path):
+        kind = record["kind"]
+        if kind == Kind.STEP:
+            steps.add(Step.from_json(record))
+        elif kind == Kind.EVAL:
+            evals.append(Evaluation.from_json(record)._asdict())
+        elif kind == Kind.WARNING:
+            warnings.append(RecordedWarning.from_json(record)._asdict())
+        elif kind == Kind.COMMUNICATION:
+            communication = Communication.from_json(record)
+        elif kind == Kind.RUN_END:
+            has_end = True
+        elif kind == Kind.PHASE:
+            phase = Phase.from_json(record)
+            peak = phase.peak_memory_bytes or peak
+            seconds = phase.seconds
+            if phase.name in ("eval", "checkpoint") and seconds is not None and 0 <= seconds <= MAX_SECONDS:
+                pauses[phase.name] = pauses.get(phase.name, 0.0) + seconds
+            if phase.name == "resume" and phase.step is not None:
+                resumed_steps.append(phase.step)
+    return RankRecords(
+        steps=steps.to_arrays(),
+        num_steps=steps.num_records,
+        evals=tuple(evals),
+        warnings=tuple(warnings),
+        pauses=pauses,
+        resumed_steps=tuple(resumed_steps),
+        peak_memory_bytes=peak,
+        communication=communication.to_json() if communication is not None else None,
+        has_end=has_end,
+    )
+
+
+class _StepColumns:
+    """Columns of doubles, eight bytes a number: a log may have millions of records."""
+
+    def __init__(self, *, choose: Callable[[Step], tuple[float, float] | None]) -> None:
+        self.num_records = 0
+        self._choose = choose
+        self._columns = {name: array("d") for name in _COLUMNS}
+        self._appends = tuple(column.append for column in self._columns.values())
+
+    def add(self, step: Step) -> None:
+        self.num_records += 1
+        number, _, _, time_s, loss = step
+        pair = self._choose(step)
+        seconds, samples, steps, times, loss_steps, losses = self._appends
+        if pair is not None:
+            seconds(pair[0])
+            samples(pair[1])
+            steps(math.nan if number is None else number)
+            times(math.nan if time_s is None else time_s)
+        if loss is not None:
+            loss_steps(self.num_records if number is None else number)
+            losses(loss)
+
+    def to_arrays(self) -> Steps:
+        arrays = {name: np.frombuffer(column, dtype=np.float64) for name, column in self._columns.items() if column}
+        return Steps(**{name: arrays[name] if name in arrays else np.empty(0) for name in _COLUMNS})
+
+
+def _as_measured(step: Step) -> tuple[float, float] | None:
+    """Seconds and samples; None for values that cannot be a measurement."""
+    _, seconds, samples, _, _ = step
+    if seconds is None or samples is None:
+        return None
+    return (seconds, samples) if MIN_SECONDS <= seconds <= MAX_SECONDS and 0 < samples <= _MAX_SAMPLES else None
+
+
+def _as_marked(step: Step) -> tuple[float, float]:
+    """Every marked step keeps its place among those of other processes, with NaN for a value that is unusable."""
+    seconds, samples = step.seconds, step.samples
+    return (
+        seconds if seconds is not None and MIN_SECONDS <= seconds <= MAX_SECONDS else math.nan,
+        samples if samples is not None and 0 <= samples <= _MAX_SAMPLES else math.nan,
+    )

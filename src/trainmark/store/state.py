@@ -1,0 +1,108 @@
+"""What the index must know about a folder without reading its records: its state, its outcome, who read it.
+
+Only the standard library is loaded: `show` asks this for every folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmark.messages.endings import controller_gone, running, starting
+from trainmark.messages.message import Message
+from trainmark.runfolder import document, ending, files, records, values
+from trainmark.runfolder.ending import ExitRecord, Seal
+from trainmark.runfolder.files import OUTPUT_FILE, RUN_FILE, Json, NotRegularError, open_regular
+from trainmark.runfolder.records import Outcome
+
+_STARTING_S = 60.0
+"""After writing run.json a controller takes less than this to lock output.log."""
+_READERS = ("columns.py", "folder.py", "marked_steps.py", "rank_records.py", "state.py")
+
+
+@functools.cache
+def reading_version() -> str:
+    """A hash of the code that reads folders: after any change of it, folders are read again."""
+    own = Path(__file__).parent
+    modules = (document, ending, files, records, values)
+    digest = hashlib.sha256()
+    for path in (*(own / name for name in _READERS), *(Path(str(module.__file__)) for module in modules)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def read_state(folder: Path) -> str:
+    """Differs after any change in the folder, also of permissions. No file is opened."""
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted((entry.name, _stat(entry.stat(follow_symlinks=False))) for entry in entries)
+        return hashlib.sha256(ascii([*found, _stat(folder.stat())]).encode()).hexdigest()[:16]
+    except OSError:
+        return "changing"  # it changed during this call: the next one gives another state
+
+
+def _stat(found: os.stat_result) -> tuple[int, int]:
+    return found.st_ctime_ns, found.st_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundEnding:
+    outcome: str | None
+    """None while the run is going on."""
+    reason: str
+    reason_code: str | None
+    reason_params: Json
+    wall_s: float | None = None
+    state: str | None = None
+    """Of the folder, where no exit.json states the outcome: the judgement holds until the state changes."""
+    seal: Seal | None = None
+
+    @classmethod
+    def judged(cls, outcome: str | None, reason: Message, state: str) -> FoundEnding:
+        return cls(outcome=outcome, **reason.to_reason(), state=state)
+
+
+def read_ending(folder: Path, state: str) -> FoundEnding:
+    """From exit.json, or judged from the folder if there is none."""
+    was_live = is_live(folder)  # before exit.json is read: the controller writes it, and then releases the lock
+    stated = ExitRecord.read(folder)
+    if stated is not None:
+        return FoundEnding(
+            outcome=str(stated.outcome),
+            reason=stated.reason,
+            reason_code=stated.reason_code,
+            reason_params=stated.reason_params,
+            wall_s=stated.wall_s,
+            seal=stated.seal,
+        )
+    if was_live:
+        return FoundEnding.judged(None, running(), state)
+    if _is_starting(folder):
+        return FoundEnding.judged(None, starting(), state)
+    return FoundEnding.judged(str(Outcome.KILLED), controller_gone(), state)
+
+
+def is_live(folder: Path) -> bool:
+    """Whether a controller works in it: it locks output.log, and the kernel releases the lock however it dies."""
+    try:
+        with open_regular(folder / OUTPUT_FILE) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (FileNotFoundError, NotRegularError):
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def _is_starting(folder: Path) -> bool:
+    """Young, and without the file that its controller will lock."""
+    try:
+        age_s = time.time() - (folder / RUN_FILE).stat().st_mtime
+    except OSError:
+        return False
+    return abs(age_s) < _STARTING_S and not (folder / OUTPUT_FILE).exists()

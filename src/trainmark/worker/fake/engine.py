@@ -1,0 +1,142 @@
+"""An engine without a framework and a clock without time: loop, records and statistics can be tested exactly.
+
+It is part of the product: `trainmark`'s own tests and those of a new launcher or dialect run on it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class FakeClock:
+    now_s: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class FakeEngine:
+    """Each step takes the next of `seconds`, each evaluation the next of `metrics`; the last one for ever.
+
+    The device lags `lag` steps behind the host. Losses fall as 1/step where none are given. A twin of a step is
+    shorter by `exchange_s`, which is also what an all-reduce takes.
+    """
+
+    rank = 0
+
+    def __init__(
+        self,
+        seconds: Iterable[float],
+        *,
+        clock: FakeClock,
+        samples_per_step: int = 32,
+        lag: int = 0,
+        losses: Iterable[float] = (),
+        steps_per_epoch: int | None = None,
+        metrics: Sequence[Mapping[str, float]] = (),
+        eval_seconds: float = 0.0,
+        eval_batches: int = 1,
+        learns: bool = True,
+        world_size: int = 1,
+        exchange_s: float = 0.0,
+        no_twin: str | None = None,
+    ) -> None:
+        self.world_size = world_size
+        self._exchange_s, self._no_twin = exchange_s, no_twin
+        self.samples_per_step = samples_per_step
+        self.steps_per_epoch = steps_per_epoch
+        self.clock = clock
+        self.num_steps = 0
+        self._seconds, self._losses = list(seconds), list(losses)
+        self._lag, self._lagging = lag, True
+        self._metrics, self._learns = metrics, learns
+        self._eval_seconds, self._eval_batches = eval_seconds, eval_batches
+        self.num_evaluations = 0
+
+    def step(self) -> None:
+        self.clock.now_s += self._seconds[min(self.num_steps, len(self._seconds) - 1)]
+        self.num_steps += 1
+        self._lagging = True
+
+    def twin_step(self) -> None:
+        self.step()
+        self.clock.now_s -= self._exchange_s
+
+    def why_no_twin(self) -> str | None:
+        return self._no_twin
+
+    def timestamp(self) -> tuple[int, float]:
+        return self.num_steps, self.clock.now_s
+
+    def is_done(self, timestamp: tuple[int, float]) -> bool:
+        return not self._lagging or timestamp[0] <= self.num_steps - self._lag
+
+    def seconds_between(self, earlier: tuple[int, float], later: tuple[int, float]) -> float:
+        return later[1] - earlier[1]
+
+    def queue_loss(self) -> int:
+        return self.num_steps - 1
+
+    def read_loss(self, handle: int) -> float:
+        return self._losses[min(handle, len(self._losses) - 1)] if self._losses else 1 / (1 + handle)
+
+    def wait(self) -> None:
+        self._lagging = False
+
+    def agree(self, gravity: int, numbers: Sequence[int]) -> tuple[int, list[int]]:
+        return gravity, list(numbers)
+
+    def gather(self, part: Any) -> list[Any]:
+        return [part]
+
+    def slowest(self, seconds: float) -> float:
+        return seconds
+
+    def gradient_bytes(self) -> int:
+        return 1_000_000
+
+    def time_all_reduce(self, num_bytes: int, *, max_seconds: float) -> list[float]:  # noqa: ARG002
+        self.clock.now_s += self._exchange_s
+        return [self._exchange_s]
+
+    def evaluate(self, on_batch: Callable[[], None] = lambda: None) -> Mapping[str, float] | None:
+        for _ in range(self._eval_batches):
+            self.clock.now_s += self._eval_seconds / self._eval_batches
+            on_batch()
+        self.num_evaluations += 1
+        return self._metrics[min(self.num_evaluations, len(self._metrics)) - 1] if self._metrics else None
+
+    def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
+        self.epoch, self.first_step = epoch, step
+
+    def save(self, path: Path, progress: Mapping[str, float]) -> None:
+        path.write_text(json.dumps({"num_steps": self.num_steps, "progress": dict(progress)}))
+
+    def restore(self, path: Path) -> Mapping[str, float]:
+        state = json.loads(path.read_text())
+        self.num_steps = state["num_steps"]
+        progress: Mapping[str, float] = state["progress"]
+        return progress
+
+    def advise_on_bad_loss(self, step: int) -> str:  # noqa: ARG002 - it has no learning rate
+        return "try a lower learning rate"
+
+    def weights_changed(self) -> bool:
+        return self._learns
+
+    def warnings(self) -> list[tuple[str, str]]:
+        return []
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"engine": "fake"}
+
+    def peak_memory_bytes(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self.closed = True

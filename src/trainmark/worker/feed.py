@@ -1,0 +1,195 @@
+"""Where a step's batch comes from: made once, read once and repeated, or read from disk all the time.
+
+A framework implements `Sources`: how arrays or JPEG files become batches on its device. Everything else is here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from trainmark.units import format_count
+from trainmark.worker.samples import Problems, Share
+from trainmark.workloads.card import Card, Size
+from trainmark.workloads.data import JpegFolder, Samples
+from trainmark.workloads.registry import load_module
+
+B = TypeVar("B")
+B_co = TypeVar("B_co", covariant=True)
+
+_CACHED_BATCHES = 16
+"""At most: 16 batches of 128 images at 224 are 1.2 GB in fp32."""
+
+
+class Stream(Protocol[B_co]):
+    """Batches on the device, in order, some of them being prepared ahead."""
+
+    def __iter__(self) -> Iterator[B_co]: ...
+    def __next__(self) -> B_co: ...
+    def close(self) -> None:
+        """Prepare no more."""
+
+
+class Source(Protocol[B_co]):
+    """A data set as batches of one rank on the device. `Share` says which samples; problems go to `Problems`."""
+
+    def training(self, *, epoch: int, step: int) -> Stream[B_co]:
+        """From that step of that epoch on, without end and without a gap between epochs."""
+
+    def evaluation(self) -> Stream[B_co]: ...
+    def close(self) -> None: ...
+
+
+class Sources(Protocol[B_co]):
+    """What a framework implements for its data."""
+
+    def make_synthetic(self, *, num_classes: int) -> B_co:
+        """One seeded batch on the device."""
+
+    def open_samples(self, data: Samples, share: Share, problems: Problems) -> Source[B_co]: ...
+    def open_jpegs(self, data: JpegFolder, share: Share, problems: Problems) -> Source[B_co]: ...
+
+
+class Feed(Protocol[B_co]):
+    @property
+    def num_classes(self) -> int: ...
+    @property
+    def steps_per_epoch(self) -> int | None: ...
+    @property
+    def num_samples(self) -> tuple[int, int] | None:
+        """Of the data set, for training and for validation; None for synthetic data."""
+
+    @property
+    def can_evaluate(self) -> bool: ...
+    @property
+    def truth(self) -> Any:
+        """What the metric needs besides the scores."""
+
+    def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
+        """`step` is the step of the epoch to start at, for a run that is resumed."""
+
+    def next_batch(self) -> B_co: ...
+    def eval_batches(self) -> Iterator[B_co]:
+        """Every validation sample once over all ranks."""
+
+    def warnings(self) -> list[tuple[str, str]]: ...
+    def close(self) -> None: ...
+
+
+def build_feed(data: str, *, card: Card, size: Size, share: Share, sources: Sources[B]) -> Feed[B]:
+    """`data` is `synthetic`, a folder, or `cached:` and a folder."""
+    if data == "synthetic":
+        return RepeatingFeed([sources.make_synthetic(num_classes=card.num_classes)], num_classes=card.num_classes)
+    opened: Samples | JpegFolder = load_module(card.name, "data").open_data(
+        Path(data.removeprefix("cached:")), size=size
+    )
+    feed = open_feed(opened, share, sources)
+    return repeat_first_batches(feed) if data.startswith("cached:") else feed
+
+
+def open_feed(data: Samples | JpegFolder, share: Share, sources: Sources[B]) -> DataFeed[B]:
+    steps_per_epoch = share.num_steps(data)
+    if steps_per_epoch == 0:
+        there = format_count(data.num_train, "training samples")
+        raise ValueError(f"{there} are fewer than one global batch of {share.global_batch}")
+    problems = Problems()
+    if isinstance(data, JpegFolder):
+        source = sources.open_jpegs(data, share, problems)
+    else:
+        source = sources.open_samples(data, share, problems)
+    return DataFeed(data, source, problems, steps_per_epoch=steps_per_epoch)
+
+
+class RepeatingFeed(Generic[B]):
+    """The same batches again and again, resident on the device: what is measured is training alone."""
+
+    steps_per_epoch = None
+    can_evaluate = False
+    truth = None
+
+    def __init__(
+        self,
+        batches: list[B],
+        *,
+        num_classes: int,
+        num_samples: tuple[int, int] | None = None,
+        warnings: list[tuple[str, str]] | None = None,
+    ) -> None:
+        self.num_classes, self.num_samples = num_classes, num_samples
+        self._warnings = warnings or []
+        self._batches = itertools.cycle(batches)
+
+    def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
+        pass
+
+    def next_batch(self) -> B:
+        return next(self._batches)
+
+    def eval_batches(self) -> Iterator[B]:
+        return iter(())
+
+    def warnings(self) -> list[tuple[str, str]]:
+        new, self._warnings = self._warnings, []
+        return new
+
+    def close(self) -> None:
+        pass
+
+
+def repeat_first_batches(feed: Feed[B]) -> RepeatingFeed[B]:
+    """Real samples without the cost of reading them."""
+    feed.begin_epoch(0)
+    batches = [feed.next_batch() for _ in range(min(_CACHED_BATCHES, feed.steps_per_epoch or 1))]
+    warnings = feed.warnings()
+    feed.close()
+    return RepeatingFeed(batches, num_classes=feed.num_classes, num_samples=feed.num_samples, warnings=warnings)
+
+
+class DataFeed(Generic[B]):
+    """A data set, read while the device trains."""
+
+    def __init__(
+        self, data: Samples | JpegFolder, source: Source[B], problems: Problems, *, steps_per_epoch: int
+    ) -> None:
+        self._source, self._problems = source, problems
+        self.steps_per_epoch = steps_per_epoch
+        self.num_classes, self.truth = data.num_classes, data.truth
+        self.num_samples = data.num_train, data.num_val
+        self.can_evaluate = data.num_val > 0
+        self._training: Stream[B] | None = None
+        self._next = (0, 0)
+
+    def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
+        """Consecutive epochs are one stream; only a jump opens a new one."""
+        if self._training is not None and self._next == (epoch, step):
+            return
+        self._stop()
+        self._next = (epoch, step)
+        self._training = self._source.training(epoch=epoch, step=step)
+
+    def next_batch(self) -> B:
+        if self._training is None:
+            raise RuntimeError("begin_epoch comes first")
+        epoch, step = self._next
+        self._next = (epoch, step + 1) if step + 1 < self.steps_per_epoch else (epoch + 1, 0)
+        return next(self._training)
+
+    def eval_batches(self) -> Iterator[B]:
+        if not self.can_evaluate:
+            return
+        self._stop()  # batches prepared while the clock stands still would count as if they had cost nothing
+        yield from self._source.evaluation()
+
+    def warnings(self) -> list[tuple[str, str]]:
+        return self._problems.take()
+
+    def close(self) -> None:
+        self._stop()
+        self._source.close()
+
+    def _stop(self) -> None:
+        if self._training is not None:
+            self._training.close()
+            self._training = None

@@ -1,0 +1,187 @@
+"""Readings of the machine: power, clocks, temperature, memory, utilisation, throttling, who uses the GPU.
+
+NVML and psutil are optional: inside a vendor container the worker records what it can.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_THROTTLE_BITS = {  # the names NVML gives to the bits of its clocks-event mask
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+
+
+class ClockSensor:
+    """How far the clock that can be set has moved from the one that cannot, since the start."""
+
+    def __init__(self, *, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
+        self._wall, self._steady = wall, steady
+        self._start_s = self._offset()
+
+    def read(self) -> dict[str, float]:
+        offset_s = self._offset()
+        if self._start_s is None or offset_s is None:
+            return {}
+        return {"clock_shift_s": round(offset_s - self._start_s, 3)}
+
+    def _offset(self) -> float | None:
+        """None where we were held up between the two readings, which would look like a jump."""
+        for _ in range(3):
+            before_s, wall_s, after_s = self._steady(), self._wall(), self._steady()
+            if after_s - before_s < 0.05:
+                return wall_s - before_s
+        return None
+
+
+class HostSensor:
+    """CPU and memory of the host and of this process."""
+
+    def __init__(self) -> None:
+        try:
+            import psutil
+        except ImportError:
+            self._psutil = None
+            return
+        self._psutil = psutil
+        self._process = psutil.Process()
+        psutil.cpu_percent()
+        self._last = (time.monotonic(), self._cpu_s())
+
+    def read(self) -> dict[str, Any]:
+        if self._psutil is None:
+            return {}
+        now = (time.monotonic(), self._cpu_s())
+        cores = (now[1] - self._last[1]) / max(now[0] - self._last[0], 1e-9)
+        self._last = now
+        memory = self._psutil.virtual_memory()
+        return {
+            "cpu_percent": self._psutil.cpu_percent(),
+            "process_cores": round(cores, 3),
+            "process_rss_bytes": self._process.memory_info().rss,
+            "memory_used_bytes": memory.total - memory.available,
+        }
+
+    def _cpu_s(self) -> float:
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuProcess:
+    pid: int
+    used_bytes: int | None
+    """None where the driver does not tell."""
+
+
+class GpuSensor:
+    """One GPU through NVML; every reading is optional, since not all cards and containers give all of them."""
+
+    def __init__(self, index: int) -> None:
+        self._nvml: Any = None
+        self._handle: Any = None
+        try:
+            nvml: Any = importlib.import_module("pynvml")
+            nvml.nvmlInit()
+            which = physical_gpu(index, os.environ.get("CUDA_VISIBLE_DEVICES"))
+            by_index = isinstance(which, int)
+            find = nvml.nvmlDeviceGetHandleByIndex if by_index else nvml.nvmlDeviceGetHandleByUUID
+            self._handle = find(which)
+        except Exception:  # noqa: S110 - absent, too old or forbidden: the run goes on without telemetry
+            pass
+        else:
+            self._nvml = nvml
+
+    def read(self) -> dict[str, Any]:
+        nvml, handle = self._nvml, self._handle
+        if nvml is None:
+            return {}
+        readings: dict[str, Callable[[], Any]] = {
+            "gpu_power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+            "gpu_sm_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+            "gpu_memory_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
+            "gpu_temperature_c": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+            "gpu_memory_used_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).used),
+            "gpu_utilisation_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+            "gpu_throttle": lambda: name_throttle(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
+        }
+        return self._try(readings)
+
+    def processes(self) -> list[GpuProcess] | None:
+        """Those with a compute context; None where NVML does not tell."""
+        if self._nvml is None:
+            return None
+        with contextlib.suppress(self._nvml.NVMLError, AttributeError):
+            listed = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+            return [GpuProcess(pid=process.pid, used_bytes=process.usedGpuMemory) for process in listed]
+        return None
+
+    def limits(self) -> dict[str, float]:
+        nvml, handle = self._nvml, self._handle
+        if nvml is None:
+            return {}
+        readings: dict[str, Callable[[], float]] = {
+            "power_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
+            "power_usual_w": lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000,
+            "sm_max_mhz": lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM),
+        }
+        return self._try(readings)
+
+    def _try(self, readings: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for name, reading in readings.items():
+            with contextlib.suppress(self._nvml.NVMLError, AttributeError):
+                result[name] = reading()
+        return result
+
+    def memory_bytes(self) -> int | None:
+        """All of the card's memory, used or not."""
+        if self._nvml is None:
+            return None
+        with contextlib.suppress(self._nvml.NVMLError, AttributeError):
+            return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).total)
+        return None
+
+
+def physical_gpu(index: int, visible: str | None) -> int | str:
+    """NVML counts the GPUs of the box, the framework those it may see: number, or UUID, of the latter's `index`-th."""
+    if not visible:
+        return index
+    field = visible.split(",")[index].strip()
+    return int(field) if field.isdigit() else field
+
+
+def name_throttle(mask: int) -> list[str]:
+    return [name for bit, name in _THROTTLE_BITS.items() if mask & bit]
+
+
+def pick_foreign(
+    listed: Sequence[GpuProcess],
+    *,
+    own_pid: int,
+    is_own: Callable[[int], bool],
+    at_start: frozenset[int],
+    num_local_ranks: int,
+) -> list[GpuProcess]:
+    """`at_start` are the pids listed before any rank of ours can have used the GPU.
+
+    In a container NVML gives the pids of the host, which mean nothing here: our own is then not among them. Those that
+    were there before us are foreign all the same. Of those that came later, as many as this run has ranks on the host
+    may be ours, the largest; only what is beyond them is foreign for sure.
+    """
+    if any(process.pid == own_pid for process in listed):
+        return [process for process in listed if not is_own(process.pid)]
+    early = [process for process in listed if process.pid in at_start]
+    late = [process for process in listed if process.pid not in at_start]
+    late.sort(key=lambda process: process.used_bytes or 0)
+    return early + late[: max(0, len(late) - num_local_ranks)]

@@ -1,0 +1,126 @@
+"""Which rank died, and of what, told from the launcher's words and the kernel's counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainmark.launch.endings import Death, Ending, decide, find_deaths, infer_ends
+from trainmark.launch.processes import read_oom_kills
+from trainmark.messages.message import Message
+from trainmark.messages.ranks import name_rank
+from trainmark.runfolder.files import Json
+from trainmark.runfolder.records import Outcome
+
+TORCHRUN = """E1115 08:22:18 api.py:1002] failed (exitcode: -9) local_rank: 1 (pid: 20991) of binary: python
+=======================================================
+trainmark.worker.main FAILED
+-------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-15_08:22:18
+  host      : localhost
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 20990)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 20990
+-------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-15_08:22:18
+  host      : localhost
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 20991)  (SIGKILL)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 20991
+"""
+GLOO = {"outcome": "failed", "reason": "RuntimeError: Connection closed by peer", "unix_s": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("output", "death"),
+    [
+        (TORCHRUN, Death(rank=1, code=-9, pid=20991, host="localhost")),
+        (
+            "mpirun noticed that process rank 3 with PID 0 on node n2 exited on signal 9 (Killed).",
+            Death(rank=3, code=-9, host="n2"),
+        ),
+        ("srun: error: n1: task 1: Segmentation fault", Death(rank=1, code=-11, host="n1")),
+        ("srun: error: n1: tasks 4-7: Killed", Death(rank=4, code=-9, host="n1")),
+        ("srun: error: n1: task 1: Exited with exit code 137", Death(rank=1, code=-9, host="n1")),
+        ("srun: error: n1: task 1: Exited with exit code 2", Death(rank=1, code=2, host="n1")),
+    ],
+)
+def test_launchers_tell_who_died(output: str, death: Death) -> None:
+    assert find_deaths(output) == [death]
+    assert find_deaths("all well") == []
+
+
+def end_of(
+    ends: dict[int, Json], output: str, *, returncode: int = 1, killed: bool = False, has_launcher: bool = True
+) -> Ending:
+    inferred = infer_ends(
+        ends,
+        started={rank: name_rank(rank=rank, pid=20990 + rank, host=None) for rank in (0, 1)},
+        has_launcher=has_launcher,
+        output=output,
+        returncode=returncode,
+        was_oom_killed=killed,
+    )
+    return decide(run_ends={**ends, **inferred}, returncode=returncode, ended_by=None)
+
+
+def test_the_rank_that_was_killed_is_named_not_the_one_that_lost_it() -> None:
+    ending = end_of({0: GLOO}, TORCHRUN)
+    assert ending.outcome is Outcome.KILLED
+    assert ending.reason.english.startswith("rank 1 (pid 20991 on localhost) was killed by SIGKILL")
+    assert ending.look_at == "output.log"
+
+
+def test_a_kill_by_the_kernel_for_memory_is_out_of_memory() -> None:
+    ending = end_of({0: GLOO}, TORCHRUN, killed=True)
+    assert ending.outcome is Outcome.OUT_OF_MEMORY
+    assert "smaller --batch-size" in ending.reason.english
+    aborted = TORCHRUN.replace("exitcode  : -9", "exitcode  : -6") + "terminate called ... 'std::bad_alloc'\n"
+    assert end_of({0: GLOO}, aborted).outcome is Outcome.OUT_OF_MEMORY
+
+
+def test_what_a_rank_says_of_itself_is_believed_first() -> None:
+    assert end_of({0: {"outcome": "oom", "reason": "x"}}, TORCHRUN).outcome is Outcome.OUT_OF_MEMORY
+    own = {1: {"outcome": "failed", "reason": "KeyError: 1", "unix_s": 4.0}, 0: GLOO}
+    assert end_of(own, TORCHRUN).reason.english == "rank 1: KeyError: 1", "the first in time is the cause"
+    killed = {"outcome": "killed", "unix_s": 1.0}
+    asked = {0: {**killed, "reason": "as asked", "is_own": False}, 1: {**killed, "reason": "interrupted by SIGTERM"}}
+    assert end_of(asked, "").reason.english == "rank 1: interrupted by SIGTERM"
+
+
+def test_a_launcher_that_was_killed_is_named() -> None:
+    ending = end_of({}, "", returncode=-9)
+    assert (ending.outcome, ending.reason.english[:13]) == (Outcome.KILLED, "the launcher ")
+    ending = end_of({1: {"outcome": "ok"}}, "", returncode=-9, has_launcher=False)
+    assert ending.reason.english.startswith("rank 0 (pid 20990) was killed by SIGKILL")
+
+
+def test_a_silent_rank_spoils_nothing_that_went_well() -> None:
+    assert end_of({0: {"outcome": "ok", "reason": "done"}}, "", returncode=0) == Ending(
+        outcome=Outcome.OK, reason=Message(code="", recorded="done"), look_at="rank0.jsonl"
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "file"),
+    [
+        ("0::/job\n", "sys/fs/cgroup/job/memory.events"),
+        ("0::/../elsewhere\n", "sys/fs/cgroup/memory.events"),
+        ("4:memory:/job\n1:cpu:/\n", "sys/fs/cgroup/memory/job/memory.oom_control"),
+    ],
+)
+def test_the_kernel_counts_its_kills(group: str, file: str, tmp_path: Path) -> None:
+    assert read_oom_kills(tmp_path) is None
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(group)
+    assert read_oom_kills(tmp_path) is None
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text("low 0\noom 4\noom_kill 3\noom_group_kill 0\n")
+    assert read_oom_kills(tmp_path) == 3
