@@ -13,6 +13,7 @@ from PIL import Image
 from trainmark.datasets.jpeg import decode_lenient
 from trainmark.messages.message import Message
 from trainmark.plan.identity import cell_id
+from trainmark.runfolder.document import CellRecord, WorkloadCell
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, rank_file, write_json
 from trainmark.spec.cell import Cell, DataSource
 
@@ -24,6 +25,11 @@ def make_cell(**changes: Any) -> Cell:
         "epochs": None, "lr": None, "until_target": (), "seed": 0, "repeat": 1,
     }  # fmt: skip
     return Cell(**{**facts, **changes})
+
+
+def make_workload_cell(**changes: Any) -> WorkloadCell:
+    """As a worker gets it."""
+    return CellRecord.from_json(make_cell(**changes).to_json()).workload_cell()
 
 
 def make_run(

@@ -108,7 +108,9 @@ def _answer(handler: BaseHTTPRequestHandler, shared: FileServer) -> None:
             handler.send_header("Retry-After", served.retry_after)
         handler.end_headers()
         return
-    body, total = served.data, len(served.data)
+    # Read once: a test may change them while this answer is sent, and the answer must be of one version.
+    etag, cut_after, data = served.etag, served.cut_after, served.data
+    body, total = data, len(data)
     wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", handler.headers.get("Range", ""))
     is_range = wanted is not None and served.has_ranges
     if is_range and wanted is not None:
@@ -118,29 +120,31 @@ def _answer(handler: BaseHTTPRequestHandler, shared: FileServer) -> None:
             handler.send_header("Content-Range", f"bytes */{total}")
             handler.end_headers()
             return
-        body = served.data[start:end]
+        body = data[start:end]
         handler.send_response(206)
         handler.send_header("Content-Range", f"bytes {start}-{end - 1}/{total}")
     else:
         handler.send_response(200)
-    if served.etag is not None:
-        handler.send_header("ETag", served.etag)
+    if etag is not None:
+        handler.send_header("ETag", etag)
     if served.last_modified is not None:
         handler.send_header("Last-Modified", served.last_modified)
     if served.states_length:
         handler.send_header("Content-Length", str(len(body)))
     handler.end_headers()
-    _send(handler, shared, served, body)
+    _send(handler, shared, served, body, cut_after)
 
 
-def _send(handler: BaseHTTPRequestHandler, shared: FileServer, served: Served, body: bytes) -> None:
+def _send(
+    handler: BaseHTTPRequestHandler, shared: FileServer, served: Served, body: bytes, cut_after: int | None
+) -> None:
     is_cut = False
     with shared.lock:
-        if served.cut_after is not None and len(body) > served.cut_after and served.num_cuts > 0:
+        if cut_after is not None and len(body) > cut_after and served.num_cuts > 0:
             served.num_cuts -= 1
             is_cut = True
     if is_cut:
-        body = body[: served.cut_after]
+        body = body[:cut_after]
     for start in range(0, len(body), served.block_bytes):
         if served.pause_s:
             time.sleep(served.pause_s)

@@ -1,6 +1,7 @@
-"""The frameworks that train: what the plan, the launchers and the worker must know of each without importing it.
+"""The frameworks: what plan, launchers and worker must know about each without importing it.
 
-Another package adds one by an entry point `trainmark.engines` that names a `Framework`.
+A run has one process per device with every framework. Another package adds a framework by an entry point
+`trainmark.engines` that names a `Framework`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ class Framework:
     """As in `--framework NAME`, in a workload's card and in the file name of its part: `workloads/*/NAME.py`."""
     summary: str
     module: str
-    """Imported by its users; it is installed where this module can be found."""
+    """The framework is installed if this module can be found."""
     distribution: str
     """The package whose version is reported."""
     is_extra: bool = False
@@ -30,7 +31,7 @@ class Framework:
     """
 
     def installed_version(self) -> str | None:
-        """By package metadata: importing torch to learn its version costs seconds."""
+        """From package metadata: importing torch to learn its version costs seconds."""
         from importlib import metadata  # 30 ms, which `--help` need not pay
 
         if importlib.util.find_spec(self.module) is None:

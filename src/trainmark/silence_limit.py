@@ -6,9 +6,10 @@ After this time the controller ends the run; a little earlier the worker writes 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from trainmark.runfolder.document import MeasureRecord, RunDocument
 
 NUM_RECENT = 200
 """How many of the latest steps give the usual step."""
@@ -29,14 +30,12 @@ class SilenceLimit:
     may take minutes."""
 
     @classmethod
-    def of(cls, run: Mapping[str, Any], *, least_s: float = 0.0, setup_s: float = 0.0) -> SilenceLimit:
+    def of(cls, run: RunDocument | None, *, least_s: float = 0.0, setup_s: float = 0.0) -> SilenceLimit:
         """From run.json, which controller and worker both read; `least_s` and `setup_s` are used where it has none."""
-        measure = run.get("measure")
-        given = measure if isinstance(measure, dict) else {}
-        cell = run.get("cell")
-        usual_s = _TRAINING_LEAST_S if isinstance(cell, dict) and cell.get("epochs") else cls.least_s
-        least = float(given.get("hang_least_s") or least_s or usual_s)
-        factor = float(given.get("hang_factor") or cls.factor)
+        given = (run.measure if run is not None else None) or MeasureRecord()
+        usual_s = _TRAINING_LEAST_S if run is not None and run.cell.epochs else cls.least_s
+        least = given.hang_least_s or least_s or usual_s
+        factor = given.hang_factor or cls.factor
         return cls(least_s=least, factor=factor, setup_s=max(setup_s or cls.setup_s, least))
 
     def after(self, recent: Sequence[float]) -> float:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import torch
 
+from trainmark.runfolder.document import CellRecord
 from trainmark.worker.torch.engine import TorchEngine
 
-engine = TorchEngine(json.loads(sys.argv[1]))
+engine = TorchEngine(CellRecord.from_json(json.loads(sys.argv[1])).workload_cell())
 engine.model.eval()
 for (
     block

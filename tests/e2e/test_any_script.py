@@ -68,6 +68,7 @@ def test_what_is_known_at_the_end_stands_before_the_end_does(
     assert found == ["mark"]
 
 
+@pytest.mark.serial
 def test_a_real_script_s_speed_is_its_own_statement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,6 +166,7 @@ def test_out_of_memory_and_nan_are_outcomes(tmp_path: Path, capsys: pytest.Captu
     assert (result["outcome"], result["throughput"]) == ("nan", None)
 
 
+@pytest.mark.serial
 def test_a_hanging_script_is_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quick = ["--hang-least-s", "1", "--hang-factor", "3", "--retries", "0"]
     line = "print('Epoch: [0][%d/99]\\tTime  0.150 ( 0.150)\\tLoss 1.0 (1.0)' % i); time.sleep(0.15)"

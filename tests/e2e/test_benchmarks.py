@@ -17,6 +17,7 @@ _SMALL = {
     "pse_expansion": ("--repeats", "1"),
     "import_speed": ("--gigabytes", "0.001", "--passes", "1"),
     "many_runs": ("--runs", "3", "--passes", "1"),
+    "small_costs": ("--passes", "1", "--images", "40"),
 }
 _NEEDS_A_GPU = {"gpu_resize"}
 """Which CI has not."""

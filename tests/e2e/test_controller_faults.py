@@ -21,7 +21,7 @@ from trainmark.cli.main import main
 from trainmark.cli.output import open_store
 from trainmark.runfolder.files import read_json
 from trainmark.runfolder.records import read_records
-from trainmark.store import database, index, reading
+from trainmark.store import database, index, index_file
 from waiting import wait_until
 
 NUM_REPETITIONS = int(os.environ.get("TRAINMARK_REPETITIONS", "12"))
@@ -122,7 +122,7 @@ def test_a_locked_store_keeps_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Somebody holds the index for longer than we wait: the run is made all the same, and the next look knows it."""
-    for module in (database, reading):
+    for module in (database, index_file):
         monkeypatch.setattr(module, "BUSY_S", 1)
     store = tmp_path / "s"
     release = threading.Event()

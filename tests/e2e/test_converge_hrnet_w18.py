@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from making import make_cell
+from making import make_cell, make_workload_cell
 from trainmark.datasets.cityscapes.make import make_cityscapes
 from trainmark.spec.cell import DataSource
 from trainmark.worker.torch.engine import TorchEngine
@@ -24,7 +24,7 @@ def test_hrnet_learns_streets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         data=DataSource(kind="real", path=str(tmp_path / "streets")),
         epochs=_NUM_EPOCHS,
     )
-    engine = TorchEngine(cell.to_json())
+    engine = TorchEngine(make_workload_cell(**vars(cell)))
     monkeypatch.setattr(engine, "_peak_rate", 0.05)  # 80 steps: the recipe's rate is meant for 160,000
     untrained = engine.evaluate()
     for epoch in range(_NUM_EPOCHS):

@@ -46,9 +46,7 @@ def train(root: Path, *, is_shifted: bool) -> tuple[float, float, float]:
     )
     share = Share(rank=0, world_size=1, batch_size=SIZE.batch_size, seed=0)
     cpu = torch.device("cpu")
-    sources = TorchSources(
-        workload=workload, size=SIZE, share=share, device=cpu, input_dtype=torch.float32, channels_last=False
-    )
+    sources = TorchSources(workload=workload, size=SIZE, device=cpu, input_dtype=torch.float32, channels_last=False)
     feed = open_feed(open_data(root, size=SIZE), share, sources)
     precision = Precision.of("fp32", "cpu")
     step = TrainStep(model=model, workload=workload, optimizer_facts=CARD.optimizer, precision=precision, is_fast=False)

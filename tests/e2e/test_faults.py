@@ -22,6 +22,8 @@ from trainmark.runfolder.records import read_records
 from trainmark.store.folder import read_run
 from waiting import wait_until
 
+pytestmark = pytest.mark.serial
+
 CPU = ["--device", "cpu", "--size", "small", "--max-seconds", "300", "--target-ci", "1e-9"]
 PAIR = [*CPU, "--batch-size", "2", "--devices", "2", "--retries", "0"]
 QUICK = ["--hang-least-s", "3", "--hang-factor", "8"]
@@ -194,7 +196,7 @@ def test_out_of_memory_and_nan_are_results_and_the_sweep_goes_on(tmp_path: Path,
         seen.append(f"{name:<26}{ending['outcome']:<9}{ending['wall_s']:>13.1f} s  {ending['reason']}")
     assert memory["outcome"] == "oom"
     assert memory["reason"].endswith(
-        "; out of memory within the 1.9 GiB that this process may have: use a smaller --batch-size"
+        "; out of memory within the 1.9 GiB that this process may use: use a smaller --batch-size"
     )
     assert nan["outcome"] == "nan"
     assert "learning rate was" in nan["reason"]

@@ -111,10 +111,10 @@ def test_bad_input_is_one_message_and_exit_code_2(tmp_path: Path) -> None:
         page, none = server.url("/page"), server.url("/none?key=s3cret")
         cases = [
             ([none, "--output", "a"], "404"),
-            (["file:///etc/passwd", "--output", "a"], "file:// is not fetched"),
-            ([page, "--output", "there"], "there already"),
+            (["file:///etc/passwd", "--output", "a"], "file:// is not supported"),
+            ([page, "--output", "there"], "there exists"),
             ([page, "--output", "a", "--sha256", "0" * 64], "wrong checksum"),
-            ([page, "--output", "a", "--sha256", "12"], "no sha256 checksum"),
+            ([page, "--output", "a", "--sha256", "12"], "invalid sha256 checksum"),
             ([page, "--output", "a", "--connections", "0"], "--connections: must be an integer from 1 to 64"),
             ([page, "--output", "b", "--unpack", "."], "not empty"),
             ([page, "--output", "b", "--unpack", "out"], "not an archive"),

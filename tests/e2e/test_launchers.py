@@ -101,6 +101,7 @@ def check(store: Path, result: dict[str, Any], expected: tuple[dict[str, Any], l
     assert losses(store, result["id"]) == pytest.approx(expected[1], rel=1e-5)
 
 
+@pytest.mark.serial
 def test_torchrun_in_two_network_namespaces_over_a_slow_cable(
     tmp_path: Path, namespaces: Namespaces, by_torchrun: tuple[dict[str, Any], list[float]]
 ) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from making import make_cell, make_images
+from making import make_cell, make_images, make_workload_cell
 from trainmark.spec.cell import DataSource
 from trainmark.worker.images import Crops
 from trainmark.worker.torch.engine import TorchEngine
@@ -29,7 +29,7 @@ def test_a_captured_step_tells_the_memory_it_works_in() -> None:
     peaks = {}
     for recipe in ("reference", "fast"):
         cell = make_cell(device="cuda", recipe=recipe, precision="bf16", size="full", batch_size_per_device=64)
-        engine = TorchEngine(cell.to_json())
+        engine = TorchEngine(make_workload_cell(**vars(cell)))
         engine.begin_epoch(0)
         for _ in range(3):
             engine.step()
@@ -41,7 +41,7 @@ def test_a_captured_step_tells_the_memory_it_works_in() -> None:
 
 def losses_of(recipe: str, precision: str, *, rate: float, num_steps: int = 20) -> list[float]:
     cell = make_cell(device="cuda", recipe=recipe, precision=precision, size="full", batch_size_per_device=128)
-    engine = TorchEngine(cell.to_json())
+    engine = TorchEngine(make_workload_cell(**vars(cell)))
     engine.learning_rate = lambda _: rate  # type: ignore[method-assign]
     engine.begin_epoch(0)
     handles = []
@@ -191,11 +191,11 @@ def test_images_on_the_gpu_are_those_of_the_cpu(tmp_path: Path) -> None:
     batches = {}
     for device in ("cpu", "cuda"):
         cell = make_cell(device=device, size="small", batch_size_per_device=32, data=DataSource.parse(str(root)))
-        engine = TorchEngine(cell.to_json())
+        engine = TorchEngine(make_workload_cell(**vars(cell)))
         engine._feed.begin_epoch(0)
         inputs, targets = engine._feed.next_batch()
         batches[device] = inputs.float().cpu(), targets.cpu()
-        assert [message.split(":")[0] for _, message in engine.warnings()] == ["train/class0/3.jpg"]
+        assert [warning.params["path"] for warning in engine.warnings()] == ["train/class0/3.jpg"]
         engine.close()
     assert torch.equal(batches["cpu"][1], batches["cuda"][1])
     apart = (batches["cpu"][0] - batches["cuda"][0]).abs() * 0.225 * 255

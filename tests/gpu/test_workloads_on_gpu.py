@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from making import make_cell
+from making import make_workload_cell
 from trainmark.datasets.cityscapes.make import make_cityscapes
 from trainmark.datasets.coco.make import make_coco
 from trainmark.datasets.icdar2015.make import Page, make_icdar2015
@@ -34,7 +34,7 @@ DATA: dict[str, Callable[[Path], Any]] = {
 
 
 def build(workload: str, **changes: object) -> TorchEngine:
-    engine = TorchEngine(make_cell(workload=workload, device="cuda", batch_size_per_device=2, **changes).to_json())
+    engine = TorchEngine(make_workload_cell(workload=workload, device="cuda", batch_size_per_device=2, **changes))
     engine.begin_epoch(0)
     return engine
 

@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "rank_environment": set(),
     "host": set(),
     "mark": {"rank_environment"},
-    "silence_limit": set(),
+    "silence_limit": {"runfolder"},
     "spec": BOTTOM,
     "plan": BOTTOM | {"spec"},
     "launch": BOTTOM | {"spec", "plan"},

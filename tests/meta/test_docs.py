@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.cli.main import VERBS, build_parser
+from trainmark.cli.main import VERBS
+from trainmark.cli.main import _parse as parse
+from trainmark.cli.parser import read_overrides
+from trainmark.controller.workload import SpecOptions, make_plan
+from trainmark.errors import InputError
 from trainmark.spec.files import shipped_suites
 
 ROOT = Path(__file__).parents[2]
@@ -35,10 +39,30 @@ def commands() -> list[str]:
     return sorted({line for line in found if line.startswith("trainmark ")})
 
 
-@pytest.mark.parametrize("line", commands())
-def test_every_command_in_the_docs_parses(line: str) -> None:
-    parsed = build_parser().parse_args(shlex.split(line)[1:])
-    assert parsed.verb in VERBS
+def test_every_command_in_the_docs_is_valid() -> None:
+    """Options parse, and the workloads, recipes, precisions and sizes of `run` and `plan` exist."""
+    lines = commands()
+    assert len(lines) > 60, "the commands of the docs were not found"
+    broken = [f"{line}: {problem}" for line in lines if (problem := problem_of(line)) is not None]
+    assert broken == []
+
+
+def problem_of(line: str) -> str | None:
+    words = shlex.split(line)[1:]
+    try:
+        args = parse(words)
+        what = getattr(args, "what", None) if args.verb in ("run", "plan") else None
+        names_a_file = what is not None and what.endswith(".toml")
+        if what is not None and not names_a_file and args.cluster is None:
+            make_plan(SpecOptions(what=what, overrides=read_overrides(args), launcher=args.launcher))
+    except (InputError, SystemExit) as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("line", ["trainmark run resnet51", "trainmark run resnet50 --precision fp99", "trainmark sho"])
+def test_an_invalid_command_is_noticed(line: str) -> None:
+    assert problem_of(line) is not None
 
 
 def test_every_verb_and_suite_is_in_the_docs() -> None:

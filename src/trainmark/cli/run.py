@@ -22,6 +22,7 @@ from trainmark.errors import InputError
 from trainmark.units import format_count
 
 if TYPE_CHECKING:
+    from trainmark.controller.command import CommandOptions
     from trainmark.controller.execute import RunRequest, SweepResult
     from trainmark.controller.listener import Listener
     from trainmark.controller.workload import Plan
@@ -60,23 +61,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from trainmark.cli.progress import RunProgress
+    from trainmark.controller.command import command_request
     from trainmark.controller.execute import SweepOptions, run_sweep
     from trainmark.controller.preflight import check_machines
+    from trainmark.controller.workload import with_largest_batches, workload_request
     from trainmark.launch.registry import launchers
 
     prints = launchers().load(args.launcher).prints
     _refuse_combinations(args, is_rendered=prints is not None)
     with RunProgress() as progress:
         plan = None if args.command is not None else _plan_workload(args, progress)
-        request = _request_command(args) if plan is None else _request_workload(plan)
+        request = command_request(_command_options(args)) if plan is None else workload_request(plan)
         if prints is not None:
             return _render(request, prints, args)
         if not args.no_preflight:
             check_machines(request.tasks, Path(args.store), progress)
         store = open_store(Path(args.store))
         if plan is not None and args.find_batch:
-            from trainmark.controller.workload import with_largest_batches
-
             request = with_largest_batches(request, plan, store, progress)
         options = SweepOptions(
             command_line=shlex.join(["trainmark", *args.words]),
@@ -95,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse_combinations(args: argparse.Namespace, *, is_rendered: bool) -> None:
-    """Options that mean nothing together."""
+    """Options that cannot be used together."""
     if args.command is None:
         if args.pattern is not None:
             raise InputError("--pattern needs a command", hint="trainmark run --pattern FILE.toml -- CMD ...")
@@ -129,22 +130,15 @@ def _plan_workload(args: argparse.Namespace, listener: Listener) -> Plan:
     return plan
 
 
-def _request_workload(plan: Plan) -> RunRequest:
-    from trainmark.controller.workload import workload_request
+def _command_options(args: argparse.Namespace) -> CommandOptions:
+    from trainmark.controller.command import CommandOptions
 
-    return workload_request(plan)
-
-
-def _request_command(args: argparse.Namespace) -> RunRequest:
-    from trainmark.controller.command import CommandOptions, command_request
-
-    options = CommandOptions(
+    return CommandOptions(
         words=tuple(args.command),
         overrides=read_overrides(args),
         launcher=args.launcher,
         pattern=None if args.pattern is None else Path(args.pattern),
     )
-    return command_request(options)
 
 
 def _render(request: RunRequest, prints: Prints, args: argparse.Namespace) -> int:

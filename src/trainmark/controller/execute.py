@@ -80,7 +80,9 @@ def _identifying_facts(document: RunDocument) -> Json:
     """Without the trace of a batch search: its tries, and the memory that was free then, differ from day to day."""
     if document.find_batch is not None:
         document = replace(document, find_batch=None, memory_limit_bytes=None)
-    return {name: value for name, value in document.to_json().items() if name not in ("schema", "cell", "cell_id")}
+    facts = {name: value for name, value in document.to_json().items() if name not in ("schema", "cell", "cell_id")}
+    # The first versions wrote the dialect of a command before it was known: their sweeps keep their identity.
+    return {**facts, "dialect": None} if document.source == "command" else facts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,7 @@
-"""SHA-256 of all files of a folder: in one order on every machine, hashed in threads, in constant memory."""
+"""SHA-256 of all files of a folder: hashed in threads, in constant memory, in the same order on every machine."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import itertools
 import os
@@ -13,36 +12,32 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from trainmark.datasets.inside import is_hidden
+from trainmark.datasets.inside import OutsideError, is_hidden, open_inside, refuse_outside
 from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.datasets.workers import choose_num_workers
 
 OnHashed = Callable[[int, int], None]
-"""Called now and then with the files and the bytes hashed so far."""
+"""Called repeatedly with the number of files and bytes hashed so far."""
 
 _FILES_PER_TASK = 32
-_TASKS_AHEAD = 4  # for each thread; bounds what is held in memory
-
-
-class NotInsideError(OSError):
-    """A link that leads out of the folder."""
+_TASKS_AHEAD = 4  # per thread; bounds the memory used
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileDigest:
     path: bytes
-    """Relative to the folder; bytes, because a name need not be text."""
+    """Relative to the folder; bytes, because a name may not be valid text."""
 
     sha256: str | None
     num_bytes: int
     fault: DataFault | None
-    """Why there is no digest."""
+    """Set if there is no digest."""
 
 
 def walk_files(root: bytes, faults: list[DataFault], *, leave_out: bytes) -> Iterator[bytes]:
-    """Every file below `root`, in the order of the bytes of their paths. Hidden ones and `leave_out` are not told.
+    """Yields every file below `root` except hidden ones and `leave_out`, sorted by the bytes of the path.
 
-    A linked folder is not entered: what it holds stands under its own name, or is not ours.
+    A linked folder is not entered: its files are listed under their own names, or are outside the data set.
     """
 
     def walk(prefix: bytes) -> Iterator[bytes]:
@@ -53,7 +48,7 @@ def walk_files(root: bytes, faults: list[DataFault], *, leave_out: bytes) -> Ite
             shown = printable(os.fsdecode(prefix.rstrip(b"/")))
             faults.append(DataFault(path=shown, kind=FaultKind.UNREADABLE, problem=error.strerror or str(error)))
             return
-        # With its slash a folder sorts as its files do: `a.b` comes before `a/c`.
+        # A folder sorts with its slash, as its files do: `a.b` comes before `a/c`.
         for name, kind in sorted((name + b"/" if kind == "folder" else name, kind) for name, kind in found):
             if kind == "folder":
                 yield from walk(prefix + name)
@@ -66,7 +61,7 @@ def walk_files(root: bytes, faults: list[DataFault], *, leave_out: bytes) -> Ite
 def _kind(entry: os.DirEntry[bytes]) -> str:
     if entry.is_dir(follow_symlinks=False):
         return "folder"
-    # A link to nothing or to elsewhere is told too: hashing it says what is wrong.
+    # A broken link and one that points outside are yielded too: hashing them reports the fault.
     is_file = not entry.is_dir() if entry.is_symlink() else entry.is_file(follow_symlinks=False)
     return "file" if is_file else "other"
 
@@ -83,11 +78,11 @@ def hash_files(
     with ThreadPoolExecutor(num_threads) as pool:
         try:
             while True:
-                # Not pool.map, which would take in all the paths at once.
+                # Not pool.map, which would read all paths at once.
                 while len(ahead) < num_threads * _TASKS_AHEAD and (
                     task := list(itertools.islice(remaining, _FILES_PER_TASK))
                 ):
-                    ahead.append(pool.submit(_hash_some, partial(_open_inside, root, real_folder), task))
+                    ahead.append(pool.submit(_hash_some, partial(_open, root, real_folder), task))
                 if not ahead:
                     return
                 for digest in ahead.popleft().result():
@@ -111,11 +106,11 @@ def _hash_one(open_file: Callable[[bytes], int], path: bytes) -> FileDigest:
             if not stat.S_ISREG(status.st_mode):
                 return _failed(path, FaultKind.UNREADABLE, "not a file")
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except NotInsideError as error:
+    except OutsideError as error:
         return _failed(path, FaultKind.OUTSIDE, str(error.strerror))
     except (FileNotFoundError, NotADirectoryError):
-        return _failed(path, FaultKind.LOST, "listed but not there")
-    except (OSError, ValueError) as error:  # ValueError: a NUL in a name
+        return _failed(path, FaultKind.LOST, "listed but missing")
+    except (OSError, ValueError) as error:  # ValueError: a null byte in a name
         return _failed(path, FaultKind.UNREADABLE, getattr(error, "strerror", None) or str(error))
     return FileDigest(path=path, sha256=digest, num_bytes=status.st_size, fault=None)
 
@@ -125,22 +120,8 @@ def _failed(path: bytes, kind: FaultKind, problem: str) -> FileDigest:
     return FileDigest(path=path, sha256=None, num_bytes=0, fault=fault)
 
 
-def _open_inside(root: bytes, real_folder: Callable[[bytes], bytes], path: bytes) -> int:
+def _open(root: bytes, real_folder: Callable[[bytes], bytes], path: bytes) -> int:
     """Follows links, but never out of `root`. Folders are resolved once, so that a plain file costs one call."""
-    # Without O_NONBLOCK a named pipe would stop us for ever.
-    flags = os.O_RDONLY | os.O_NONBLOCK
     folder, name = os.path.split(root + b"/" + path)
-    _refuse_outside(root, real_folder(folder))
-    try:
-        return os.open(folder + b"/" + name, flags | os.O_NOFOLLOW)
-    except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.EMLINK):
-            raise
-    target = os.path.realpath(folder + b"/" + name)
-    _refuse_outside(root, target)
-    return os.open(target, flags)
-
-
-def _refuse_outside(root: bytes, target: bytes) -> None:
-    if target != root and not target.startswith(root.rstrip(b"/") + b"/"):
-        raise NotInsideError(errno.EPERM, "a link that leads outside the folder, not followed")
+    refuse_outside(root, real_folder(folder))
+    return open_inside(root, folder, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from trainmark.errors import DataError
 
 @dataclass(frozen=True, kw_only=True)
 class MakeRequest:
-    """What a person may ask of any generator; None leaves the choice to the format."""
+    """Options of `data make`; None means the default of the format."""
 
     num_samples: int | None = None
     num_classes: int | None = None
@@ -30,7 +30,7 @@ class MakeRequest:
     seed: int | None = None
     num_workers: int | None = None
     source: Path | None = None
-    """Where the original files are, for a format that converts rather than invents."""
+    """Folder of the original files, for a format that converts instead of generating."""
 
     as_videos: bool | None = None
     """Video files instead of folders of frames."""
@@ -45,12 +45,12 @@ _FLAGS = {
     "source": "--source",
     "as_videos": "--as-videos",
 }
-"""How each field of MakeRequest is called on the command line."""
+"""The command-line option of each field of MakeRequest."""
 
 
 class Check(Protocol):
     def __call__(self, root: Path, *, decode: bool, num_workers: int | None) -> CheckReport:
-        """`decode`: every sample, not only its ends; `num_workers`: threads."""
+        """`decode`: decode every sample instead of reading only the ends of files; `num_workers`: threads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +59,16 @@ class DatasetFormat:
     """As on the command line: `trainmark data make NAME DIR`."""
 
     summary: str
-    """One line for `trainmark data list`."""
+    """One line for `trainmark list formats`."""
 
     options: frozenset[str]
-    """The fields of MakeRequest that `make` heeds; the others are refused rather than ignored."""
+    """The fields of MakeRequest that `make` uses; the others are refused, not ignored."""
 
     make: Callable[[Path, MakeRequest], MakeReport]
     check: Check
 
     summarise: Callable[[Path], Summary]
-    """Lists, opens no image; a layout that cannot be used is one DataError that names all of it."""
+    """Lists files but opens no image. Raises one DataError that names everything wrong with the layout."""
 
 
 @cache
@@ -87,11 +87,6 @@ def formats() -> plugins.Registry[DatasetFormat]:
     )
 
 
-def all_formats() -> Mapping[str, DatasetFormat]:
-    """Those that can be used, by name."""
-    return {found.name: found.value for found in formats().found()}
-
-
 def find_format(name: str) -> DatasetFormat:
     return formats().load(name)
 
@@ -104,7 +99,7 @@ def make_dataset(name: str, root: Path, request: MakeRequest) -> MakeReport:
             f"{name} does not take {', '.join(_FLAGS[field] for field in unknown)}",
             hint=f"it takes {', '.join(flag for field, flag in _FLAGS.items() if field in format_.options)}",
         )
-    # The generator fills a folder inside ours, so that the manifest is in it before anybody sees it.
+    # The generator fills a temporary folder, so that the manifest exists before the data set appears.
     with staged_folder(root) as folder:
         try:
             report = format_.make(folder, request)
@@ -123,7 +118,7 @@ def check_dataset(
     add_manifest: bool = False,
     on_hashed: OnHashed | None = None,
 ) -> CheckReport:
-    """Without `decode` no checksum is compared either. A manifest that is there is never replaced."""
+    """Compares checksums only with `decode`. Never replaces an existing manifest."""
     report = find_format(name).check(root, decode=decode, num_workers=num_workers)
     if has_manifest(root):
         if not decode:
@@ -138,9 +133,9 @@ def check_dataset(
 
 
 def _one_for_each_file(faults: Sequence[DataFault], found: Sequence[DataFault]) -> tuple[DataFault, ...]:
-    """What a format says of a file goes first; that the file also changed is added to it, and it is no note any more.
+    """Merges the faults of the format and of the manifest, one per file; a changed file is never only a note.
 
-    Not so for an entry: that it is bad and that its file changed are two things.
+    A fault of an entry stays separate: a bad entry and a changed file are two faults.
     """
     changes = {fault.path: fault for fault in found if fault.path != MANIFEST}
     told = []
@@ -156,7 +151,7 @@ def _add_change(fault: DataFault, change: DataFault) -> DataFault:
 
 
 def _about(root: Path, folder: Path, error: DataError) -> DataError:
-    """The generator knows only the private folder; a person is told of theirs."""
+    """Replaces the temporary folder in an error by the folder that the user gave."""
     told = (text.replace(str(folder), str(root)) for text in (error.what, error.why, error.hint))
     what, why, hint = told
     return type(error)(what, why=why, hint=hint)

@@ -1,14 +1,15 @@
-"""JPEG bytes to pixels, by the fastest decoder that is there, and never the end of a run for one bad file.
+"""Decodes JPEG bytes with the fastest installed decoder; one bad file never stops a run.
 
 Measured on one core of a virtual AMD EPYC (Zen 3) shared with other work: processor time to RGB for 64 generated images
-of 500x375 on average and 100 KB; the median and the best of nine rounds. All three give the same pixels to the bit.
+of 500x375 on average and 100 KB; median and best of nine rounds. All three give exactly the same pixels.
 
     simplejpeg 1.9        1.56 ms  640/s    best 1.35 ms  740/s
     torchvision.io 0.29   1.67 ms  600/s    best 1.39 ms  720/s
     Pillow 13.0           2.18 ms  460/s    best 1.77 ms  560/s
 
-So simplejpeg decodes where it is installed and Pillow does where it is not; torchvision.io is as fast, but would import
-a framework. simplejpeg lets other threads run meanwhile: two threads decode 1.7 times as many images on two cores.
+So simplejpeg is used if it is installed, otherwise Pillow; torchvision.io is as fast, but would import a framework.
+simplejpeg releases the GIL: two threads decode 1.7 times as many images on two cores. Why headers are parsed here:
+docs/decisions/0008-image-headers-are-ours.md.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ MAX_PIXELS = 2**26  # a header may claim 65535 x 65535, which is 12 GB of pixels
 
 _PNG = b"\x89PNG"
 _START_OF_IMAGE = b"\xff\xd8"
-_STANDALONE = frozenset((0x01, *range(0xD0, 0xD8)))  # markers with no length after them
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # those three share the range and mean something else
+_STANDALONE = frozenset((0x01, *range(0xD0, 0xD8)))  # markers without a length
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # these three have another meaning
 _SEQUENTIAL = (0xC0, 0xC1)
 _PIXELS_BEGIN = (0xDA, 0xD9)
-_ROWS_AT_ONCE = 16  # the decoder's step where colour has half the rows
-_ROWS_MIXED = 8  # more than those below that the smoothing of colour looks at
+_ROWS_AT_ONCE = 16  # rows that the decoder processes at once when colour is subsampled
+_ROWS_MIXED = 8  # more rows than colour smoothing reads below
 _MORE_BELOW = re.compile(r"\d+ extraneous bytes before marker 0xd9$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """What a JPEG says about itself before its first pixel."""
+    """The frame header of a JPEG file."""
 
     height: int
     width: int
@@ -51,22 +52,22 @@ class Frame:
     """1 grey, 3 colour, 4 CMYK."""
 
     is_sequential: bool
-    """Top to bottom in one pass and Huffman's code, unlike a progressive one."""
+    """Coded in one pass from top to bottom, unlike a progressive JPEG."""
 
     height_at: int
-    """Offset of the two bytes that tell the height."""
+    """Offset of the two bytes of the height."""
 
     end: int
     """Offset of the first byte after the frame header."""
 
 
 def read_frame(data: bytes) -> Frame | None:
-    """Walks the markers up to the frame header; None where there is none, whatever the bytes are."""
+    """Parses the markers up to the frame header; None if there is none. Accepts any bytes."""
     if data[:2] != _START_OF_IMAGE:
         return None
     at = 2
     while (at := data.find(b"\xff", at)) >= 0:
-        while data[at : at + 1] == b"\xff":  # any number of fill bytes may stand before a marker
+        while data[at : at + 1] == b"\xff":  # a marker may follow any number of fill bytes
             at += 1
         if at + 3 > len(data) or data[at] in _PIXELS_BEGIN:
             return None
@@ -98,7 +99,7 @@ def _parse_frame(data: bytes, begin: int, end: int, *, is_sequential: bool) -> F
 
 
 def jpeg_size(data: bytes) -> tuple[int, int] | None:
-    """(height, width) from the header alone; a few microseconds, and None for anything that is not a JPEG."""
+    """(height, width) from the header alone; None if it is not a JPEG."""
     frame = read_frame(data)
     return None if frame is None else (frame.height, frame.width)
 
@@ -106,14 +107,14 @@ def jpeg_size(data: bytes) -> tuple[int, int] | None:
 def decode_lenient(
     data: bytes, *, frame: Frame | None = None, into: Pixels | None = None, num_rows: int | None = None
 ) -> tuple[Pixels | None, str | None]:
-    """The pixels, as many as are there, and what is wrong with the file, if anything. `frame` is its own, if known.
+    """Returns all pixels that can be decoded, and what is wrong with the file, if anything. `frame` is its header.
 
-    They may lie in `into`, where that is large enough: new memory for each image costs page faults. Where only the
-    first `num_rows` are wanted, the rows below may be left out, and what shows only at the end of a file is not seen.
+    The pixels may be stored in `into` if that is large enough: new memory for each image costs page faults. If only the
+    first `num_rows` are wanted, the rows below may be missing, and faults near the end of the file are not found.
 
-    What a truncated file lacks is grey, as with Pillow's LOAD_TRUNCATED_IMAGES; but that is a global of the whole
-    process, so here an end marker is put after the bytes instead, which makes the same decoder finish the same way.
-    A PNG under a JPEG's name is decoded too, because ImageNet itself has one.
+    The missing part of a truncated file is grey, as with Pillow's LOAD_TRUNCATED_IMAGES. That setting is
+    process-wide, so we append an end marker instead, which gives the same result with the same decoder. A PNG
+    with the name of a JPEG is decoded too, because ImageNet contains one.
     """
     frame = frame or read_frame(data)
     top = None if frame is None or num_rows is None else _decode_top(data, frame, num_rows, into)
@@ -132,9 +133,9 @@ def decode_lenient(
 
 
 def encode_jpeg(pixels: Pixels, *, quality: int) -> bytes:
-    """Always by Pillow, though simplejpeg can too: a made data set must not depend on what else is installed.
+    """Always uses Pillow, although simplejpeg can encode too: the bytes must not depend on what is installed.
 
-    To memory, because Pillow writing to a file itself turns a full disk into "encoder error" without a number.
+    Encodes to memory, because Pillow reports a full disk as "encoder error" without its error number.
     """
     buffer = io.BytesIO()
     _pillow().fromarray(pixels).save(buffer, format="JPEG", quality=quality)
@@ -142,22 +143,22 @@ def encode_jpeg(pixels: Pixels, *, quality: int) -> bytes:
 
 
 def require_encoder() -> None:
-    """To be asked before the first image is drawn."""
+    """Raises DataError if Pillow is missing; called before the first image is drawn."""
     if importlib.util.find_spec("PIL") is None:
         raise DataError(
-            "images cannot be made",
-            why="Pillow, which writes them, is not installed",
+            "cannot make images",
+            why="Pillow is not installed",
             hint="pip install 'trainmark[torch]', or pip install pillow",
         )
 
 
 def _decode_whole(data: bytes, frame: Frame | None, into: Pixels | None) -> Pixels:
-    """Every byte right or a ValueError that says what is not."""
+    """Decodes exactly, or raises ValueError that says what is wrong."""
     if frame is None:
         raise ValueError(why_not_jpeg(data))
     _refuse_bomb(frame.height, frame.width)
     fast = _simplejpeg()
-    # CMYK goes to Pillow, which knows that Adobe writes it inverted; the result is what torchvision's loader gives.
+    # Pillow handles CMYK, which Adobe writes inverted; the result is the same as with torchvision's loader.
     if fast is None or frame.num_components not in (1, 3):
         return _decode_with_pillow(data)
     try:
@@ -166,15 +167,15 @@ def _decode_whole(data: bytes, frame: Frame | None, into: Pixels | None) -> Pixe
     except ValueError as error:
         if "subsampling" not in str(error):
             raise
-        return _decode_with_pillow(data)  # legal but rare subsampling that only the older interface takes
+        return _decode_with_pillow(data)  # valid but rare subsampling that simplejpeg does not support
     return pixels
 
 
 def _decode_top(data: bytes, frame: Frame, num_rows: int, into: Pixels | None) -> Pixels | None:
-    """At least `num_rows` rows, the same to the bit; None where only the whole can tell, or is as quick.
+    """At least `num_rows` rows, exactly as in the whole image; None if decoding the whole is needed or as fast.
 
-    simplejpeg cannot be asked to stop, but a header that claims fewer rows makes it. That there is more below is then
-    what it complains of, where nothing was wrong before: only the first complaint of a file is kept.
+    simplejpeg has no option to stop early, but it stops if the header states fewer rows. It then warns about the extra
+    data below; it keeps only the first warning of a file, so this one means that nothing was wrong before.
     """
     fast = _simplejpeg()
     if fast is None or not frame.is_sequential or frame.num_components not in (1, 3):
@@ -196,7 +197,7 @@ def _decode_top(data: bytes, frame: Frame, num_rows: int, into: Pixels | None) -
 def _decode_fast_lenient(data: bytes) -> Pixels:
     frame, fast = read_frame(data), _simplejpeg()
     if fast is None or frame is None or frame.num_components not in (1, 3):
-        raise ValueError("not for this decoder")
+        raise ValueError("simplejpeg cannot decode this")
     _refuse_bomb(frame.height, frame.width)
     pixels: Pixels = fast.decode_jpeg(data, colorspace="RGB", strict=False)
     return pixels
@@ -210,15 +211,15 @@ def _decode_with_pillow(data: bytes) -> Pixels:
         _refuse_bomb(frame.height, frame.width)
     try:
         with image_module.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
-            # A copy, because Pillow's own memory is read-only and torch warns about that for every image.
+            # A copy, because Pillow's memory is read-only and torch warns about that for every image.
             return np.array(image.convert("RGB"))
-    except Exception as error:  # Pillow's plugins raise a dozen types on damaged bytes; one bad file must not end a run
+    except Exception as error:  # Pillow raises many types on damaged data; one bad file must not stop a run
         raise ValueError(str(error)) from error
 
 
 def _refuse_bomb(height: int, width: int) -> None:
     if height * width > MAX_PIXELS:
-        raise ValueError(f"claims {width} x {height} pixels; more than {MAX_PIXELS:,} are not decoded")
+        raise ValueError(f"claims {width} x {height} pixels; the limit is {MAX_PIXELS:,}")
 
 
 def why_not_jpeg(data: bytes) -> str:
@@ -227,8 +228,8 @@ def why_not_jpeg(data: bytes) -> str:
     if data.startswith(_PNG):
         return "not a JPEG but a PNG"
     if data.startswith(_START_OF_IMAGE):
-        return "the JPEG ends or is damaged before its frame header"
-    return f"not a JPEG (it begins with {data[:4].hex(' ')})"
+        return "truncated or damaged before the frame header"
+    return f"not a JPEG (starts with {data[:4].hex(' ')})"
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Whether JPEG files can be trained on, many at once: what every check of an image format shares."""
+"""Checks JPEG files in threads; used by the checks of all image formats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainmark.datasets.jpeg import END_OF_IMAGE, MAX_PIXELS, Frame, decode_leni
 from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.datasets.workers import choose_num_workers
 
-_HEAD_BYTES = 65_536  # the frame header is in it, unless the file carries a large thumbnail or colour profile
+_HEAD_BYTES = 65_536  # contains the frame header unless the file has a large thumbnail or colour profile
 _TAIL_BYTES = 4_096
 _FILES_PER_TASK = 256
 
@@ -22,7 +22,7 @@ _FILES_PER_TASK = 256
 def check_jpegs(
     root: Path, paths: Sequence[str], *, decode: bool, num_workers: int | None
 ) -> tuple[int, tuple[DataFault, ...]]:
-    """Bytes in all, and the faults. Threads: the decoders let go of the interpreter, slow disks want many readers."""
+    """Total bytes, and faults. Uses threads: decoders release the GIL, and slow disks need many readers."""
     tasks = [paths[start : start + _FILES_PER_TASK] for start in range(0, len(paths), _FILES_PER_TASK)]
     with ThreadPoolExecutor(choose_num_workers(num_workers)) as pool:
         results = list(pool.map(partial(check_files, root, decode), tasks))
@@ -30,11 +30,11 @@ def check_jpegs(
 
 
 def check_files(root: Path, decode: bool, paths: Sequence[str]) -> tuple[int, list[DataFault]]:
-    """For a format that shares out its files among threads itself."""
+    """For a format that divides its files among threads itself."""
     num_bytes, faults = 0, []
     for path in paths:
         try:
-            with open(root / path, "rb") as file:  # noqa: PTH123  Path.open costs as much again as the call itself
+            with open(root / path, "rb") as file:  # noqa: PTH123  Path.open doubles the cost of the call
                 size = os.fstat(file.fileno()).st_size
                 num_bytes += size
                 fault = _judge_file(path, file, size, decode)
@@ -53,7 +53,7 @@ def _judge_file(path: str, file: BinaryIO, size: int, decode: bool) -> DataFault
 
 
 def _judge_ends(path: str, file: BinaryIO, size: int) -> DataFault | None:
-    """Reads both ends of the file, and the whole only where they look wrong: a truncated file has no end marker."""
+    """Reads both ends of the file, and all of it only if these look wrong: a truncated file has no end marker."""
     head = file.read(_HEAD_BYTES)
     frame = read_frame(head)
     if frame is not None and size > len(head):
@@ -66,7 +66,7 @@ def _judge_ends(path: str, file: BinaryIO, size: int) -> DataFault | None:
 
 
 def judge_image(path: str, data: bytes) -> DataFault | None:
-    """Decodes the image; the fault is the first that applies."""
+    """Decodes the image and reports the first fault that applies."""
     fault = _judge_header(path, data)
     if fault is not None and fault.kind is not FaultKind.MODE:
         return fault
@@ -90,9 +90,7 @@ def _judge_header(path: str, data: bytes) -> DataFault | None:
     if frame.height * frame.width > MAX_PIXELS:
         return fault(FaultKind.TOO_LARGE, f"claims {frame.width} x {frame.height} pixels")
     if not _is_ended(data, frame):
-        return fault(
-            FaultKind.TRUNCATED, "no end marker: the file was cut short", usable=decode_lenient(data)[0] is not None
-        )
+        return fault(FaultKind.TRUNCATED, "truncated: no end marker", usable=decode_lenient(data)[0] is not None)
     if frame.num_components not in (1, 3):
         colour = "CMYK" if frame.num_components == 4 else f"{frame.num_components} channels"
         return fault(FaultKind.MODE, f"{colour} instead of colour or grey; converted", usable=frame.num_components == 4)
@@ -100,5 +98,5 @@ def _judge_header(path: str, data: bytes) -> DataFault | None:
 
 
 def _is_ended(data: bytes, frame: Frame) -> bool:
-    # Inside compressed pixels 0xFF is always followed by 0x00, so after the frame header this is the marker or nothing.
+    # In compressed pixels 0xFF is always followed by 0x00, so after the frame header this can only be the marker.
     return data.find(END_OF_IMAGE, frame.end) >= 0

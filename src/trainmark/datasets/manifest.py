@@ -1,8 +1,8 @@
 """`manifest.sha256` in a data set's root: the SHA-256 of every file, as `sha256sum -c` reads it.
 
-Lines are sorted by the bytes of the path; the last, a comment, states how many files and bytes there are. Hidden files
-and the manifest itself are not in it. Both sides are read as sorted streams, so a million files need no more memory
-than ten.
+Lines are sorted by the bytes of the path; the last one is a comment with the number of files and bytes. Hidden files
+and the manifest itself are not listed. Manifest and folder are read as sorted streams, so that a million files need no
+more memory than ten.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def has_manifest(root: Path) -> bool:
 
 
 def write_manifest(root: Path, *, num_workers: int | None = None, on_hashed: OnHashed | None = None) -> Totals:
-    """Written beside and renamed, so that a manifest is whole. A file that cannot be hashed is a DataError."""
+    """Writes the manifest atomically. Raises DataError if a file cannot be hashed."""
     top = os.fsencode(root.resolve())
     faults: list[DataFault] = []
     num_files = num_bytes = 0
@@ -60,7 +60,7 @@ def write_manifest(root: Path, *, num_workers: int | None = None, on_hashed: OnH
         raise DataError(
             f"{root / NAME} cannot be written",
             why=error.strerror or str(error),
-            hint="free some space, or get permission to write to the data set's folder",
+            hint="free some space, or get write permission for the data set's folder",
         ) from error
     return Totals(num_files=num_files, num_bytes=num_bytes)
 
@@ -68,10 +68,10 @@ def write_manifest(root: Path, *, num_workers: int | None = None, on_hashed: OnH
 def verify_manifest(
     root: Path, *, num_workers: int | None = None, on_hashed: OnHashed | None = None
 ) -> tuple[DataFault, ...]:
-    """A fault for each file that is missing, changed or not listed, and for each line that cannot be read."""
+    """One fault for each file that is missing, changed or not listed, and for each invalid line."""
     top = os.fsencode(root.resolve())
     faults: list[DataFault] = []
-    expected: dict[bytes, str] = {}  # of the files that are being hashed, no more
+    expected: dict[bytes, str] = {}  # only of the files being hashed at the moment
 
     def paths_to_hash() -> Iterator[bytes]:
         for path, sha256 in _pair(root / NAME, top, faults):
@@ -93,13 +93,13 @@ def verify_manifest(
 
 
 def format_line(path: bytes, sha256: str) -> bytes:
-    """As sha256sum writes it: a backslash in front says that the name holds escapes."""
+    """As sha256sum writes it: a leading backslash means that the name contains escapes."""
     escaped = path.replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
     return (b"\\" if escaped != path else b"") + sha256.encode() + b"  " + escaped + b"\n"
 
 
 def parse_line(line: bytes) -> tuple[bytes, str] | None:
-    """Path and digest; None for what is no line of a manifest, or names something outside the folder."""
+    """Path and digest; None if the line is invalid or names something outside the folder."""
     matched = _LINE.fullmatch(line.removesuffix(b"\n"))
     if matched is None:
         return None
@@ -112,18 +112,18 @@ def parse_line(line: bytes) -> tuple[bytes, str] | None:
 
 
 def _pair(manifest: Path, top: bytes, faults: list[DataFault]) -> Iterator[tuple[bytes, str | None]]:
-    """Every path that is listed or there, once, in order; with the digest that is listed."""
+    """Yields every path that is listed or exists, once, in order, with its listed digest or None."""
     listed = ((path, sha256) for path, sha256 in _in_order(manifest, faults))
     found = ((path, "") for path in walk_files(top, faults, leave_out=NAME.encode()))
     for path, same in itertools.groupby(heapq.merge(listed, found), key=lambda item: item[0]):
         digests = {sha256 for _, sha256 in same} - {""}
         if len(digests) > 1:
-            faults.append(_bad(f"lists {_shown(path)} twice, with two digests"))
+            faults.append(_bad(f"lists {_shown(path)} twice, with different digests"))
         yield path, min(digests, default=None)
 
 
 def _in_order(manifest: Path, faults: list[DataFault]) -> Iterator[tuple[bytes, str]]:
-    """Ours are sorted and are read twice as a stream; one that another program wrote is sorted in memory."""
+    """Our own manifests are sorted and are streamed twice; one that is not sorted is sorted in memory."""
     before, is_sorted = b"", True
     for path, _ in _read(manifest, faults):
         is_sorted, before = is_sorted and before <= path, path
@@ -135,7 +135,7 @@ def _read(manifest: Path, faults: list[DataFault]) -> Iterator[tuple[bytes, str]
     num_files = 0
     stated: int | None = None
     if manifest.is_symlink() or not manifest.is_file():
-        faults.append(_bad("no plain file, so it is not read"))
+        faults.append(_bad("not a regular file; not read"))
         return
     try:
         with manifest.open("rb") as file:
@@ -144,7 +144,7 @@ def _read(manifest: Path, faults: list[DataFault]) -> Iterator[tuple[bytes, str]
                     totals = _TOTALS.match(line)
                     stated = int(totals[1]) if totals else stated
                 elif (entry := parse_line(line)) is None:
-                    faults.append(_bad(f"line {number} is no digest and path inside the folder"))
+                    faults.append(_bad(f"line {number} is not a digest and a path inside the folder"))
                 else:
                     num_files += 1
                     yield entry
@@ -168,5 +168,5 @@ def _cannot_hash(root: Path, faults: list[DataFault]) -> DataError:
     return DataError(
         f"no manifest was written for {root}",
         why=f"some files cannot be hashed: {named}{more}",
-        hint="remove these, make them readable, or copy what the links point to into the folder",
+        hint="remove these, make them readable, or replace links by the files they point to",
     )

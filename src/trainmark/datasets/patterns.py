@@ -1,4 +1,4 @@
-"""Shapes and textures as plain functions of coordinates: what a generated image shows, and nothing else.
+"""Shapes and textures of generated images, as plain functions of coordinates.
 
 A shape maps coordinates, in units of its own radius, to a number that is positive inside and falls off about linearly
 at the edge, so that scaling it by the radius in pixels gives an edge of one pixel. A texture maps coordinates, in units
@@ -57,7 +57,7 @@ def _wave(turns: Field) -> Field:
 
 
 def _from_centre(t: Field) -> Field:
-    """Distance from the middle of the unit cell: 0.5 at whole numbers. `t % 1` is several times slower."""
+    """Distance from the middle of the unit cell: 0.5 at integers. `t % 1` is several times slower."""
     cell = t - np.floor(t)
     cell -= np.float32(0.5)
     return np.abs(cell, out=cell)
@@ -94,7 +94,7 @@ def _weave(u: Field, v: Field, _rng: np.random.Generator) -> Field:
 
 
 def _blobs(u: Field, v: Field, rng: np.random.Generator) -> Field:
-    """Waves of one length from all sides, out of step: spots of one size and no order."""
+    """Waves of one length from all directions with random phases: irregular spots of one size."""
     angles = (np.pi / 6 * (np.arange(6) + rng.uniform(0, 1, 6))).astype(np.float32)
     phases = rng.uniform(0, 1, 6).astype(np.float32)
     waves = (_wave(u * np.cos(a) + v * np.sin(a) + p) for a, p in zip(angles, phases, strict=True))
@@ -104,7 +104,7 @@ def _blobs(u: Field, v: Field, rng: np.random.Generator) -> Field:
 
 def _bricks(u: Field, v: Field, _rng: np.random.Generator) -> Field:
     v = v * np.float32(1.4)
-    shift = np.floor(v) * np.float32(0.5)  # every second row is half a brick further
+    shift = np.floor(v) * np.float32(0.5)  # every second row is shifted by half a brick
     mortar_across = np.float32(0.44) - _from_centre(u * np.float32(0.6) + shift)
     mortar_along = np.float32(0.36) - _from_centre(v)
     brick: Field = np.minimum(mortar_across * np.float32(6.7), mortar_along * np.float32(2.9))
@@ -112,7 +112,7 @@ def _bricks(u: Field, v: Field, _rng: np.random.Generator) -> Field:
 
 
 def _mosaic(u: Field, v: Field, rng: np.random.Generator) -> Field:
-    """Square tiles, each of one colour or the other by a throw of a coin."""
+    """Square tiles, each randomly in one of the two colours."""
     coins = rng.integers(0, 2, (64, 64)).astype(np.float32) * 2 - 1
     rows = np.floor(v * np.float32(1.3)).astype(np.int32) & 63
     columns = np.floor(u * np.float32(1.3)).astype(np.int32) & 63
@@ -143,13 +143,13 @@ TEXTURES: Mapping[str, Texture] = {
     "mosaic": _mosaic,
 }
 
-# 7 shapes and 10 textures have no common divisor, so counting through both at once meets each pair once, and the first
-# ten classes have ten different textures: the easiest ten to tell apart come first.
+# 7 shapes and 10 textures have no common divisor, so counting through both at once gives each pair once, and the first
+# ten classes have ten different textures: the ten easiest to tell apart come first.
 MAX_CLASSES = len(SHAPES) * len(TEXTURES)
 
 
 def class_name(label: int) -> str:
-    """Sorted by name, the classes stand in the order of their labels."""
+    """Sorted by name, the classes are in the order of their labels."""
     shape = tuple(SHAPES)[label % len(SHAPES)]
     texture = tuple(TEXTURES)[label % len(TEXTURES)]
     return f"{label:02d}_{shape}_{texture}"

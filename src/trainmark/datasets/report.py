@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from trainmark.errors import DataError
+
 
 class FaultKind(StrEnum):
-    """The values are the words of `--json`."""
+    """The values appear in `--json`."""
 
     NO_CLASSES = "no_classes"
     EMPTY_CLASS = "empty_class"
@@ -67,19 +69,19 @@ class DataFault:
     problem: str
 
     usable: bool = False
-    """Whether a run takes it as it is, or what can be used of it. Never so if the manifest says otherwise."""
+    """Whether a run uses the file, or the good part of it. Never true if the file differs from the manifest."""
 
     is_entry: bool = False
-    """Of one entry of an annotation file or a list, whose others may be good: the file is not to be thrown away."""
+    """The fault is in one entry of an annotation file or list; the other entries may be good, so keep the file."""
 
     @property
     def is_note(self) -> bool:
-        """A run goes on with it by design, and the data set is good. One that uses half of a damaged file is not."""
+        """Whether the data set counts as good in spite of it. A damaged file of which a part is used is a fault."""
         return self.usable and self.kind not in (FaultKind.TRUNCATED, FaultKind.CORRUPT)
 
 
 def printable(path: str) -> str:
-    """A name may hold anything, also bytes that are no text and codes that move the cursor of a terminal."""
+    """A name for display: it may contain invalid text and codes that control a terminal, which are escaped."""
     return path if path.isprintable() else ascii(path)[1:-1]
 
 
@@ -88,20 +90,53 @@ class SplitCount:
     name: str
     num_samples: int
     counts: Mapping[str, int] = field(default_factory=dict)
-    """What else was counted: images of each class, objects, words, frames."""
+    """Other counts: images per class, objects, words, frames."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a run must know before it starts; found without opening an image."""
+    """What a run needs to know before it starts; found without opening an image."""
 
     num_train: int
     num_val: int
     num_classes: int
 
 
+Remedies = Mapping[FaultKind, tuple[str, str]]
+"""For each kind of fault that keeps a run from starting: what is listed, and what to do about it."""
+
+LINK_REMEDIES: Remedies = {
+    FaultKind.OUTSIDE: ("links that point outside the folder:", "give the real folder, or copy the files into it"),
+    FaultKind.DANGLING: ("broken links:", "remove these links or restore their targets"),
+    FaultKind.UNREADABLE: ("cannot be read:", "ask the owner for read and search permission: chmod -R a+rX"),
+}
+_LISTED_IN_FULL = (FaultKind.EMPTY_CLASS, FaultKind.UNKNOWN_CLASS)  # there are not many classes, but a million files
+_MAX_LISTED = 10
+
+
+def unusable_folder(
+    root: Path, faults: Sequence[DataFault], remedies: Remedies, *, format_: str, with_problems: bool = False
+) -> DataError:
+    """One error that names all faults, grouped by kind."""
+    by_kind: dict[FaultKind, list[DataFault]] = {}
+    for fault in faults:
+        by_kind.setdefault(fault.kind, []).append(fault)
+    whys = []
+    for kind, group in by_kind.items():
+        shown = group if kind in _LISTED_IN_FULL else group[:_MAX_LISTED]
+        names = ", ".join(f"{fault.path} ({fault.problem})" if with_problems else fault.path for fault in shown)
+        more = f" and {len(group) - len(shown)} more" if len(shown) < len(group) else ""
+        whys.append(f"{remedies[kind][0]} {names}{more}")
+    hints = "; ".join(remedies[kind][1] for kind in by_kind)
+    return DataError(
+        f"{root} cannot be used as it is",
+        why="; ".join(whys),
+        hint=f"{hints}. `trainmark data check {format_} {root}` lists everything",
+    )
+
+
 class ManifestState(StrEnum):
-    """The values are the words of `--json`."""
+    """The values appear in `--json`."""
 
     ABSENT = "absent"
     UNCHECKED = "unchecked"
@@ -117,7 +152,7 @@ class CheckReport:
     """`images` or `clips`."""
 
     decoded: bool
-    """Whether every sample was decoded, or only its beginning and end were looked at."""
+    """Whether every sample was decoded; otherwise only the ends of its file were read."""
 
     classes: tuple[str, ...]
     splits: tuple[SplitCount, ...]
@@ -126,10 +161,10 @@ class CheckReport:
     """Files of other types, and hidden ones."""
 
     faults: tuple[DataFault, ...]
-    """All that was found, notes too."""
+    """Includes notes."""
 
     manifest: ManifestState = ManifestState.ABSENT
-    """Of the checksums; filled in for all formats alike."""
+    """Result of the checksums, which are the same for all formats."""
 
     @property
     def ok(self) -> bool:
@@ -141,7 +176,7 @@ class CheckReport:
 
     @property
     def notes(self) -> tuple[DataFault, ...]:
-        """What a run goes on with by design; ImageNet and COCO have some as they are published."""
+        """Oddities that a run handles; ImageNet and COCO contain some as published."""
         return tuple(fault for fault in self.faults if fault.is_note)
 
     @property

@@ -1,4 +1,4 @@
-"""A folder appears whole or not at all: it is filled under another name near its place, then renamed into it."""
+"""Writes a folder completely or not at all: it is filled under a temporary name, then renamed."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from trainmark.errors import DataError
 _HINTS = {
     errno.ENOSPC: "free some space, ask for less, or write to another disk",
     errno.EDQUOT: "free some of your quota, ask for less, or write to another disk",
-    errno.EACCES: "choose a folder that you may write to",
-    errno.EPERM: "choose a folder that you may write to",
+    errno.EACCES: "choose a folder with write permission",
+    errno.EPERM: "choose a folder with write permission",
     errno.EROFS: "choose a disk that is not mounted read-only",
 }
 
 
 @contextmanager
 def staged_folder(root: Path) -> Iterator[Path]:
-    """Yields the folder to fill. On any failure, Ctrl-C too, it is removed, with the parents that were made for it."""
+    """Yields the folder to fill. On any failure, including Ctrl-C, it is removed with the parents created for it."""
     try:
         target = root.resolve()
         refuse_occupied(root)
         new_parents = [parent for parent in target.parents if not parent.exists()]
     except OSError as error:
         raise _as_data_error(root, error) from error
-    # An empty folder that is there may be a mount point, onto which nothing can be renamed: it is filled from inside.
+    # An existing empty folder may be a mount point, which cannot be renamed over: it is filled from inside.
     beside = target if target.exists() else target.parent
     private: Path | None = None
     try:
         beside.mkdir(parents=True, exist_ok=True)
         private = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=beside))
-        filled = private / target.name  # made by mkdir, because mkdtemp's own folder is closed to everybody else
+        filled = private / target.name  # not mkdtemp's own folder, which only its owner may enter
         filled.mkdir()
         yield filled
         _move_into_place(filled, target)
@@ -49,11 +49,11 @@ def staged_folder(root: Path) -> Iterator[Path]:
 
 
 def refuse_occupied(root: Path) -> None:
-    """Also for whoever has hours of work to do before the folder is filled."""
+    """Also called before hours of downloading, so that a wrong folder is reported first."""
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise DataError(
             f"{root} is not empty" if root.is_dir() else f"{root} is a file",
-            why="a data set is only written to a new or an empty folder, so that nothing of yours is lost",
+            why="a data set is only written to a new or empty folder, so that nothing is overwritten",
             hint="choose another folder, or remove this one first",
         )
 
@@ -62,8 +62,8 @@ def _move_into_place(filled: Path, target: Path) -> None:
     if not target.exists():
         filled.replace(target)
         return
-    # `train` is what makes a folder a data set: sorted backwards it comes after `val`, so it appears last. The manifest
-    # goes before all, so that whoever sees a data set sees what it should hold.
+    # `train` makes a folder a data set, so it must appear last: reversed, it comes after `val`. The manifest comes
+    # first, so that a reader who sees a data set also sees what it should contain.
     for child in sorted(filled.iterdir(), key=lambda child: (child.name == manifest.NAME, child.name), reverse=True):
         child.replace(target / child.name)
     filled.rmdir()
@@ -80,6 +80,6 @@ def _remove_traces(private: Path | None, new_parents: list[Path]) -> None:
 def _as_data_error(root: Path, error: OSError) -> DataError:
     return DataError(
         f"{root} cannot be written",
-        why=f"{error.strerror or error}; nothing of it was kept",
-        hint=_HINTS.get(error.errno or 0, "mend that and run the same command again"),
+        why=f"{error.strerror or error}; nothing was kept",
+        hint=_HINTS.get(error.errno or 0, "fix this and run the same command again"),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -11,28 +10,30 @@ from multiprocessing import get_context
 from typing import TypeVar
 
 from trainmark.errors import DataError
+from trainmark.host import num_cores
 from trainmark.units import format_count
 
 
 def choose_num_workers(asked: int | None) -> int:
     if asked is None:
-        # The cores this process may use, which under Slurm or taskset are fewer than the machine has.
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return num_cores()
     if asked < 1:
-        raise DataError(f"{asked} workers cannot do anything", hint="give 1 or more, or leave it out for one per core")
+        raise DataError(f"--workers: must be an integer >= 1, got {asked}", hint="leave it out for one per core")
     return asked
 
 
 SPLITS = ("train", "val")
-"""The position is the split's number in every sample's seed."""
+"""The index of a split is part of the seed of each of its samples."""
 
 
 def split_sizes(
     number: int, val_fraction: float, *, num_classes: int | None = None, what: str = "images"
 ) -> tuple[int, int]:
-    """Each split has one of every class, or is empty because no validation part was asked for."""
+    """Sizes of train and val. Each has at least one sample of every class; val is empty if `val_fraction` is 0."""
     if not 0 <= val_fraction < 1:
-        raise DataError(f"a validation part of {val_fraction} cannot be made", hint="give 0 (none) or more, below 1")
+        raise DataError(
+            f"--val-fraction: must be at least 0 and below 1, got {val_fraction}", hint="0 makes no val split"
+        )
     num_val = round(number * val_fraction)
     sizes = (number - num_val, num_val)
     for split, size in zip(SPLITS, sizes, strict=True):
@@ -41,7 +42,7 @@ def split_sizes(
             raise DataError(
                 f"{format_count(number, what)} {'is' if number == 1 else 'are'} too few{classes}",
                 why=f"{split} would get {max(size, 0)}" + (" and have empty classes" if num_classes else ""),
-                hint=f"ask for more {what}{', for fewer classes' if num_classes else ''} or for no validation part",
+                hint=f"use more {what}{', fewer classes' if num_classes else ''} or --val-fraction 0",
             )
     return sizes
 
@@ -50,16 +51,26 @@ Task = TypeVar("Task")
 Done = TypeVar("Done")
 
 
+def refuse_bad_drawing(*, seed: int, size: tuple[int, int], sides: tuple[int, int]) -> None:
+    """`size` is (height, width); `sides` are the smallest and the largest side allowed."""
+    if seed < 0:
+        raise DataError(f"--seed: must be an integer >= 0, got {seed}", hint="leave it out for 0")
+    if not all(sides[0] <= side <= sides[1] for side in size):
+        raise DataError(
+            f"cannot draw images of {size[1]} x {size[0]} pixels", hint=f"give sides from {sides[0]} to {sides[1]}"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Some samples of one split: what a worker draws in one go."""
+    """Samples of one split that a worker draws in one task."""
 
     split: int
     indices: range
 
 
 def chunks_of(sizes: Sequence[int], per_chunk: int) -> list[Chunk]:
-    """`sizes` are those of the splits, by their numbers."""
+    """`sizes` are the sizes of the splits."""
     return [
         Chunk(split=split, indices=range(size)[start : start + per_chunk])
         for split, size in enumerate(sizes)
@@ -68,22 +79,22 @@ def chunks_of(sizes: Sequence[int], per_chunk: int) -> list[Chunk]:
 
 
 def draw_all(draw: Callable[[Task], Done], tasks: Sequence[Task], *, num_workers: int | None) -> list[Done]:
-    """`num_workers` is what a person asked for, or None.
+    """Runs `draw` for each task in worker processes. Which process draws which task does not change any byte.
 
-    `draw` stands at the top of its module (or is a partial of such), where a spawned interpreter finds it.
+    `draw` must be a top-level function or a partial of one, because spawned processes import it.
     """
     workers = min(choose_num_workers(num_workers), len(tasks))
     if workers == 1:
         return [draw(task) for task in tasks]
-    # Spawned, not forked: the caller may hold threads of a framework, and a forked copy of those can lock up.
+    # Spawned, not forked: the caller may have threads of a framework, and a forked process can deadlock on them.
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     try:
         return list(pool.map(draw, tasks))
     except BrokenProcessPool as error:
         raise DataError(
-            "a process that was drawing samples died",
-            why="the system ended it, most often for lack of memory",
-            hint="try with fewer workers; with 1 no extra process is started",
+            "a worker process died",
+            why="the system killed it, most often for lack of memory",
+            hint="use fewer --workers; 1 starts no extra process",
         ) from error
     finally:
-        pool.shutdown(cancel_futures=True)  # after a full disk or Ctrl-C, do not draw the rest first
+        pool.shutdown(cancel_futures=True)  # after a full disk or Ctrl-C, do not draw the rest

@@ -24,7 +24,8 @@ from trainmark.launch.hang import dump_stacks
 from trainmark.launch.processes import read_oom_kills
 from trainmark.messages.commands import command_bad_loss, no_output, no_records
 from trainmark.messages.message import Message
-from trainmark.runfolder.files import LOG_FILE, OUTPUT_FILE, RUN_FILE, STACKS_FILE, Json, read_json, replacing
+from trainmark.runfolder.document import RunDocument
+from trainmark.runfolder.files import LOG_FILE, OUTPUT_FILE, STACKS_FILE, Json, replacing
 from trainmark.runfolder.records import Kind, Outcome, RecordTail, encode_record
 from trainmark.silence_limit import NUM_RECENT, SilenceLimit
 
@@ -64,8 +65,7 @@ class CommandSource:
         self._last_sign = time.monotonic()
         self._last_step: float | None = None
         self._gaps: deque[float] = deque(maxlen=NUM_RECENT)
-        run = read_json(folder / RUN_FILE) or {}
-        self._silence_limit = SilenceLimit.of(run, least_s=_LEAST_S, setup_s=math.inf)
+        self._silence_limit = SilenceLimit.of(RunDocument.read(folder), least_s=_LEAST_S, setup_s=math.inf)
         self._num_oom_kills = read_oom_kills()
         self._stacks: str | None = None
         self._num_marked = self._num_read = 0

@@ -186,7 +186,7 @@ class _Watch:
             return
         reason = self._observe(new)
         if reason is not None and not self._stop.exists():
-            write_text(self._stop, reason.english)
+            write_json(self._stop, reason.to_json())
 
 
 def _describe(commands: Sequence[Command], launcher: str) -> Json:

@@ -16,10 +16,10 @@ from trainmark.launch.processes import read_oom_kills
 from trainmark.launch.registry import is_direct
 from trainmark.messages.message import Message
 from trainmark.messages.ranks import no_step, processes_hang
+from trainmark.runfolder.document import RunDocument
 from trainmark.runfolder.files import (
     COMMAND_FILE,
     OUTPUT_FILE,
-    RUN_FILE,
     Json,
     rank_file,
     read_end,
@@ -41,7 +41,7 @@ class WorkerSource:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._silence_limit = SilenceLimit.of(read_json(folder / RUN_FILE) or {})
+        self._silence_limit = SilenceLimit.of(RunDocument.read(folder))
         self._ranks = {0: _Rank(folder / rank_file(0))}
         self._others_at = self._last_sign = time.monotonic()
         self._num_oom_kills = read_oom_kills()

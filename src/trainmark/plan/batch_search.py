@@ -1,4 +1,4 @@
-"""The largest batch that fits, found by trying: doubling, then halving the gap. Pure but for the tries themselves."""
+"""Searches the largest batch that fits: doubling, then bisection. Pure except for the tries, which the caller makes."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 _COARSE_FROM = 64
 _COARSE = 8
-"""From 64 on only multiples of 8: nobody trains with 517, and tensor cores want multiples of 8 anyway."""
+"""From 64 on only multiples of 8: nobody trains with 517, and tensor cores prefer multiples of 8."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
     largest: int | None
-    """None: not even one sample fits, or the tries were used up before one did."""
+    """None: one sample does not fit, or no try succeeded within the limit."""
     too_large: int | None
-    """The smallest that is known not to fit; None where none was met."""
+    """The smallest batch that did not fit; None if every try did."""
     num_tries: int
     is_exact: bool
-    """Whether nothing is left to try between the two."""
+    """Whether no batch between the two is left to try."""
 
 
 def search_batch(first: int, fits: Callable[[int], bool], *, most: int, max_tries: int) -> Found:
-    """Assumes that all below a batch that fits do fit as well. `most` is the largest that makes sense."""
+    """Assumes that every batch smaller than one that fits also fits. `most` is the upper limit."""
     low, high, tries = 0, most + 1, 0
     candidate: int | None = min(first, most)
     while candidate is not None and tries < max_tries:
@@ -41,7 +41,7 @@ def search_batch(first: int, fits: Callable[[int], bool], *, most: int, max_trie
 
 
 def _next(low: int, high: int, most: int) -> int | None:
-    """What to try, knowing that `low` fits and `high` does not; None when that is all there is to know."""
+    """What to try next if `low` fits and `high` does not; None if there is nothing left to try."""
     if high > most:
         return None if low >= most else min(2 * low, most)
     middle = high // 2 if low == 0 else (low + high) // 2
@@ -53,5 +53,5 @@ def _next(low: int, high: int, most: int) -> int | None:
 
 
 def next_batch(size: int) -> int:
-    """The next larger one that would be tried."""
+    """The next larger batch that would be tried."""
     return size + 1 if size < _COARSE_FROM else (size // _COARSE + 1) * _COARSE

@@ -1,4 +1,4 @@
-"""How long a plan will take: from what earlier runs of the same cell took, else an upper bound."""
+"""How long a run will take: the median of earlier runs of the same cell, else an upper bound."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SETUP_S = {"reference": 15.0, "fast": 90.0}
 @dataclass(frozen=True, kw_only=True)
 class Duration:
     seconds: float | None
-    """None: a training without a limit takes as long as it takes."""
+    """None: a training without a time limit."""
     is_measured: bool
-    """From earlier runs here; otherwise the most it should take."""
+    """From earlier runs in this store; otherwise `seconds` is an upper bound."""
 
 
 def estimate(cell: Cell, measure: Measure, earlier: Mapping[str, Sequence[float]]) -> Duration:

@@ -1,23 +1,27 @@
-"""A suite becomes cells, in the order in which they run."""
+"""Expands a suite to cells, in the order in which they run."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 
 from trainmark.spec.catalog import Catalog, Offer
 from trainmark.spec.cell import Cell
 from trainmark.spec.suite import Suite, Sweep
 
 
-def expand(suite: Suite, *, catalog: Catalog, device: str) -> tuple[Cell, ...]:
-    """Repeats are the outermost loop: A B A B, not A A B B, so that a drifting machine touches all cells alike."""
+def expand(suite: Suite, *, catalog: Catalog, device: str, installed: Collection[str] = ()) -> tuple[Cell, ...]:
+    """Repeats are the outermost loop: A B A B, not A A B B, so that a drifting machine affects all cells alike.
+
+    `device` and the first supported framework that is `installed` are used where a sweep names none.
+    """
     most = max((sweep.repeat for sweep in suite.sweeps), default=0)
     rounds = (
         cell
         for repeat in range(1, most + 1)
         for sweep in suite.sweeps
         if repeat <= sweep.repeat
-        for cell in _expand_sweep(sweep, repeat, catalog, device)
+        for cell in _expand_sweep(sweep, repeat, catalog[sweep.workload], device, installed)
     )
     return tuple(dict.fromkeys(rounds))
 
@@ -30,10 +34,13 @@ def _resolve_target(sweep: Sweep, offer: Offer) -> tuple[tuple[str, float], ...]
     return ((offer.targets[0][0], float(sweep.until_target)),)
 
 
-def _expand_sweep(sweep: Sweep, repeat: int, catalog: Catalog, device: str) -> list[Cell]:
-    offer = catalog[sweep.workload]
+def _default_framework(offer: Offer, installed: Collection[str]) -> str:
+    return next((name for name in offer.frameworks if name in installed), offer.frameworks[0])
+
+
+def _expand_sweep(sweep: Sweep, repeat: int, offer: Offer, device: str, installed: Collection[str]) -> list[Cell]:
     axes = itertools.product(
-        sweep.framework or offer.frameworks[:1],
+        sweep.framework or (_default_framework(offer, installed),),
         sweep.recipe,
         sweep.precision,
         sweep.size,

@@ -20,12 +20,12 @@ from trainmark.spec.cell import Cell
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """How far the launcher reaches."""
+    """Which machines the launcher can use."""
 
     num_nodes: int | None = 1
-    """None: a queue has as many as it has."""
+    """None: unknown, because a batch system has them."""
     is_elsewhere: bool = False
-    """Processes start on machines that we know nothing of; the preflight looks at them."""
+    """Processes start on other machines; the preflight checks them."""
 
 
 def why_not(cell: Cell, machine: Machine, reach: Reach) -> Message | None:

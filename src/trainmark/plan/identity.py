@@ -1,4 +1,4 @@
-"""Identity by content: the same question has the same name on every machine and in every session."""
+"""Identity by content: the same cell has the same id on every machine and in every session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainmark.spec.command import CommandCell
 
 
 def cell_id(cell: Cell | CommandCell) -> str:
-    """Names what is measured; repeats of one measurement share it."""
+    """Identifies what is measured; all repeats of a cell have the same."""
     fields = cell.to_json()
     del fields["repeat"]
     canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
@@ -20,6 +20,6 @@ def cell_id(cell: Cell | CommandCell) -> str:
 
 
 def new_run_id(cell: Cell | CommandCell) -> str:
-    """Names one execution: sortable by time, readable, unique among concurrent controllers."""
+    """Identifies one execution: sorted by time, readable, unique among concurrent controllers."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     return f"{stamp}-{cell.label}-{cell_id(cell)[:6]}-r{cell.repeat}-{secrets.token_hex(2)}"

@@ -1,4 +1,4 @@
-"""What this machine has, found without importing a framework."""
+"""Hardware and software of this machine, found without importing a framework."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read_machine() -> Machine:
 
 
 def _read_gpus() -> tuple[tuple[Gpu, ...], str | None]:
-    """By NVML, honouring CUDA_VISIBLE_DEVICES as the framework will."""
+    """From NVML, limited to CUDA_VISIBLE_DEVICES as the framework will be."""
     try:
         import pynvml
     except ImportError:
@@ -90,7 +90,7 @@ def _visible(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
         elif field.startswith(("GPU-", "MIG-")):
             seen.append(gpus[min(len(seen), len(gpus) - 1)])
         else:
-            break  # CUDA, too, ignores everything from the first invalid entry on; -1 hides all
+            break  # like CUDA, ignore everything from the first invalid entry on; -1 hides all
     return tuple(seen)
 
 

@@ -1,4 +1,4 @@
-"""A sweep: all runs that one command asks for. Known by content, so that the same command finds it again."""
+"""Identity of a sweep: all runs that one command asks for. By content, so that the same command finds it again."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from trainmark.spec.cell import Cell
 from trainmark.spec.command import CommandCell
 
 RunKey = tuple[str, int]
-"""One planned run: the cell's id and which repeat of it."""
+"""One planned run: the id of its cell and the number of the repeat."""
 
 SETTLED = frozenset({Outcome.OK, Outcome.OUT_OF_MEMORY, Outcome.NAN, Outcome.FAILED, Outcome.TIMEOUT})
-"""Outcomes that answer what was asked. One that was killed or hung answers nothing: it is made again."""
+"""Outcomes that answer the question. A run that was killed or hung answers nothing and is repeated."""
 
 
 def key_of(cell: Cell | CommandCell) -> RunKey:
@@ -25,7 +25,7 @@ def key_of(cell: Cell | CommandCell) -> RunKey:
 
 
 def machine_facts(machine: Machine) -> dict[str, Any]:
-    """Hardware and software, not the host's name: a job that is requeued goes on where an equal machine takes it up."""
+    """Hardware and software without the host name: a requeued job may continue on another machine that is equal."""
     return {
         "cpu": machine.cpu,
         "num_cores": machine.num_cores,
@@ -36,6 +36,6 @@ def machine_facts(machine: Machine) -> dict[str, Any]:
 
 
 def content_id(asked: Iterable[Mapping[str, Any]], settings: Mapping[str, Any]) -> str:
-    """Names what is asked: each run with all that it is told, in order, and what holds for all of them."""
+    """Identifies a sweep: every run with all its settings, in order, and the settings that hold for all of them."""
     canonical = json.dumps([list(asked), settings], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode(errors="backslashreplace")).hexdigest()[:16]

@@ -6,8 +6,7 @@ from pathlib import PurePath
 
 from trainmark.analyse.estimate import Ratio
 from trainmark.analyse.table import Line
-from trainmark.report.recorded import say_outcome
-from trainmark.report.words import UNITS
+from trainmark.report.words import UNITS, say_outcome
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_bytes, format_interval, format_number, format_plus_minus
 

@@ -8,7 +8,7 @@ read (`RunDocument`, `CellRecord` or `RankRecords`). A new number derived from t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -288,9 +288,10 @@ def heading(name: str, lang: str) -> str:
     return shown.zh if lang == "zh" else shown.en
 
 
-def describe_line(line: Line, lang: str) -> dict[str, str]:
-    """The text of every cell, by column name."""
-    return {name: plain(column.text(line, lang)) for name, column in table_columns().items()}
+def describe_line(line: Line, lang: str, *, only: Collection[str] | None = None) -> dict[str, str]:
+    """What each column of a table says about a line, by column name."""
+    columns = table_columns()
+    return {name: plain(columns[name].text(line, lang)) for name in (columns if only is None else only)}
 
 
 def shown_columns(lines: Sequence[Mapping[str, str]], *, in_report: bool = False) -> list[str]:

@@ -13,8 +13,7 @@ from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import OTHER_BASELINE_MARK, say_unit
 from trainmark.report.columns import describe_line, differing_columns, heading, shown_columns, table_columns
 from trainmark.report.layout import fold, least_widths, print_rows, total_width, unfolded_widths
-from trainmark.report.recorded import say_coded_warning, say_outcome
-from trainmark.report.words import WORDS
+from trainmark.report.words import WORDS, say_coded_warning, say_outcome
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_number, plain
 

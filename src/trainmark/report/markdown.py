@@ -12,9 +12,8 @@ from trainmark.analyse.scaling import Study, build_studies
 from trainmark.analyse.table import Line, warnings_of
 from trainmark.report.cells import OTHER_BASELINE_MARK
 from trainmark.report.columns import describe_line, heading, shown_columns, table_columns
-from trainmark.report.recorded import say_first_warning, say_outcome
 from trainmark.report.scaling import columns, describe_case, explain, say_heading, titles
-from trainmark.report.words import WORDS
+from trainmark.report.words import WORDS, say_first_warning, say_outcome
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_bytes, format_seconds, plain
 

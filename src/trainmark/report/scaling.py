@@ -15,8 +15,7 @@ from trainmark.analyse.table import name_apart
 from trainmark.report.cells import OTHER_BASELINE_MARK, format_ratio, say_unit
 from trainmark.report.columns import describe_estimate, describe_line, differing_columns, heading, table_columns
 from trainmark.report.layout import print_rows
-from trainmark.report.recorded import name_outcome
-from trainmark.report.words import WORDS
+from trainmark.report.words import WORDS, name_outcome
 from trainmark.units import ABSENT, format_bytes, format_number, format_seconds, plain
 
 
@@ -58,7 +57,8 @@ def say_heading(name: str, lang: str) -> str:
 def describe_case(case: Case, lang: str) -> dict[str, str]:
     """For a missing count, the throughput says so."""
     words = WORDS[lang]
-    cells = describe_line(case.line, lang) if case.line is not None else {}
+    measured = ("throughput", "interval", "relative")
+    cells = describe_line(case.line, lang, only=measured) if case.line is not None else {}
     is_base, is_marked = case.line is not None and case.baseline is None, case.has_other_baseline
     texts = {
         "nodes": str(case.nodes or ABSENT),

@@ -27,15 +27,6 @@ class Outcome(StrEnum):
     TIMEOUT = "timeout"
 
 
-class WarningCode(StrEnum):
-    """Warnings that a worker or its controller writes during a run, except those of `worker.telemetry.isolation`."""
-
-    BAD_SAMPLE = "bad-sample"
-    NOT_COMPILED = "not-compiled"
-    TARGET_NOT_REACHED = "target-not-reached"
-    NO_RECORDS = "no-records"
-
-
 class Kind(StrEnum):
     RUN_START = "run_start"
     STEP = "step"

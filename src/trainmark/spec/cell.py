@@ -15,7 +15,7 @@ DataKind = Literal["synthetic", "cached", "real"]
 
 @dataclass(frozen=True, kw_only=True)
 class DataSource:
-    """Where the samples come from: `synthetic`, `cached:DIR` (decoded once) or `DIR` (the real pipeline)."""
+    """Where samples come from: `synthetic`, `cached:DIR` (decoded once) or `DIR` (the real pipeline)."""
 
     kind: DataKind = "synthetic"
     path: str | None = None
@@ -30,7 +30,7 @@ class DataSource:
         return cls(kind="real", path=text)
 
     def from_here(self) -> DataSource:
-        """As it is meant in the current folder: the same word elsewhere is another data set. Links stay links."""
+        """With an absolute path: the same relative path means another data set elsewhere. Links are kept."""
         return self if self.path is None else replace(self, path=str(Path(self.path).absolute()))
 
     def __str__(self) -> str:
@@ -42,15 +42,15 @@ class DataSource:
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     workload: str
-    """What is trained: a folder of `trainmark/workloads`."""
+    """What is trained: see `trainmark list workloads`."""
     framework: str
-    """`torch` (and `paddle` where the workload has it)."""
+    """One that the workload supports, such as `torch`."""
     recipe: str
-    """`reference`: as the seed does it; `fast`: the same mathematics, every legal optimisation."""
+    """`reference`: as the original code; `fast`: the same mathematics with every allowed optimisation."""
     precision: str
     """`fp32` (strict, TF32 off), `tf32`, `amp` (fp16 with a loss scaler) or `bf16`."""
     size: str
-    """`full`: the recipe's own input; `small`: a reduced input for a CPU. Never compared with each other."""
+    """`full`: the input of the recipe; `small`: a reduced input for a CPU. Never compared with each other."""
     device: str
     """`cpu` or `cuda`."""
     nodes: int
@@ -58,18 +58,18 @@ class Cell:
     batch_size_per_device: int
     data: DataSource
     epochs: int | None
-    """None: measure speed until it is known; a number: train that many epochs, with evaluations."""
+    """None: measure speed until it is precise enough; a number: train that many epochs, with evaluations."""
     lr: float | None
-    """The peak learning rate; None: the recipe's, scaled with the global batch by the recipe's rule."""
+    """Peak learning rate; None: that of the recipe, scaled with the global batch by its rule."""
     until_target: tuple[tuple[str, float], ...]
-    """Metrics and values that end the training when all are reached; empty: train all epochs."""
+    """Metrics and values that end the training once all are reached; empty: train all epochs."""
     seed: int
     repeat: int
-    """Which repeat of the same measurement this is, from 1."""
+    """Number of the repeat, from 1."""
 
     @property
     def is_training(self) -> bool:
-        """To its end, with evaluations; else a measurement of speed, which ends when the speed is known."""
+        """Trains for some epochs, with evaluations; otherwise it measures speed until that is precise enough."""
         return self.epochs is not None
 
     @property
@@ -82,7 +82,7 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """For the run's name."""
+        """For the run id."""
         return self.workload
 
     @property

@@ -74,7 +74,9 @@ class Checker:
 
     def choices(self, key: str, allowed: Sequence[str] | None) -> tuple[str, ...] | None:
         """`allowed` is None where nobody can say, because the workload is unknown too."""
-        return self.many(key, lambda value: allowed is None or self._check_choice(key, value, allowed))
+        return self.many(
+            key, lambda value: isinstance(value, str) if allowed is None else self._check_choice(key, value, allowed)
+        )
 
     def integers(self, key: str) -> tuple[int, ...] | None:
         return self.many(key, lambda value: self._check_integer(key, value, 1))

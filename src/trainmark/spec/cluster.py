@@ -74,7 +74,7 @@ class Cluster:
 
 
 def read_cluster(raw: Table) -> Cluster:
-    """Where there is no suite around it."""
+    """For options that are not part of a suite."""
     faults: list[Fault] = []
     cluster = parse_cluster(raw, faults)
     if faults:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.errors import Fault, InputError, SpecError
+from trainmark.spec.checking import Checker
+from trainmark.spec.cluster import CLUSTER_KEYS
 
 _MAX_BYTES = 1_000_000
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -44,7 +46,11 @@ def read_cluster_file(path: Path) -> dict[str, Any]:
     """The keys are at the top of the file, or in its [cluster] table."""
     raw = read_toml(path, what="cluster file")
     table = raw.get("cluster", raw)
-    if not isinstance(table, dict):
-        fault = Fault(where="cluster", problem="must be a table", hint="write [cluster] and its keys below")
-        raise SpecError(f"{path} is not a cluster file", [fault])
+    faults: list[Fault] = []
+    if isinstance(table, dict):
+        Checker(table, "", faults).refuse_unknown(CLUSTER_KEYS)
+    else:
+        faults.append(Fault(where="cluster", problem="must be a table", hint="write [cluster] and its keys below"))
+    if faults:
+        raise SpecError(f"{path} is not a valid cluster file", faults)
     return dict(table)

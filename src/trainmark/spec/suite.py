@@ -1,4 +1,4 @@
-"""A suite: what to measure and how long, as typed frozen data. TOML files and the command line both become this."""
+"""A suite: what to measure and for how long. TOML files and the command line are both read into this."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _SPARE_S = 1800.0
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """How long to measure. Not part of a cell's identity: measuring longer measures the same thing."""
+    """How long to measure. Not part of the identity of a cell: measuring longer measures the same thing."""
 
     target_ci: float = 0.01
     """Stop when the 95% interval is within this fraction of the throughput."""
     min_seconds: float = 5.0
-    """Never stop earlier, however steady it looks."""
+    """Minimum measuring time."""
     max_seconds: float = 120.0
-    """Stop measuring then, known well enough or not (not counting set-up, compilation and evaluation)."""
+    """Maximum measuring time, without set-up, compilation and evaluation."""
     max_steps: int | None = None
-    """Stop after this many steps; None: no such limit."""
+    """Stop after this many steps; None: no limit."""
     timeout_s: float | None = None
-    """End a run that takes longer than this in all, set-up included: outcome `timeout`. None: see `limit_s`."""
+    """Kill a run that takes longer in total, including set-up: outcome `timeout`. None: see `limit_s`."""
     hang_least_s: float | None = None
     """No step for this long, and for `hang_factor` times the usual step, is a hang; None: see `SilenceLimit`."""
     hang_factor: float = SilenceLimit.factor
 
     def limit_s(self, *, is_training: bool) -> float | None:
-        """Half an hour for all but the measuring, unless told; a training ends when it is done, or hangs."""
+        """By default half an hour beyond the measuring time; a training has no limit."""
         if self.timeout_s is not None or is_training:
             return self.timeout_s
         return self.max_seconds + _SPARE_S
@@ -42,7 +42,7 @@ class Sweep:
 
     workload: str
     framework: tuple[str, ...] | None = None
-    """None: the first of the workload's card."""
+    """None: the first on the workload's card that is installed, else the first."""
     recipe: tuple[str, ...] = ("reference",)
     precision: tuple[str, ...] = ("fp32",)
     size: tuple[str, ...] = ("full",)
@@ -54,7 +54,7 @@ class Sweep:
     epochs: int | None = None
     lr: float | None = None
     until_target: bool | float = False
-    """True: the recipe's own target; a number: this value of its first metric."""
+    """True: the target of the recipe; a number: this value of its first metric."""
     seed: int = 0
     repeat: int = 1
 

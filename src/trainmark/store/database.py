@@ -33,7 +33,7 @@ from sqlalchemy import (
 from trainmark.errors import StoreError
 from trainmark.store import columns
 from trainmark.store.columns import VERSION, Kind, to_derived_record, to_record
-from trainmark.store.reading import BUSY_S
+from trainmark.store.index_file import BUSY_S
 from trainmark.store.rows import RunRow
 from trainmark.store.state import reading_version
 

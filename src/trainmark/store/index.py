@@ -20,7 +20,7 @@ from trainmark.errors import StoreError
 from trainmark.runfolder.files import RUN_FILE, write_json
 from trainmark.store import columns
 from trainmark.store.columns import RUNS, STEPS, TABLES
-from trainmark.store.reading import FileReader
+from trainmark.store.index_file import FileReader
 from trainmark.store.rows import Analyser, RunRow, Steps
 from trainmark.store.state import read_state, reading_version
 from trainmark.units import plain
@@ -239,6 +239,8 @@ class Store:
 
     def _can_write_index(self) -> bool:
         index = self.root / INDEX_FILE
+        if index.exists() and not index.is_file():
+            return False  # SQLite would wait for a pipe, and read a device without end
         existing = next(path for path in (index, self.root, *self.root.parents) if path.exists())
         return os.access(existing, os.W_OK) and os.access(existing.parent if existing == index else existing, os.W_OK)
 

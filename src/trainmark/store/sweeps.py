@@ -1,9 +1,9 @@
-"""Sweeps that were started here: one small file each, beside the runs. Folders of a store are runs and nothing else.
+"""Sweeps that were started in a store. Each has two hidden files beside the run folders:
 
-    .sweep-<id>.json   what was planned and what was left out, when it began, and whether it came to its end
-    .sweep-<id>.lock   locked by the controller as long as it lives; the kernel lets go of it however it dies
+    .sweep-<id>.json   what was planned and what was skipped, when it started, and whether it was finished
+    .sweep-<id>.lock   locked while the controller lives; the kernel releases the lock however it dies
 
-Which runs are done is not written there: the run folders say it, each with the id of its sweep.
+Which runs are done is not stored here: each run folder holds the id of its sweep.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from trainmark.errors import StoreError
 from trainmark.messages.message import Message
 from trainmark.runfolder.files import SCHEMA, Json, read_json, write_json
-from trainmark.runfolder.values import as_object
+from trainmark.runfolder.values import as_float, as_object, as_text
 
 _PREFIX = ".sweep-"
 _ID = re.compile(r"[0-9A-Za-z-]{1,128}")
+_MAX_UNIX_S = 1e11
+"""What `time.localtime` can certainly convert."""
 _LOCK_TRIES = 10
 _LOCK_WAIT_S = 0.02
-"""`plan` looks for a living controller by taking the lock for an instant; that must not turn a `run` away."""
+"""`plan` takes the lock for an instant to see whether a controller lives; a `run` must wait for that, not give up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,23 +42,23 @@ class SweepRecord:
 
     @property
     def started(self) -> str:
-        """For a person, in their own time zone."""
+        """For messages, in local time."""
         return time.strftime("%Y-%m-%d %H:%M", time.localtime(self.started_unix_s))
 
 
 class HeldSweep:
-    """A sweep that belongs to this process until it is released."""
+    """A sweep whose lock this process holds until it is released."""
 
     def __init__(self, record: SweepRecord, path: Path, lock: IO[bytes]) -> None:
         self.record = record
         self._path, self._lock = path, lock
 
     def finish(self) -> None:
-        """All its runs were made: the same command then begins a new one."""
+        """All its runs are done: the same command starts a new sweep."""
         _close(self._path, "finished")
 
     def abandon(self) -> None:
-        """Somebody wants to start anew: it is not continued any more."""
+        """It will not be continued: `run --fresh` starts a new sweep."""
         _close(self._path, "abandoned")
 
     def release(self) -> None:
@@ -68,7 +70,7 @@ class Sweeps:
         self._root = root
 
     def begin(self, content: str, *, planned: Sequence[Json], skipped: Sequence[Json], settings: Json) -> HeldSweep:
-        """The lock comes first: nobody ever sees a new sweep without its living controller."""
+        """The lock is taken first, so that a new sweep is never seen without a living controller."""
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
         sweep_id = f"{stamp}-{content}-{secrets.token_hex(2)}"
         path = self._path(sweep_id)
@@ -93,7 +95,7 @@ class Sweeps:
         return HeldSweep(record, path, lock)
 
     def take_up(self, content: str) -> HeldSweep | None:
-        """The newest one that was left unfinished and that nobody works at."""
+        """The newest unfinished sweep whose controller is gone."""
         return next(iter(self._take(content, most=1)), None)
 
     def abandon(self, content: str) -> None:
@@ -102,16 +104,16 @@ class Sweeps:
             held.release()
 
     def find(self, content: str) -> SweepRecord | None:
-        """The one that `take_up` would take; nothing is changed."""
+        """The sweep that `take_up` would take, which stays as it is."""
         held = self.take_up(content)
         if held is not None:
             held.release()
         return held.record if held is not None else None
 
     def read_cells(self, sweep_id: str) -> list[tuple[Json, Message | None]]:
-        """What a sweep asked for, in whatever state it is; with the reason for each cell that was left out.
+        """The cells of a sweep in any state, with the reason for each one that was skipped.
 
-        Nothing where the file is absent, not ours or of an older program: a store may come from a stranger.
+        Empty if its file is missing, damaged or of another program.
         """
         document = (read_json(self._path(sweep_id)) if _ID.fullmatch(sweep_id) else None) or {}
         found: list[tuple[Json, Message | None]] = []
@@ -127,11 +129,11 @@ class Sweeps:
         taken: list[HeldSweep] = []
         for record in self._open_ones(content):
             path, lock = self._path(record.id), None
-            with contextlib.suppress(OSError):  # a store that can only be read has nothing to go on with
+            with contextlib.suppress(OSError):  # nothing can be continued in a read-only store
                 lock = _take_lock(path.with_suffix(".lock"))
             if lock is None:
                 continue
-            if _read(path, content) is None:  # its controller came to the end between our look and the lock
+            if _read(path, content) is None:  # finished after it was listed and before it was locked
                 lock.close()
                 continue
             taken.append(HeldSweep(record, path, lock))
@@ -152,17 +154,18 @@ def _age(record: SweepRecord) -> tuple[float, str]:
 
 
 def _read(path: Path, content: str) -> SweepRecord | None:
-    """None for one that is closed, is another's, or cannot be read."""
+    """None for a sweep that is closed, has other content, or cannot be read."""
     document = read_json(path) or {}
-    started: Any = document.get("started_unix_s")
-    is_number = isinstance(started, (int, float)) and not isinstance(started, bool) and 0 <= started < 1e11
-    if document.get("state") != "open" or document.get("content") != content or not is_number:
+    started = as_float(document.get("started_unix_s"))
+    if document.get("state") != "open" or document.get("content") != content or started is None:
+        return None
+    if not 0 <= started < _MAX_UNIX_S:
         return None
     return SweepRecord(
         id=path.stem.removeprefix(_PREFIX),
         content=content,
-        started_unix_s=float(started),
-        host=str(document.get("host") or ""),
+        started_unix_s=started,
+        host=as_text(document.get("host")) or "",
     )
 
 
@@ -184,7 +187,7 @@ def _take_lock(path: Path) -> IO[bytes] | None:
 def _close(path: Path, state: str) -> None:
     document = read_json(path)
     if document is None:
-        return  # the folder was cleared meanwhile: there is nothing to continue
+        return  # it was deleted meanwhile: there is nothing to continue
     try:
         write_json(path, {**document, "state": state, "ended_unix_s": time.time()})
         path.with_suffix(".lock").unlink(missing_ok=True)
@@ -194,5 +197,5 @@ def _close(path: Path, state: str) -> None:
 
 def _cannot_write(path: Path, error: OSError) -> StoreError:
     why = error.strerror or str(error)
-    hint = "free some space or give another --store DIR; finished runs are kept"
-    return StoreError(f"the sweep {path} could not be written", why=why, hint=hint)
+    hint = "free some space or pass another --store DIR; finished runs are kept"
+    return StoreError(f"cannot write {path}", why=why, hint=hint)

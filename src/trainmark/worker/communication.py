@@ -1,11 +1,11 @@
-"""How much of a step is exchange that no computing hides: steps and their twins without exchange, in turn.
+"""How much of a step is communication that is not hidden by computation: steps alternate with twin steps.
 
-A twin is the same forward, backward and optimizer step, only nothing is sent between the ranks. Blocks of both take
-turns, first one first and then the other, so that a drifting machine touches both alike; a block lasts as long as it
-does on the slowest rank. What is written are the times of each pair of blocks; `analyse` makes the numbers.
+A twin step is the same forward, backward and optimizer step, but nothing is sent between the ranks. Blocks of both
+alternate, and so does which one comes first, so that a drifting machine affects both equally; a block lasts as long as
+on the slowest rank. The times of each pair of blocks are recorded; `analyse` derives the numbers.
 
-This comes after the measurement: these steps are not records of steps and count for no throughput. The ranks' weights
-drift apart in the twins. That is harmless: nothing is saved, evaluated or trained any more.
+This follows the measurement: these steps are not recorded as steps and do not count for throughput. The ranks' weights
+drift apart in the twin steps, which is harmless: nothing is saved, evaluated or trained afterwards.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from trainmark.worker.engine import Engine
 
 _PAIRS = 12
 _ENOUGH_PAIRS = 6
-"""The fewest with a 95% interval of their median."""
+"""The smallest number whose median has a 95% interval."""
 _BLOCK_S = 0.125
 _LONG_S = 6.0
-"""Where steps are long, this is enough once there are `_ENOUGH_PAIRS`."""
+"""After this time `_ENOUGH_PAIRS` are enough."""
 _MAX_FRACTION = 0.25
-"""Of the measuring time that was allowed; then it ends with however few pairs there are."""
+"""Of the allowed measuring time; then it ends with the pairs there are."""
 _ALL_REDUCE_S = 2.0
 
 
@@ -36,11 +36,11 @@ def measure_communication(
     should_stop: Callable[[], bool],
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:
-    """One record; where there is no twin, it has the reason instead of times. All ranks must call this."""
+    """One record, with a reason instead of times if there is no twin step. All ranks must call this."""
     record: dict[str, Any] = {"kind": Kind.COMMUNICATION, "num_ranks": engine.world_size}
     reason = engine.why_no_twin()
     if reason is not None:
-        return {**record, "reason": reason}
+        return {**record, **reason.to_reason()}
     begin = clock()
     most = _PAIRS if max_steps is None else min(_PAIRS, max_steps)
     steps_per_block = _warm_up(engine, clock)
@@ -65,7 +65,7 @@ def measure_communication(
 
 
 def _warm_up(engine: Engine, clock: Callable[[], float]) -> int:
-    """One of each; then steps for a block that is long beside the wait at its end. The same number on all ranks."""
+    """Run one of each; return how many steps make a block long enough. The same number on all ranks."""
     _time_block(engine, engine.twin_step, 1, clock)
     step_s = _time_block(engine, engine.step, 1, clock)
     return max(1, round(_BLOCK_S / max(step_s, 1e-9)))
@@ -85,4 +85,4 @@ def _time_block(engine: Engine, step: Callable[[], None], num_steps: int, clock:
         step()
         engine.timestamp()  # as in the measured loop: the engine limits how far the host runs ahead by its time stamps
     engine.wait()
-    return engine.slowest(clock() - begin) / num_steps  # ranks wait for each other here, so blocks begin together
+    return engine.slowest(clock() - begin) / num_steps  # ranks wait for each other here, so blocks start together

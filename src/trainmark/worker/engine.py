@@ -25,6 +25,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from trainmark.messages.message import Message
+from trainmark.runfolder.document import WorkloadCell
+
 Timestamp = Any
 """A point in the device's own time. Opaque to the loop: a CUDA event, or a reading of the host's clock."""
 
@@ -32,7 +35,7 @@ Timestamp = Any
 class EnginePackage(Protocol):
     """The module-level functions of `trainmark.worker.<framework>`."""
 
-    def build_engine(self, cell: Mapping[str, Any]) -> Engine: ...
+    def build_engine(self, cell: WorkloadCell) -> Engine: ...
 
     def is_out_of_memory(self, error: BaseException) -> bool: ...
 
@@ -54,7 +57,7 @@ class Engine(Protocol):
     def twin_step(self) -> None:
         """Queue one training step in which the ranks exchange no gradients and no buffers."""
 
-    def why_no_twin(self) -> str | None:
+    def why_no_twin(self) -> Message | None:
         """Why `twin_step` is not possible; None if it is."""
 
     def timestamp(self) -> Timestamp:
@@ -101,13 +104,13 @@ class Engine(Protocol):
     def restore(self, path: Path) -> Mapping[str, float]:
         """Undo everything since `save`; returns its `progress`."""
 
-    def advise_on_bad_loss(self, step: int) -> str:
+    def advise_on_bad_loss(self, step: int) -> Message | None:
         """What to try if the loss of a step is not finite."""
 
     def weights_changed(self) -> bool:
         """Whether any weight differs from what it was before the first step."""
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         """New (code, message) pairs since the last call, such as images that could not be read."""
 
     def facts(self) -> Mapping[str, Any]:

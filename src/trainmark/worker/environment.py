@@ -1,4 +1,4 @@
-"""env.json: where a number came from, so that it never leaves its provenance."""
+"""env.json: the machine and the software that a number comes from."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def _container() -> str | None:
 
 @cache
 def _own_git(folder: Path) -> dict[str, Any] | None:
-    """None outside a checkout of ours: an environment inside somebody's own repository is none.
+    """None outside a checkout of trainmark: a virtual environment in another repository does not count.
 
-    Asked once: the environment is written twice, the second time when a training may have little memory left.
+    Cached: the environment is written twice, the second time when a training may have little memory left.
     """
     top = _run_git(folder, "rev-parse", "--show-toplevel")
     is_ours = top is not None and Path(os.fsdecode(top).strip()) / "src" / "trainmark" == folder
@@ -79,7 +79,7 @@ def _own_git(folder: Path) -> dict[str, Any] | None:
 
 
 def describe_git(folder: Path) -> dict[str, Any] | None:
-    """The commit of the code that ran, and a hash of what differs from it; None outside a repository."""
+    """The commit of the code that ran, and a hash of local changes; None outside a repository."""
     commit = _run_git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from trainmark.messages.message import Message
 from trainmark.units import format_count
 from trainmark.worker.samples import Problems, Share
 from trainmark.workloads.card import Card, Size
@@ -45,8 +46,8 @@ class Source(Protocol[B_co]):
 class Sources(Protocol[B_co]):
     """What a framework implements for its data."""
 
-    def make_synthetic(self, *, num_classes: int) -> B_co:
-        """One seeded batch on the device."""
+    def make_synthetic(self, share: Share, *, num_classes: int) -> B_co:
+        """One batch on the device, seeded by the share's seed and rank."""
 
     def open_samples(self, data: Samples, share: Share, problems: Problems) -> Source[B_co]: ...
     def open_jpegs(self, data: JpegFolder, share: Share, problems: Problems) -> Source[B_co]: ...
@@ -74,14 +75,16 @@ class Feed(Protocol[B_co]):
     def eval_batches(self) -> Iterator[B_co]:
         """Every validation sample once over all ranks."""
 
-    def warnings(self) -> list[tuple[str, str]]: ...
+    def warnings(self) -> list[Message]: ...
     def close(self) -> None: ...
 
 
 def build_feed(data: str, *, card: Card, size: Size, share: Share, sources: Sources[B]) -> Feed[B]:
     """`data` is `synthetic`, a folder, or `cached:` and a folder."""
     if data == "synthetic":
-        return RepeatingFeed([sources.make_synthetic(num_classes=card.num_classes)], num_classes=card.num_classes)
+        return RepeatingFeed(
+            [sources.make_synthetic(share, num_classes=card.num_classes)], num_classes=card.num_classes
+        )
     opened: Samples | JpegFolder = load_module(card.name, "data").open_data(
         Path(data.removeprefix("cached:")), size=size
     )
@@ -115,7 +118,7 @@ class RepeatingFeed(Generic[B]):
         *,
         num_classes: int,
         num_samples: tuple[int, int] | None = None,
-        warnings: list[tuple[str, str]] | None = None,
+        warnings: list[Message] | None = None,
     ) -> None:
         self.num_classes, self.num_samples = num_classes, num_samples
         self._warnings = warnings or []
@@ -130,7 +133,7 @@ class RepeatingFeed(Generic[B]):
     def eval_batches(self) -> Iterator[B]:
         return iter(())
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         new, self._warnings = self._warnings, []
         return new
 
@@ -182,7 +185,7 @@ class DataFeed(Generic[B]):
         self._stop()  # batches prepared while the clock stands still would count as if they had cost nothing
         yield from self._source.evaluation()
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         return self._problems.take()
 
     def close(self) -> None:

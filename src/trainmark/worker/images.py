@@ -1,4 +1,4 @@
-"""JPEG files to crops, one by one, without a framework: what a loader's thread or process does for a few images."""
+"""JPEG files to crops of pixels, without a framework, in the threads and processes that load data."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from trainmark.workloads.data import Boxes, CropRules
 Pixels = NDArray[np.uint8]
 
 CELL_SIDE = 512
-"""Crops up to this size travel to the GPU as they are; the rare larger one is resized on the host, to the same end."""
+"""Crops up to this size are copied to the GPU as they are; the rare larger one is resized on the host."""
 
 _NO_HEADER = "no readable JPEG header"
 _UNKNOWN_SIZE = (64, 64)
 _GREY = 127
-"""Stands in for an image that cannot be read at all: the batch keeps its size, and the problem is named."""
+"""In place of an image that cannot be read: the batch keeps its size, and the problem is reported."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class View:
         return self.crops.train(sizes, seed=self.seed, epoch=self.epoch, indices=indices)
 
     def cuts(self, sizes: NDArray[np.int64], indices: NDArray[np.int64], *, image_size: int) -> Cuts:
-        """Training cuts, then resizes; evaluation resizes the whole image, so that its filter sees beyond the box."""
+        """Training crops, then resizes; evaluation resizes the whole image, so that the filter sees beyond the box."""
         boxes, flips = self.boxes(sizes, indices, image_size=image_size)
         reach = np.maximum(boxes[:, 2:] / image_size, 1) if self.epoch is None else 0
         begin = np.clip(np.floor(boxes[:, :2] - reach), 0, sizes - 1).astype(np.int64)
@@ -58,7 +58,7 @@ class View:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cuts:
-    """What of each image takes part in a resize: whole pixels to cut out, and the box within them to be seen."""
+    """The pixels of each image that a resize needs, and the box within them."""
 
     places: NDArray[np.int64]
     """(top, left, height, width)."""
@@ -93,11 +93,11 @@ class Crops:
     """(height, width) of each stored crop."""
     problems: ProblemList
     seconds: float = 0.0
-    """That their making took one core, or the one that waited for nvJPEG."""
+    """Time of one core to make them, or of the core that waited for nvJPEG."""
 
 
 def store_crops(images: ImageList, *, memory: str, rows: Sequence[int], image_size: int) -> Crops:
-    """Decodes into rows of shared bytes, N x CELL_SIDE x CELL_SIDE x 3; `memory` is their path."""
+    """Decode into rows of shared memory, N x CELL_SIDE x CELL_SIDE x 3; `memory` is its path."""
     begin = time.perf_counter()
     cells = np.ndarray((max(rows) + 1, CELL_SIDE, CELL_SIDE, 3), np.uint8, attach(memory))
     files = images.read()
@@ -118,15 +118,15 @@ def store_crops(images: ImageList, *, memory: str, rows: Sequence[int], image_si
 
 
 _scratch: Pixels = np.empty(4_000_000, dtype=np.uint8)
-"""Of this process, for one image at a time: most fit, the others get memory of their own."""
+"""For one image at a time; larger images get memory of their own."""
 
 
 def _read_file(path: str) -> bytes:
-    """Half the processor time of pathlib's read_bytes, which counts at thousands of files a second."""
+    """Half the CPU time of pathlib's read_bytes, which matters at thousands of files per second."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
-        return b""  # named among the bad images when it is decoded; one lost file never ends a run
+        return b""  # reported as a bad image when it is decoded; one missing file does not end a run
     try:
         data = os.read(descriptor, os.fstat(descriptor).st_size)
     except OSError:
@@ -137,7 +137,7 @@ def _read_file(path: str) -> bytes:
 
 
 def read_frames(files: Sequence[bytes]) -> list[Frame | None]:
-    """From the headers alone. None where one tells nothing, or a size no file holds, as a damaged one may."""
+    """From the headers alone. None for an unreadable one, or a size that is impossible, as in a damaged file."""
     frames = (read_frame(data) for data in files)
     return [frame if frame is not None and frame.height * frame.width <= MAX_PIXELS else None for frame in frames]
 
@@ -156,9 +156,9 @@ def cut_or_grey(
     place: NDArray[np.int64],
     into: Pixels | None = None,
 ) -> Pixels:
-    """The pixels at (top, left, height, width) of an image of the size that its frame tells, whatever the file holds.
+    """The pixels at (top, left, height, width), or grey if the file does not have the size that its header says.
 
-    Perhaps in `into`. Rows below the place need not be decoded.
+    May use the memory of `into`. Rows below the place need not be decoded.
     """
     top, left, height, width = place.tolist()
     num_rows = top + height
@@ -200,11 +200,11 @@ class ImageDecoder:
 
 
 _BOUND = ("mask_cpu", "map_cpu", "rank")
-"""How Slurm says that each task has cores of its own, in SLURM_CPU_BIND_TYPE."""
+"""Values of SLURM_CPU_BIND_TYPE that mean that each task has its own cores."""
 
 
 def num_decoders() -> int:
-    """The cores are shared by the ranks of this machine, unless each sees only its own."""
+    """The ranks of this machine share its cores, unless each sees only its own."""
     if os.environ.get("SLURM_CPU_BIND_TYPE", "").startswith(_BOUND):
         return num_cores()
     return max(1, num_cores() // rank_environment.read("LOCAL_WORLD_SIZE", os.environ, default=1))
@@ -232,16 +232,16 @@ class SharedBytes:
         os.ftruncate(self._descriptor, num_bytes)
         self.buffer = mmap.mmap(self._descriptor, num_bytes)
         self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
-        """For `attach`, in processes of the same user, while this one lives."""
+        """For `attach` in processes of the same user, while this process lives."""
 
     def close(self) -> None:
-        """Nothing may look into it any more."""
+        """No view of the memory may be left."""
         self.buffer.close()
         os.close(self._descriptor)
 
 
 def attach(path: str) -> mmap.mmap:
-    """Kept for the life of this process: it will be asked for again."""
+    """Stays attached for the life of this process: it is used again."""
     if path not in _attached:
         descriptor = os.open(path, os.O_RDWR)
         try:

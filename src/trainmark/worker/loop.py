@@ -1,10 +1,10 @@
 """The one measured loop.
 
-Steps are queued without waiting for the device. Behind each step goes a mark; marks are read later, at the edges of
+Steps are queued without waiting for the device. A time stamp is queued behind each step; stamps are read later, between
 blocks of steps, when the device has long passed them. So measuring neither drains the device's queue nor waits for it.
-The first block is one step; later blocks last about a quarter of a second, so the work at an edge stays below a
-thousandth of it. Evaluation and checkpoints are pauses between blocks: the clock of steps stands still meanwhile, and
-each pause is recorded with its length.
+The first block is one step; later blocks last about a quarter of a second, so that the work between them stays below a
+thousandth of it. The end of a block is called an edge. Evaluation and checkpoints are pauses at edges: they do not
+count as step time, and each is recorded with its length.
 """
 
 from __future__ import annotations
@@ -16,9 +16,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trainmark.runfolder.records import Kind, Outcome, WarningCode
+from trainmark.messages.message import Message
+from trainmark.messages.ranks import another_rank
+from trainmark.messages.training import (
+    bad_loss,
+    no_epochs,
+    records_not_written,
+    steps_done,
+    target_not_reached,
+    target_reached,
+    time_limit,
+    weights_unchanged,
+)
+from trainmark.runfolder.records import Kind, Outcome
 from trainmark.silence_limit import NUM_RECENT
-from trainmark.units import format_count
 from trainmark.worker.alarm import Alarm
 from trainmark.worker.engine import Engine, Timestamp
 from trainmark.worker.recorder import Recorder
@@ -26,15 +37,12 @@ from trainmark.worker.sanity import LossTrend, why_no_metric, why_not_plausible,
 
 _BLOCK_S = 0.25
 _MAX_LOSSES = 128
-"""A training's losses of a block wait in the engine until they are read; there is room for twice as many."""
+"""Losses of a block stay in the engine until they are read; it has room for twice as many."""
 _MIN_STEPS = 30
-"""For the weights to have changed: a scaler of fp16 losses may skip the first steps until its scale fits."""
+"""Before the weights are checked for a change: a loss scaler for fp16 may skip the first steps."""
 _SIGN_EVERY_S = 10.0
 _GRAVITY = (None, Outcome.OK, Outcome.KILLED, Outcome.FAILED, Outcome.NAN)
-"""What a rank may say at an edge, from "go on" to the gravest; ranks agree on the largest index."""
-
-Warned = tuple[Any, Any]
-"""Code and message of a warning, as it was read from a file."""
+"""What a rank can want at an edge, from "continue" to the gravest; ranks agree on the largest index."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,23 +50,23 @@ class Limits:
     max_seconds: float
     max_steps: int | None = None
     epochs: int | None = None
-    """Train this many epochs, with evaluations; `max_seconds` then does not apply."""
+    """Train this many epochs, with evaluations; `max_seconds` does not apply then."""
     eval_every: int = 1
-    """Epochs from one evaluation to the next; the last epoch is always evaluated."""
+    """Epochs between evaluations; the last epoch is always evaluated."""
     targets: Mapping[str, float] = field(default_factory=dict)
-    """End the training at the first evaluation in which every metric named here is at or above its value."""
+    """Stop at the first evaluation in which every metric named here reaches its value."""
     checkpoint_s: float = 60.0
-    """From one checkpoint of a training to the next; there is one after each evaluation too."""
+    """Between checkpoints of a training; there is also one after each evaluation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoopEnd:
     outcome: Outcome
-    reason: str
+    reason: Message
     num_steps: int | None
-    """None where the loop was left by an exception."""
+    """None if the loop ended with an exception."""
     is_own: bool = True
-    """Whether this rank has the reason itself, not only agreed to it."""
+    """Whether the reason is this rank's own; otherwise it only agreed with another rank."""
 
 
 @dataclass(kw_only=True)
@@ -70,13 +78,13 @@ class _Pending:
 
 @dataclass(kw_only=True)
 class ResumePoint:
-    """Where a training stands: all that a checkpoint must hold beside the engine's own state."""
+    """Where a training can resume: what a checkpoint holds besides the engine's own state."""
 
     num_steps: int = 0
     device_s: float = 0.0
     """Of all steps."""
     wall_s: float = 0.0
-    """Since the first step, pauses included; the time between a kill and its resumption is not counted."""
+    """Since the first step, pauses included; the time between an interruption and the resumption is not counted."""
     evaluated_step: int = 0
 
 
@@ -85,17 +93,17 @@ class MeasuredLoop:
     engine: Engine
     recorder: Recorder
     limits: Limits
-    should_stop: Callable[[], tuple[Outcome, str] | None]
-    """A reason to end now and what that makes of the run, asked at each edge: the controller's stop file, a signal."""
+    should_stop: Callable[[], tuple[Outcome, Message] | None]
+    """A reason to end now, and the outcome; asked at each edge: the controller's stop file, a signal."""
     save: Callable[[ResumePoint], None] | None = None
-    """Writes a checkpoint; None for a run that needs none."""
+    """Writes a checkpoint; None for a run without checkpoints."""
     start: ResumePoint = field(default_factory=ResumePoint)
     earlier_losses: tuple[float, ...] = ()
     """Of the steps before `start`."""
-    earlier_warnings: frozenset[Warned] = frozenset()
-    """Those that the records hold already: an image that cannot be read is named once."""
+    earlier_warnings: frozenset[Message] = frozenset()
+    """Already in the records: an image that cannot be read is named once."""
     alarm: Alarm | None = None
-    """Leaves stacks where the next edge never comes."""
+    """Writes stack traces if the next edge does not come in time."""
     clock: Callable[[], float] = time.perf_counter
     _pending: deque[_Pending] = field(default_factory=deque)
     _last_timestamp: Timestamp = None
@@ -105,7 +113,7 @@ class MeasuredLoop:
     _saved_s: float = 0.0
     _recent_s: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_RECENT))
     _losses: list[float] = field(default_factory=list)
-    _bad_loss: str | None = None
+    _bad_loss: Message | None = None
 
     def run(self) -> LoopEnd:
         self._at = ResumePoint(**vars(self.start))
@@ -122,12 +130,12 @@ class MeasuredLoop:
     def _run_until_stopped(self) -> LoopEnd:
         self.engine.begin_epoch(0)
         end = self._run_steps(self.limits.max_steps)
-        return end or self._end(Outcome.OK, f"{format_count(self._at.num_steps, 'steps')} done")
+        return end or self._end(Outcome.OK, steps_done(steps=self._at.num_steps, epochs=None))
 
     def _run_epochs(self, epochs: int) -> LoopEnd:
         per_epoch = self.engine.steps_per_epoch
         if per_epoch is None:
-            return self._end(Outcome.FAILED, "this data has no epochs; give --data DIR")
+            return self._end(Outcome.FAILED, no_epochs())
         last_step = min(epochs * per_epoch, self.limits.max_steps or math.inf)
         while True:
             end = self._evaluate_if_due(per_epoch, last_step)
@@ -141,18 +149,18 @@ class MeasuredLoop:
             if end is not None:
                 return end
 
-    def _all_done(self, per_epoch: int) -> str:
-        done = f"{_amount(self._at.num_steps, per_epoch)} done"
+    def _all_done(self, per_epoch: int) -> Message:
+        steps, epochs = self._at.num_steps, self._at.num_steps / per_epoch
         if not self.limits.targets:
-            return done
-        wanted = ", ".join(f"{metric} {value:g}" for metric, value in self.limits.targets.items())
-        message = f"the target was not reached in {done}: {wanted}"
-        self.recorder.write({"kind": Kind.WARNING, "code": WarningCode.TARGET_NOT_REACHED, "message": message})
-        return message
+            return steps_done(steps=steps, epochs=epochs)
+        wanted = [f"{metric} {value:g}" for metric, value in self.limits.targets.items()]
+        warning = target_not_reached(steps=steps, epochs=epochs, wanted=wanted)
+        self.recorder.write({"kind": Kind.WARNING, **warning.to_json()})
+        return warning
 
     def _run_steps(self, until_step: float | None) -> LoopEnd | None:
-        """None when `until_step` is reached; a LoopEnd when there is a reason to end the run."""
-        self._last_timestamp = self.engine.timestamp()  # the clock starts here: what came before it is not step time
+        """None if `until_step` was reached, else why the run ends."""
+        self._last_timestamp = self.engine.timestamp()  # the clock starts here: anything before it is not step time
         begin = self.clock()
         block = 1
         self._expect_step()
@@ -163,7 +171,7 @@ class MeasuredLoop:
             self._record_done()
             self._expect_step()
             if block == 1 and not self._is_warm:
-                # The first step ever chooses kernels and fills caches, for seconds: that is set-up, not measuring time.
+                # The very first step chooses kernels and fills caches for seconds: set-up, not measuring time.
                 self.engine.wait()
                 self._is_warm, begin = True, self.clock()
             now = self.clock()
@@ -172,7 +180,7 @@ class MeasuredLoop:
             if end is not None or is_due:
                 self.engine.wait()
                 self._record_done()
-                end = self._agree(now - begin, block)[0] or end  # a NaN known only now is the end, and not checkpointed
+                end = self._agree(now - begin, block)[0] or end  # a NaN seen only now must not be checkpointed
                 if end is not None:
                     return end
                 self._checkpoint()
@@ -180,29 +188,29 @@ class MeasuredLoop:
                 self._expect_step()
         self.engine.wait()
         self._record_done()
-        return self._agree(0.0, block)[0]  # once more: the last losses are known only now
+        return self._agree(0.0, block)[0]  # again: the last losses are known only now
 
     # -- at an edge ----------------------------------------------------------------------------------------------------
 
     def _agree(self, elapsed_s: float, block: int) -> tuple[LoopEnd | None, int, bool]:
-        """All ranks go on or end together, with the gravest of their outcomes; rank 0's block is everyone's."""
+        """All ranks continue or end together, with the gravest of their outcomes and with rank 0's block size."""
         outcome, reason = self._reason_to_end(elapsed_s)
         is_due = self.limits.epochs is not None and self.clock() - self._saved_s >= self.limits.checkpoint_s
         gravity, (block, due) = self.engine.agree(_GRAVITY.index(outcome), (block, int(is_due)))
         agreed = _GRAVITY[gravity]
         if agreed is None:
             return None, block, bool(due)
-        if agreed is outcome:
+        if agreed is outcome and reason is not None:
             return self._end(agreed, reason), block, False
-        end = self._end(agreed, "as another rank asked; see its rank file")
+        end = self._end(agreed, another_rank())
         return replace(end, is_own=False), block, False
 
     def _queue_block(self, num_steps: int) -> None:
         for position in range(num_steps):
             self.engine.step()
             self._at.num_steps += 1
-            # The loss is copied before the mark, so that a mark that is done says that the loss has arrived.
-            # A measurement of speed looks at the last of a block; a training wants to know them all.
+            # The loss is copied before the time stamp, so that it has arrived when the stamp is done.
+            # A measurement of speed needs the last one of a block; a training records all.
             is_wanted = position == num_steps - 1 or self.limits.epochs is not None
             loss = self.engine.queue_loss() if is_wanted else None
             self._pending.append(_Pending(step=self._at.num_steps, timestamp=self.engine.timestamp(), loss=loss))
@@ -231,25 +239,26 @@ class MeasuredLoop:
             self.alarm.expect_step(self._recent_s)
 
     def _write_warnings(self) -> None:
-        for code, message in self.engine.warnings():
-            if (code, message) not in self.earlier_warnings:
-                self.recorder.write({"kind": Kind.WARNING, "code": code, "message": message})
+        for warning in self.engine.warnings():
+            if warning not in self.earlier_warnings:
+                self.recorder.write({"kind": Kind.WARNING, **warning.to_json()})
 
     def _check_loss(self, loss: float, step: int) -> float | None:
         if math.isfinite(loss):
             self._losses.append(loss)
             return loss
-        self._bad_loss = self._bad_loss or f"the loss was {loss} at step {step}; {self.engine.advise_on_bad_loss(step)}"
+        if self._bad_loss is None:
+            self._bad_loss = bad_loss(loss=str(loss), step=step, advice=self.engine.advise_on_bad_loss(step))
         return None
 
-    def _reason_to_end(self, elapsed_s: float) -> tuple[Outcome | None, str]:
+    def _reason_to_end(self, elapsed_s: float) -> tuple[Outcome | None, Message | None]:
         if self._bad_loss is not None:
             return Outcome.NAN, self._bad_loss
         if self.recorder.failure is not None:
-            return Outcome.FAILED, f"records could not be written: {self.recorder.failure}"
+            return Outcome.FAILED, records_not_written(why=self.recorder.failure)
         if self.limits.epochs is None and elapsed_s >= self.limits.max_seconds:
-            return Outcome.OK, f"the measuring time of {self.limits.max_seconds:g} s is over"
-        return self.should_stop() or (None, "")
+            return Outcome.OK, time_limit(seconds=self.limits.max_seconds)
+        return self.should_stop() or (None, None)
 
     # -- pauses --------------------------------------------------------------------------------------------------------
 
@@ -260,9 +269,9 @@ class MeasuredLoop:
         if step == 0 or step == self._at.evaluated_step or not is_due:
             return None
         metrics = self._pause("eval", lambda: self.engine.evaluate(self._signs_of_life("eval"))) or {}
-        self._write_warnings()  # now: after the last evaluation there is no other edge
+        self._write_warnings()  # now: there is no edge after the last evaluation
         self._at.evaluated_step = step
-        # Since the first step, earlier pauses and this one included: that is what a person waits for a result.
+        # Since the first step, pauses included: that is how long a person waits for the result.
         where = {"step": step, "epoch": step / per_epoch, "time_s": self.clock() - self._begin_s}
         for metric, value in metrics.items():
             self.recorder.write({"kind": Kind.EVAL, **where, "metric": metric, "value": value})
@@ -271,8 +280,8 @@ class MeasuredLoop:
             return self._end(Outcome.FAILED, problem)
         targets = self.limits.targets
         if targets and all(metrics.get(metric, -math.inf) >= value for metric, value in targets.items()):
-            reached = ", ".join(f"{metric} {metrics[metric]:.4g}" for metric in targets)
-            return self._end(Outcome.OK, f"the target was reached after {_amount(step, per_epoch)}: {reached}")
+            reached = [f"{metric} {metrics[metric]:.4g}" for metric in targets]
+            return self._end(Outcome.OK, target_reached(steps=step, epochs=step / per_epoch, reached=reached))
         if step < last_step:
             self._checkpoint()
         return None
@@ -296,7 +305,7 @@ class MeasuredLoop:
         self.recorder.write({"kind": Kind.PHASE, "phase": phase, "step": self._at.num_steps, **facts})
 
     def _signs_of_life(self, phase: str) -> Callable[[], None]:
-        """To be called now and then in a long pause: it may take hours, as long as it goes on."""
+        """Called during a long pause, which may take hours as long as it makes progress."""
         last_s = self.clock()
 
         def sign() -> None:
@@ -315,7 +324,7 @@ class MeasuredLoop:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _judge(self, end: LoopEnd) -> LoopEnd:
-        """A run that went through may still have trained nothing. One verdict: a rank's own losses are noisier."""
+        """A run that completed may still have trained nothing. One verdict for all ranks: single ones are noisier."""
         if end.outcome is not Outcome.OK:
             return end
         trends = self.engine.gather(LossTrend.of(self._losses))
@@ -323,18 +332,14 @@ class MeasuredLoop:
         why_not = why_not_plausible if self.limits.epochs is None else why_not_training
         problem = why_not(trend) if trend is not None else None
         if problem is None and self._at.num_steps >= _MIN_STEPS and not self.engine.weights_changed():
-            problem = f"no weight changed in {self._at.num_steps} steps: the optimizer does nothing"
+            problem = weights_unchanged(steps=self._at.num_steps)
         return end if problem is None else self._end(Outcome.FAILED, problem)
 
-    def _end(self, outcome: Outcome, reason: str) -> LoopEnd:
+    def _end(self, outcome: Outcome, reason: Message) -> LoopEnd:
         return LoopEnd(outcome=outcome, reason=reason, num_steps=self._at.num_steps)
 
 
-def _amount(num_steps: int, per_epoch: int) -> str:
-    return f"{format_count(num_steps, 'steps')}, {format_count(num_steps / per_epoch, 'epochs')}"
-
-
 def _next_block(num_steps: int, seconds: float) -> int:
-    """Toward a quarter of a second, at most doubling, so that a slow first step does not decide for all."""
+    """Toward a quarter of a second, at most doubling, so that one slow step does not set the size."""
     wanted = num_steps * _BLOCK_S / max(seconds, 1e-9)
     return max(1, min(int(wanted), 2 * num_steps))

@@ -1,10 +1,11 @@
-"""The measured process: reads run.json, trains, leaves records. Started by a launcher, once per device."""
+"""The measured process: read run.json, train, write records. Started by a launcher, once per device."""
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
 import importlib
+import math
 import os
 import signal
 import sys
@@ -16,7 +17,12 @@ from typing import Any
 from trainmark import rank_environment
 from trainmark.errors import InputError
 from trainmark.frameworks import frameworks
+from trainmark.messages.endings import controller_stopped, interrupted, raised
+from trainmark.messages.message import Message
+from trainmark.messages.scaling import exchange_failed
+from trainmark.messages.training import out_of_memory
 from trainmark.parent_death import die_with
+from trainmark.runfolder.document import MeasureRecord, RunDocument
 from trainmark.runfolder.files import (
     CHECKPOINT_FILE,
     ENVIRONMENT_FILE,
@@ -30,7 +36,6 @@ from trainmark.runfolder.files import (
 )
 from trainmark.runfolder.records import Kind, Outcome
 from trainmark.silence_limit import SilenceLimit
-from trainmark.units import format_bytes
 from trainmark.worker.alarm import Alarm
 from trainmark.worker.communication import measure_communication
 from trainmark.worker.engine import Engine, EnginePackage
@@ -45,7 +50,7 @@ def main(argv: list[str]) -> int:
     folder = Path(argv[1])
     faulthandler.enable()
     die_with(os.getppid())
-    run = read_json(folder / RUN_FILE)
+    run = RunDocument.read(folder)
     if run is None:
         print(f"no readable {RUN_FILE} in {folder}", file=sys.stderr)
         return 1
@@ -60,10 +65,12 @@ def main(argv: list[str]) -> int:
 
 
 class Worker:
-    def __init__(self, folder: Path, run: dict[str, Any]) -> None:
-        self._folder, self._run, self._cell, self._measure = folder, run, run["cell"], run["measure"]
+    def __init__(self, folder: Path, run: RunDocument) -> None:
+        self._folder, self._run, self._cell = folder, run, run.cell.workload_cell()
+        self._measure = run.measure or MeasureRecord()
+        self._max_seconds = math.inf if self._measure.max_seconds is None else self._measure.max_seconds
         self._rank = rank_environment.read("RANK", os.environ, default=0)
-        is_cuda = self._cell["device"] == "cuda"
+        is_cuda = self._cell.device == "cuda"
         self._gpu_index = rank_environment.read("LOCAL_RANK", os.environ, default=0) if is_cuda else None
         self._signals = _Signals()
         here, all_ranks = (
@@ -78,11 +85,11 @@ class Worker:
         start = {"kind": Kind.RUN_START, "schema": SCHEMA, "rank": self._rank}
         self._recorder.write({**start, "pid": os.getpid(), "host": os.uname().nodename})
         self._alarm.expect_pause()
-        self._write_environment({})  # already now: where a run failed is worth knowing too
+        self._write_environment({})  # now already, so that a run that fails has it too
         with Telemetry(self._recorder, gpu_index=self._gpu_index):
             package = self._load_package()
-            if self._run.get("memory_limit_bytes") is not None:
-                package.limit_memory(self._cell["device"], self._run["memory_limit_bytes"])
+            if self._run.memory_limit_bytes is not None:
+                package.limit_memory(self._cell.device, self._run.memory_limit_bytes)
             self._engine = package.build_engine(self._cell)
             self._write_environment(dict(self._engine.facts()))
             end = self._build_loop(self._engine).run()
@@ -92,37 +99,37 @@ class Worker:
             return end
 
     def _look_at_communication(self, engine: Engine, end: LoopEnd) -> None:
-        """Of a measurement of speed that went well on all ranks. It cannot spoil the run: a failure is its record."""
-        if engine.world_size == 1 or self._cell["epochs"] is not None:
+        """After a measurement of speed that succeeded on all ranks. A failure here does not fail the run."""
+        if engine.world_size == 1 or self._cell.epochs is not None:
             return
         went_wrong, _ = engine.agree(int(end.outcome is not Outcome.OK), ())
         if went_wrong:
             return
-        self._record_end(end)  # now: what follows cannot spoil a finished measurement
-        phase = {"kind": Kind.PHASE, "phase": "communication"}  # without its seconds: it is no pause of a training
+        self._record_end(end)  # now: nothing that follows can fail a finished measurement
+        phase = {"kind": Kind.PHASE, "phase": "communication"}  # without seconds: it is not a pause of a training
         self._recorder.write({**phase, "edge": "begin"})
         self._alarm.expect_pause()
         try:
             record = measure_communication(
                 engine,
-                max_seconds=self._measure["max_seconds"],
-                max_steps=self._measure["max_steps"],
+                max_seconds=self._max_seconds,
+                max_steps=self._measure.max_steps,
                 should_stop=lambda: self._signals.reason is not None,
             )
         except Exception as error:
             traceback.print_exc()
-            reason = f"it could not be measured: {type(error).__name__}: {error}"[:300]
-            record = {"kind": Kind.COMMUNICATION, "reason": reason}
+            reason = exchange_failed(error=f"{type(error).__name__}: {error}"[:300])
+            record = {"kind": Kind.COMMUNICATION, **reason.to_reason()}
         self._recorder.write(record)
         self._recorder.write({**phase, "edge": "end"})
 
     def _build_loop(self, engine: Engine) -> MeasuredLoop:
         limits = Limits(
-            max_seconds=self._measure["max_seconds"],
-            max_steps=self._measure["max_steps"],
-            epochs=self._cell["epochs"],
-            eval_every=self._run.get("eval_every", 1),
-            targets=self._cell["until_target"],
+            max_seconds=self._max_seconds,
+            max_steps=self._measure.max_steps,
+            epochs=self._cell.epochs,
+            eval_every=self._run.eval_every or 1,
+            targets=self._cell.until_target,
         )
         checkpoint = self._folder / CHECKPOINT_FILE
         past = self._resume(engine)
@@ -139,25 +146,23 @@ class Worker:
         )
 
     def _resume(self, engine: Engine) -> Past:
-        run_id = self._run.get("resumed_from")
+        run_id = self._run.resumed_from
         return Past() if run_id is None else resume(engine, self._folder.parent / run_id, self._recorder)
 
     def explain(self, error: Exception) -> LoopEnd:
         is_memory = False
-        with contextlib.suppress(ImportError, OSError):  # the framework itself may be what cannot be loaded
+        with contextlib.suppress(ImportError, OSError):  # loading the framework may be what failed
             is_memory = self._load_package().is_out_of_memory(error)
-        reason = f"{type(error).__name__}: {error}".removesuffix(": ")[:1000]
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")[:1000]
         if not is_memory:
-            return LoopEnd(outcome=Outcome.FAILED, reason=reason, num_steps=None)
-        limit = self._run.get("memory_limit_bytes")
-        within = f" within the {format_bytes(limit)} that this process may have" if limit is not None else ""
-        hint = f"; out of memory{within}: use a smaller --batch-size"
-        return LoopEnd(outcome=Outcome.OUT_OF_MEMORY, reason=reason + hint, num_steps=None)
+            return LoopEnd(outcome=Outcome.FAILED, reason=raised(error=text), num_steps=None)
+        reason = out_of_memory(error=text, limit_bytes=self._run.memory_limit_bytes)
+        return LoopEnd(outcome=Outcome.OUT_OF_MEMORY, reason=reason, num_steps=None)
 
     def finish(self, end: LoopEnd) -> None:
-        """The end is on disk before anything is torn down: what hangs there cannot spoil a finished run."""
+        """The end is recorded before anything is closed: a hang while closing cannot fail a finished run."""
         if end.outcome is not Outcome.OK:
-            print(f"{end.outcome}: {end.reason}", file=sys.stderr)
+            print(f"{end.outcome}: {end.reason.english}", file=sys.stderr)
         self._record_end(end)
         self._recorder.close()
         self._alarm.close()
@@ -168,16 +173,17 @@ class Worker:
     def _record_end(self, end: LoopEnd) -> None:
         if not self._has_ended:
             self._has_ended = True
-            record = {"kind": Kind.RUN_END, "outcome": end.outcome, "reason": end.reason, "steps": end.num_steps}
+            record = {"kind": Kind.RUN_END, "outcome": end.outcome, **end.reason.to_reason(), "steps": end.num_steps}
             self._recorder.write(record if end.is_own else {**record, "is_own": False})
 
-    def _reason_to_stop(self) -> tuple[Outcome, str] | None:
+    def _reason_to_stop(self) -> tuple[Outcome, Message] | None:
         if self._signals.reason is not None:
             return Outcome.KILLED, self._signals.reason
         stop_file = self._folder / STOP_FILE
         if not stop_file.exists():
             return None
-        return Outcome.OK, stop_file.read_text(encoding="utf-8") or "the controller asked to stop"
+        asked = read_json(stop_file)  # an empty file asks as well
+        return Outcome.OK, controller_stopped() if asked is None else Message.from_json(asked)
 
     def _write_environment(self, facts: dict[str, Any]) -> None:
         if self._rank == 0:
@@ -185,7 +191,7 @@ class Worker:
             write_json(self._folder / ENVIRONMENT_FILE, document)
 
     def _load_package(self) -> EnginePackage:
-        framework = frameworks().load(self._cell["framework"])
+        framework = frameworks().load(self._cell.framework)
         if framework.engine is None:
             raise InputError(f"trainmark has no engine for {framework.name}")
         package: EnginePackage = importlib.import_module(framework.engine)
@@ -195,19 +201,19 @@ class Worker:
 class _Signals:
     """A signal asks the loop to end at the next edge, with everything recorded; a second SIGINT ends at once.
 
-    A second SIGTERM says nothing new: the controller, torchrun and a batch system each pass on the same request, and a
-    training needs the time to write its checkpoint. SIGHUP is what is left of it where a remote shell has ended.
+    A second SIGTERM is ignored: the controller, torchrun and a batch system each pass on the same request, and a
+    training needs the time to write its checkpoint. SIGHUP arrives instead when a remote shell has ended.
     """
 
     def __init__(self) -> None:
-        self.reason: str | None = None
+        self.reason: Message | None = None
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._note)
 
     def _note(self, number: int, _: FrameType | None) -> None:
         if self.reason is not None and number == signal.SIGINT:
             os._exit(128 + number)
-        self.reason = self.reason or f"interrupted by {signal.Signals(number).name}"
+        self.reason = self.reason or interrupted(signal=signal.Signals(number).name)
 
 
 if __name__ == "__main__":

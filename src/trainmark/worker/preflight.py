@@ -1,7 +1,8 @@
-"""`python -m trainmark.worker.preflight REQUEST`: a process on each machine answers for it before anything is trained.
+"""`python -m trainmark.worker.preflight REQUEST`: check each machine of a run before anything is trained.
 
-Each says what it has, meets the others on the master's port, tries to reach every one of them, and prints one line.
-Clocks are compared with the master's by the middle of a question and its answer. Standard library only.
+A process on each machine says what it has, meets the others on the master's port, tries to connect to each of them, and
+prints one line. Clocks are compared with the master's at the midpoint between question and answer.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def describe(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _can_write(folder: Path) -> bool:
-    """By doing it: a file system may show everything and let root write nothing."""
+    """By trying: permissions may allow what the file system refuses."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"x")
@@ -78,7 +79,7 @@ def _can_write(folder: Path) -> bool:
 
 
 def hash_code(folder: Path) -> str:
-    """Of every module: two machines with the same version may still hold different code."""
+    """Of every module: two machines with the same version may have different code."""
     total = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         total.update(str(path.relative_to(folder)).encode())
@@ -107,7 +108,7 @@ def _num_gpus() -> int | None:
 
 
 def _lead(_: int, size: int, master: tuple[str, int], deadline: float) -> dict[str, Any]:
-    """The master hears everyone, tells all who is where, and waits until they have tried to reach each other."""
+    """The master collects all addresses, sends them to everyone, and waits until all have tried each other."""
     server = _listen(master[1])
     lines: dict[int, _Line] = {}
     offsets: dict[str, float] = {}
@@ -127,7 +128,7 @@ def _lead(_: int, size: int, master: tuple[str, int], deadline: float) -> dict[s
         unreachable = _try_to_reach(places, 0)
         for line in lines.values():
             with contextlib.suppress(OSError, ValueError):
-                line.read()  # it is done
+                line.read()  # it has tried all
     return {"heard": sorted(lines), "clock_offsets_s": offsets, "unreachable": unreachable}
 
 
@@ -150,7 +151,7 @@ def _listen(port: int) -> socket.socket:
 
 
 class _Line:
-    """JSON objects, one a line."""
+    """A connection that carries one JSON object per line."""
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         connection.settimeout(max(1.0, deadline - time.monotonic()))
@@ -163,7 +164,7 @@ class _Line:
     def read(self) -> dict[str, Any]:
         text = self._file.readline(1 << 20)
         if not text:
-            raise ConnectionError("the other side is gone")
+            raise ConnectionError("the other side closed the connection")
         value: dict[str, Any] = json.loads(text)
         return value
 
@@ -175,7 +176,7 @@ class _Line:
 
 
 def _connect(place: tuple[str, int], deadline: float) -> socket.socket:
-    """The master may start later than we do; where there is no way to it at all, there is less to wait for."""
+    """The master may start later than this process; without any route to it, give up earlier."""
     begin = time.monotonic()
     while True:
         try:

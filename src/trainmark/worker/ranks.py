@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from trainmark import rank_environment
+from trainmark.runfolder.document import WorkloadCell
 from trainmark.units import format_count
 
 T = TypeVar("T")
@@ -86,11 +87,11 @@ class SingleRank(Ranks):
         return [part]
 
 
-def read_rank(cell: Mapping[str, Any]) -> tuple[int, int]:
+def read_rank(cell: WorkloadCell) -> tuple[int, int]:
     """Rank and number of ranks, as the launcher says; ValueError where they are not as many as the cell asks for."""
     world_size = rank_environment.read("WORLD_SIZE", os.environ, default=1)
-    if world_size != cell["nodes"] * cell["devices_per_node"]:
-        wanted = f"{cell['nodes']} x {cell['devices_per_node']}"
+    if world_size != cell.nodes * cell.devices_per_node:
+        wanted = f"{cell.nodes} x {cell.devices_per_node}"
         started = format_count(world_size, "processes")
         raise ValueError(f"{wanted} processes are needed, but the launcher started {started}")
     return rank_environment.read("RANK", os.environ, default=0), world_size

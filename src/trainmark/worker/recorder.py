@@ -1,4 +1,4 @@
-"""Appends records to rank<k>.jsonl from a thread of its own: the loop hands over a dict and goes on."""
+"""Append records to rank<k>.jsonl in a separate thread, so that the loop never waits for the disk."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _FLUSH_EVERY_S = 2.0
 
 class Recorder:
     def __init__(self, path: Path, *, is_read_from_afar: bool = False) -> None:
-        """`is_read_from_afar`: by another machine, which sees what is written only after a flush, or half a minute."""
+        """`is_read_from_afar`: by another machine, which sees what was written only after a flush or half a minute."""
         self.failure: str | None = None
-        """Why writing failed (a full disk), for the loop to end the run with a reason."""
+        """Why writing failed (a full disk); the loop then ends the run with this reason."""
         self.is_stepping = False
-        """Whether steps are being timed now: no longer set-up, and no pause. Telemetry tells them apart by it."""
+        """Whether steps are being timed now, as opposed to set-up or a pause. Read by telemetry."""
         self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._file = path.open("ab", buffering=0)
         self._flush_every_s = _FLUSH_EVERY_S if is_read_from_afar else math.inf
@@ -49,11 +49,11 @@ class Recorder:
             self._write_lines([record for record in batch if record is not None])
             if None in batch:
                 return
-            # Steps come in bursts at the edges of blocks: one write for each burst instead of one for each record.
+            # Steps come in bursts at the ends of blocks: one write per burst instead of one per record.
             time.sleep(0.02)
 
     def _write_lines(self, batch: list[dict[str, Any]]) -> None:
-        """Whatever goes wrong becomes `failure`: a thread that died would look like a hang of the run."""
+        """Any error becomes `failure`: a thread that died would look like a hang of the run."""
         lines = []
         problem = None
         for record in batch:
@@ -71,7 +71,7 @@ class Recorder:
 
 
 def _append(file: BinaryIO, lines: bytes) -> str | None:
-    """The reason why not all of it was written, or None. A raw file may take only a part when the disk fills up."""
+    """Why not everything was written, or None. A raw file may take only a part when the disk fills up."""
     try:
         view = memoryview(lines)
         while view:

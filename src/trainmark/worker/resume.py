@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainmark.messages.message import Message
+from trainmark.messages.training import target_not_reached
 from trainmark.runfolder.files import Json, find_checkpoint, rank_file
-from trainmark.runfolder.records import Kind, WarningCode, read_records
+from trainmark.runfolder.records import Kind, read_records
 from trainmark.worker.engine import Engine
-from trainmark.worker.loop import ResumePoint, Warned
+from trainmark.worker.loop import ResumePoint
 from trainmark.worker.recorder import Recorder
 
 
@@ -19,7 +21,7 @@ class Past:
 
     point: ResumePoint = field(default_factory=ResumePoint)
     losses: tuple[float, ...] = ()
-    warnings: frozenset[Warned] = frozenset()
+    warnings: frozenset[Message] = frozenset()
 
 
 def resume(engine: Engine, earlier: Path, recorder: Recorder) -> Past:
@@ -35,11 +37,11 @@ def resume(engine: Engine, earlier: Path, recorder: Recorder) -> Past:
         evaluated_step=int(restored["evaluated_step"]),
     )
     losses: list[float] = []
-    warnings: set[Warned] = set()
+    warnings: set[Message] = set()
     for record in records_before(read_records(earlier / rank_file(engine.rank)), point):
         recorder.write(record)
         losses += [record["loss"]] if record.get("loss") is not None else []
-        warnings |= {(record.get("code"), record.get("message"))} if record["kind"] == Kind.WARNING else set()
+        warnings |= {Message.from_json(record)} if record["kind"] == Kind.WARNING else set()
     # The copied steps give the usual step time, but the next step has to warm up first: allow it more.
     recorder.write({"kind": Kind.PHASE, "phase": "resume", "edge": "begin", "step": point.num_steps})
     return Past(point=point, losses=tuple(losses), warnings=frozenset(warnings))
@@ -49,7 +51,7 @@ def records_before(earlier: Iterable[Json], point: ResumePoint) -> Iterator[Json
     """Those that the checkpoint covers, and all warnings except the verdict at the end; the rest will happen again."""
     for record in earlier:
         if record["kind"] == Kind.WARNING:
-            is_kept = record.get("code") != WarningCode.TARGET_NOT_REACHED
+            is_kept = record.get("code") != target_not_reached.code
         else:
             is_kept = _is_covered(record, point)
         if is_kept:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.datasets.report import printable
-from trainmark.runfolder.records import WarningCode
+from trainmark.messages.message import Message
+from trainmark.messages.training import bad_sample
 from trainmark.workloads.data import Arrays, DataSet, Sample, Samples, UnusableSampleError
 
 _MAX_TRIES = 100
@@ -128,11 +129,11 @@ class EvalBatches:
 
 
 class Problems:
-    """Warnings of a feed as (code, message), from any thread; each file is named once."""
+    """Warnings of a feed, from any thread; each file is named once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._new: list[tuple[str, str]] = []
+        self._new: list[Message] = []
         self._known: set[str] = set()
 
     def note(self, problems: Iterable[tuple[str, str]]) -> None:
@@ -140,13 +141,13 @@ class Problems:
             for path, problem in problems:
                 if path not in self._known:
                     self._known.add(path)
-                    self._new.append((WarningCode.BAD_SAMPLE, f"{printable(path)}: {problem}"))
+                    self._new.append(bad_sample(path=printable(path), problem=problem))
 
-    def say(self, code: str, message: str) -> None:
+    def warn(self, warning: Message) -> None:
         with self._lock:
-            self._new.append((code, message))
+            self._new.append(warning)
 
-    def take(self) -> list[tuple[str, str]]:
+    def take(self) -> list[Message]:
         """Those since the last call."""
         with self._lock:
             new, self._new = self._new, []

@@ -1,4 +1,4 @@
-"""Correctness gates speed: what makes a run that went through a failed one. Pure functions of what it left."""
+"""Checks that a completed run really trained: a run that did not has no speed. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,26 +7,36 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from trainmark.messages.message import Message
+from trainmark.messages.training import (
+    loss_constant,
+    loss_did_not_fall,
+    loss_rose,
+    metric_out_of_range,
+    try_bf16,
+    try_lower_rate,
+)
+
 _MIN_LOSSES = 20
-"""Fewer tell nothing."""
+"""Fewer losses are not judged."""
 _CLEAR_RISE = 0.05
 _CLEAR_ERRORS = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossTrend:
-    """From the first quarter of the steps to the last. Of a few numbers, so that ranks can tell each other theirs."""
+    """The loss in the first and the last quarter of the steps: a few numbers, which ranks can exchange."""
 
     begin: float
     end: float
     error: float
     """Standard error of their difference."""
     is_still: bool
-    """The same at every step, to the last digit."""
+    """Exactly the same at every step."""
 
     @classmethod
     def of(cls, losses: Sequence[float]) -> LossTrend | None:
-        """None for losses too few to tell anything."""
+        """None for too few losses."""
         if len(losses) < _MIN_LOSSES:
             return None
         quarter = len(losses) // 4
@@ -37,7 +47,7 @@ class LossTrend:
 
     @classmethod
     def mean(cls, trends: Sequence[LossTrend]) -> LossTrend | None:
-        """Of the ranks: the loss of the global batch is the mean of theirs, and less noisy than any."""
+        """Over the ranks: the loss of the global batch is the mean of theirs, and less noisy than any of them."""
         if not trends:
             return None
         return cls(
@@ -48,39 +58,32 @@ class LossTrend:
         )
 
 
-def why_not_training(trend: LossTrend) -> str | None:
-    """Of a training on real data, from its first step on: the loss must have fallen."""
+def why_not_training(trend: LossTrend) -> Message | None:
+    """For a training on real data from its first step on: the loss must have fallen."""
     if trend.end < trend.begin:
         return None
-    return (
-        f"the loss did not fall: {trend.begin:.4g} at first, {trend.end:.4g} at last; "
-        "check the data and the learning rate"
-    )
+    return loss_did_not_fall(first=trend.begin, last=trend.end)
 
 
-def why_not_plausible(trend: LossTrend) -> str | None:
-    """Of a measurement of speed, whose learning rate may still be near zero: the loss moved, and did not blow up."""
+def why_not_plausible(trend: LossTrend) -> Message | None:
+    """For a measurement of speed, whose learning rate may be near zero: the loss changed and did not explode."""
     if trend.is_still:
-        return f"the loss was {trend.begin:.4g} at every step, to the last digit: nothing is being trained"
+        return loss_constant(loss=trend.begin)
     if trend.end - trend.begin > max(_CLEAR_RISE * abs(trend.begin), _CLEAR_ERRORS * trend.error):
-        return f"the loss rose from {trend.begin:.4g} to {trend.end:.4g}; try a lower learning rate"
+        return loss_rose(first=trend.begin, last=trend.end)
     return None
 
 
-def advise_on_bad_loss(*, rate: float, peak: float, recipe_peak: float, is_fp16: bool) -> str:
-    """A rate to try: the recipe's own where a higher one was asked for, else a tenth."""
-    lower = recipe_peak if peak > recipe_peak else peak / 10
-    whose = "the recipe's own" if peak > recipe_peak else "a tenth"
-    used = f"the learning rate was {rate:.3g}" + ("" if math.isclose(rate, peak) else f" on its way to {peak:.3g}")
-    advice = f"{used}: try --lr {lower:.3g} ({whose})"
-    if is_fp16 and peak <= recipe_peak:
-        return f"fp16 holds nothing above 65504: try --precision bf16; else {advice}"
-    return advice
+def advise_on_bad_loss(*, rate: float, peak: float, recipe_peak: float, is_fp16: bool) -> Message:
+    """A learning rate to try: the recipe's own if a higher one was used, else a tenth."""
+    lower, whose = (recipe_peak, "the recipe's own") if peak > recipe_peak else (peak / 10, "a tenth")
+    advice = try_lower_rate(rate=rate, peak=None if math.isclose(rate, peak) else peak, lower=lower, whose=whose)
+    return try_bf16(advice=advice) if is_fp16 and peak <= recipe_peak else advice
 
 
-def why_no_metric(metrics: Mapping[str, float]) -> str | None:
+def why_no_metric(metrics: Mapping[str, float]) -> Message | None:
     """All our metrics are fractions."""
     for name, value in metrics.items():
         if not 0 <= value <= 1:
-            return f"the evaluation gave {name} = {value}, which is no fraction between 0 and 1"
+            return metric_out_of_range(metric=name, value=str(value))
     return None

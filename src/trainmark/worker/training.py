@@ -13,6 +13,8 @@ from typing import Any, BinaryIO, Generic, TypeVar
 
 import numpy as np
 
+from trainmark.messages.message import Message
+from trainmark.runfolder.document import WorkloadCell
 from trainmark.worker.checkpoint import remove_unfinished, write_checkpoint
 from trainmark.worker.engine import Timestamp
 from trainmark.worker.feed import Feed, Sources, build_feed
@@ -29,28 +31,28 @@ B = TypeVar("B")
 class TrainingEngine(ABC, Generic[B]):
     """An `Engine` for any framework; `B` is its type of a batch on the device."""
 
-    def __init__(self, cell: Mapping[str, Any]) -> None:
+    def __init__(self, cell: WorkloadCell) -> None:
         self.rank, self.world_size = read_rank(cell)
-        self.samples_per_step = cell["batch_size_per_device"] * self.world_size
+        self.samples_per_step = cell.batch_size_per_device * self.world_size
         self._cell = cell
-        self._card = load_card(cell["workload"])
-        self._size = self._card.sizes[cell["size"]]
-        self._metric: Metric = load_module(cell["workload"], "metric")
+        self._card = load_card(cell.workload)
+        self._size = self._card.sizes[cell.size]
+        self._metric: Metric = load_module(cell.workload, "metric")
         self._num_steps = 0
         self._ranks = self._start()
         share = Share(
             rank=self.rank,
             world_size=self.world_size,
-            batch_size=cell["batch_size_per_device"],
-            seed=cell["seed"],
+            batch_size=cell.batch_size_per_device,
+            seed=cell.seed,
         )
         self._feed: Feed[B] = build_feed(
-            cell["data"], card=self._card, size=self._size, share=share, sources=self._sources(share)
+            cell.data, card=self._card, size=self._size, share=share, sources=self._sources()
         )
         require_same_data(self._ranks.gather((os.uname().nodename, _describe_data(self._feed))))
         self.steps_per_epoch = self._feed.steps_per_epoch
         self._recipe_rate = peak_learning_rate(self._card.schedule, global_batch=self.samples_per_step)
-        self._peak_rate: float = cell["lr"] or self._recipe_rate
+        self._peak_rate: float = cell.lr or self._recipe_rate
         self._build()
         self._feed.begin_epoch(0)
         self._warm_up()
@@ -63,8 +65,8 @@ class TrainingEngine(ABC, Generic[B]):
         """Choose the device and the precision, seed, and join the other processes."""
 
     @abstractmethod
-    def _sources(self, share: Share) -> Sources[B]:
-        """How this framework gets batches onto its device; `share` is what this rank takes of them."""
+    def _sources(self) -> Sources[B]:
+        """How this framework gets batches onto its device."""
 
     @abstractmethod
     def _build(self) -> None:
@@ -128,7 +130,7 @@ class TrainingEngine(ABC, Generic[B]):
     @abstractmethod
     def time_all_reduce(self, num_bytes: int, *, max_seconds: float) -> list[float]: ...
     @abstractmethod
-    def why_no_twin(self) -> str | None: ...
+    def why_no_twin(self) -> Message | None: ...
     @abstractmethod
     def twin_step(self) -> None: ...
     @abstractmethod
@@ -147,16 +149,16 @@ class TrainingEngine(ABC, Generic[B]):
 
     def learning_rate(self, step: int) -> float:
         steps_per_epoch = self.steps_per_epoch or self._card.num_train_samples / self.samples_per_step
-        epochs = self._cell["epochs"] or self._card.schedule.epochs
+        epochs = self._cell.epochs or self._card.schedule.epochs
         num_steps = epochs * steps_per_epoch
         return learning_rate(self._card.schedule, peak=self._peak_rate, step=step, num_steps=num_steps, epochs=epochs)
 
-    def advise_on_bad_loss(self, step: int) -> str:
+    def advise_on_bad_loss(self, step: int) -> Message:
         return advise_on_bad_loss(
             rate=self.learning_rate(step - 1),
             peak=self._peak_rate,
             recipe_peak=self._recipe_rate,
-            is_fp16=self._cell["precision"] == "amp",
+            is_fp16=self._cell.precision == "amp",
         )
 
     def weights_changed(self) -> bool:
@@ -202,7 +204,7 @@ class TrainingEngine(ABC, Generic[B]):
         self._num_steps = int(progress["num_steps"])
         return progress
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         return self._feed.warnings()
 
     def close(self) -> None:

@@ -9,16 +9,16 @@ from trainmark.workloads.card import Schedule
 
 
 def peak_learning_rate(schedule: Schedule, *, global_batch: int) -> float:
-    """Linear in the global batch, where the recipe scales it at all."""
+    """Linear in the global batch, if the recipe scales it."""
     return schedule.base_lr * (global_batch / schedule.base_batch if schedule.base_batch is not None else 1.0)
 
 
 def learning_rate(
     schedule: Schedule, *, peak: float, step: int, num_steps: float, epochs: float | None = None
 ) -> float:
-    """The rate of step `step`, counted from 0, in a training of `num_steps`; `epochs`: the recipe's where None.
+    """The rate of step `step`, counted from 0, in a training of `num_steps`; `epochs` is the recipe's if None.
 
-    A shorter training has a shorter warm-up, in proportion; a longer one needs no longer one.
+    A shorter training has a proportionally shorter warm-up; a longer training has the same warm-up.
     """
     shorter = min(1.0, schedule.epochs / epochs) if epochs is not None else 1.0
     warmup = max(1.0, schedule.warmup_share * num_steps * shorter) if schedule.warmup_share else 0.0
@@ -28,7 +28,7 @@ def learning_rate(
 
 
 def evaluation_interval(schedule: Schedule, *, epochs: int) -> int:
-    """Epochs between evaluations: the recipe's, and in a shorter training its share, but at least one."""
+    """Epochs between evaluations: the recipe's, fewer in proportion in a shorter training, at least one."""
     return max(1, round(schedule.eval_epochs * min(1.0, epochs / schedule.epochs)))
 
 

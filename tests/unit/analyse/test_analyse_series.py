@@ -80,7 +80,7 @@ def test_a_mean_of_rates_is_higher_than_samples_over_seconds() -> None:
 @pytest.mark.parametrize("phi", [-0.5, 0.0, 0.5, 0.9])
 @pytest.mark.parametrize("num", [400, 20_000])
 def test_the_long_run_variance_of_an_autoregression(phi: float, num: int) -> None:
-    """The truth is 1 / (1 - phi)^2; the median over trials has to meet it, at any number of steps per batch."""
+    """The true value is 1 / (1 - phi)^2; the median over trials must meet it at any number of steps per batch."""
     shocks = np.random.default_rng(3).standard_normal((50, num + 200))
     series = lfilter([1.0], [1.0, -phi], shocks, axis=1)[:, 200:]
     found = np.median([long_run_variance(row).variance for row in series])

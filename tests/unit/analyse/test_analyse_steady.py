@@ -15,7 +15,7 @@ def steps(num: int, *, seed: int = 0, noise: float = 0.01) -> NDArray[np.float64
 
 
 def wild_series(seed: int) -> NDArray[np.float64]:
-    """Anything: heavy tails, shifts, spikes, trends, of any length."""
+    """Any series: heavy tails, shifts, spikes, trends, of any length."""
     random = np.random.default_rng(seed)
     num = int(random.integers(1, 400))
     series = np.exp(random.choice([0.01, 0.3, 2.0]) * random.standard_normal(num))
@@ -117,7 +117,7 @@ def test_a_stationary_series_loses_almost_nothing_whatever_its_noise(tail: str) 
 
 
 def test_each_process_of_a_resumed_training_has_a_warm_up_of_its_own() -> None:
-    """Records of all of them stand in one folder; the second compiles again, in the middle."""
+    """One folder has the records of all processes; the second compiles again, in the middle."""
     whole = np.concatenate(([60.0], steps(400)))
     torn = np.concatenate(([60.0], steps(200), [60.0, 1.0], steps(200, seed=1)))
     expected, found = estimate_throughput(whole, 128), estimate_throughput(torn, 128, restarts=[201])

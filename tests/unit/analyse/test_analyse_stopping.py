@@ -67,7 +67,7 @@ def test_the_limit_ends_it_and_says_that_the_target_was_missed() -> None:
 
 @pytest.mark.parametrize(("phi", "noise"), [(0.0, 0.05), (0.8, 0.02)])
 def test_intervals_at_the_stopping_time_cover(phi: float, noise: float) -> None:
-    """Without the demand for degrees of freedom it is 87% in the second case."""
+    """Without the minimum of degrees of freedom it is 87% in the second case."""
     num_trials, num_steps = 300, 1749
     shocks = np.random.default_rng(3).standard_normal((num_trials, num_steps + 100))
     series = lfilter([1.0], [1.0, -phi], shocks, axis=1)[:, 100:] * np.sqrt(1 - phi**2)

@@ -23,7 +23,7 @@ from trainmark.store.rows import RunRow
 
 
 class Rows:
-    """Run folders of steps that all take the same time."""
+    """Run folders whose steps all take the same time."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -254,7 +254,7 @@ def efficiencies(study: Study) -> list[tuple[int, float | None, bool]]:
 
 
 def test_each_software_has_its_own_base(rows: Rows) -> None:
-    """Twice as fast with the new one, and 80% of it on two devices with either."""
+    """Twice as fast with the new version; 80% efficiency on two devices with either."""
     rows.add(1, 0.4, env=OLD).add(2, 0.5, env=OLD).add(1, 0.2, env=NEW).add(2, 0.25, env=NEW)
     (study,) = rows.studies()
     assert efficiencies(study) == [(1, None, False), (1, None, False), (2, 0.8, False), (2, 0.8, False)]
@@ -268,7 +268,7 @@ def test_each_software_has_its_own_base(rows: Rows) -> None:
 
 
 def test_a_base_of_other_software_is_marked(rows: Rows) -> None:
-    """The latest of those with the fewest devices, and only for a line that has nothing nearer."""
+    """The latest line with the fewest devices, and only if there is nothing nearer."""
     rows.add(1, 0.4, env=OLD).add(2, 0.5, env=NEW)
     (study,) = rows.studies()
     assert efficiencies(study) == [(1, None, False), (2, 0.8, True)]
@@ -300,7 +300,7 @@ def test_the_host_may_be_another_on_more_nodes_only(rows: Rows) -> None:
 
 
 def test_a_failure_belongs_to_its_own_machine(rows: Rows) -> None:
-    """One that failed before it saw an accelerator may be of either."""
+    """A run that failed before it saw an accelerator may belong to either machine."""
     for env in (HOPPER, VOLTA):
         rows.add(1, 0.5, env=env, device="cuda").add(2, 0.5, env=env, device="cuda")
     rows.add(8, 0.5, env=VOLTA, device="cuda", outcome="oom", reason="too much")

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +22,9 @@ from trainmark.cli.main import VERBS, build_parser, main
 from trainmark.cli.progress import RunProgress
 from trainmark.controller.listener import PreflightReport
 from trainmark.launch.preflight import Finding
+from trainmark.launch.processes import find
 from trainmark.plan.machine import read_machine
+from waiting import wait_until
 
 
 def run(*argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -346,7 +347,7 @@ def test_an_unknown_protocol_is_refused_before_anything_is_printed(
     words = [str(tmp_path)] if verb == "import" else []
     code, out, err = run(verb, *words, "--protocol", "foo", "--store", str(tmp_path), capsys=capsys)
     assert (code, out) == (2, "")
-    assert "the protocol 'foo' is not known" in err
+    assert "unknown protocol 'foo'" in err
 
 
 def test_json_drives_no_terminal_and_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -447,7 +448,7 @@ def test_annotations_are_not_thrown_away_for_some_entries(
     (tmp_path / "train2017/a.jpg").write_bytes(encoded("RGB", "JPEG"))
     code, out, err = run("data", "check", "coco", str(tmp_path), capsys=capsys)
     assert code == (0 if len(categories) == 1 else 2)
-    assert "note: annotation 2 has a bbox of zero size; left out" in out
+    assert "note: annotation 2 has a bbox of zero size; skipped" in out
     assert out.endswith(f"{verdict}\n")
     assert "skips such entries" in err
     assert next_ in err
@@ -594,10 +595,7 @@ def test_a_terminal_that_goes_away_ends_a_run_in_order(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "trainmark.cli.main", "run", "--store", str(tmp_path), "--", "sleep", "60"]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(argv, stderr=quiet, stdout=quiet, preexec_fn=heed_interrupts) as controller:
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.glob("*/output.log")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(0.5)
+        wait_until(lambda: any(find(path.name) for path in tmp_path.glob("*/")), what="the command is running")
         controller.send_signal(signal.SIGHUP)
         assert controller.wait(timeout=60) == 129
     (ending,) = tmp_path.glob("*/exit.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from listening import KeepingListener
 from making import make_cell, make_run
 from trainmark.analyse.table import build_lines
 from trainmark.cli.main import main
+from trainmark.controller.command import CommandOptions, command_request
 from trainmark.controller.sweep import SweepRuns
 from trainmark.controller.workload import SpecOptions, make_plan, workload_request
 from trainmark.errors import StoreError
@@ -135,6 +137,15 @@ def test_an_index_that_cannot_be_written_ends_no_sweep(
     assert main(words) in (0, 1)
     assert len(list(tmp_path.glob("*/exit.json"))) == 2
     assert "no such column" in capsys.readouterr().err
+
+
+def test_sweeps_of_the_first_versions_keep_their_identity() -> None:
+    """Computed by commit 7cd78e8: a sweep that it left unfinished is continued."""
+    overrides = {"device": "cpu", "size": "small", "repeat": 2}
+    workload = workload_request(make_plan(SpecOptions(what="resnet50", overrides=overrides)))
+    assert replace(workload, settings={}).content == "2620fce557a7f73b"
+    command = command_request(CommandOptions(words=("sh", "-c", "x"), overrides={"device": "cpu", "timeout_s": 5}))
+    assert replace(command, settings={}).content == "e2880adee5ed4891"
 
 
 def test_the_same_word_in_another_folder_is_another_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_limit_below_one_image_per_class(source: Path, tmp_path: Path) -> None:
 
 
 def test_missing_package_names_the_package(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="does not exist") as caught:
+    with pytest.raises(DataError, match="not found") as caught:
         make_fashion_mnist(tmp_path / "made", source=tmp_path / "nowhere")
     assert "dataset-fashion-mnist" in caught.value.hint
     assert list(tmp_path.iterdir()) == []
@@ -96,16 +96,16 @@ GOOD = idx(LABELS)
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "within its header|no IDX file"),
+        (b"", "in the header|not an IDX file"),
         (b"plain text", "gzip"),
         (gzip.compress(GOOD, mtime=0)[:-12], "ended"),
         (gzip.compress(GOOD, mtime=0)[:12] + b"\xff" * 20, "damaged"),
         (gzip.compress(GOOD[:-1], mtime=0), "fewer"),
         (gzip.compress(GOOD + b"x", mtime=0), "more"),
-        (gzip.compress(GOOD[:6], mtime=0), "within its header"),
-        (gzip.compress(b"\0\0\x08\x03" + GOOD[4:], mtime=0), "1 dimensions"),
-        (gzip.compress(b"\0\0\x0d\x01" + GOOD[4:], mtime=0), "no IDX file"),
-        (gzip.compress(b"\0\0\x08\x01\xff\xff\xff\xff", mtime=0), "promises 4,294,967,295 bytes"),
+        (gzip.compress(GOOD[:6], mtime=0), "in the header"),
+        (gzip.compress(b"\0\0\x08\x03" + GOOD[4:], mtime=0), "1-dimensional"),
+        (gzip.compress(b"\0\0\x0d\x01" + GOOD[4:], mtime=0), "not an IDX file"),
+        (gzip.compress(b"\0\0\x08\x01\xff\xff\xff\xff", mtime=0), "states 4,294,967,295 bytes"),
     ],
 )
 def test_damaged_idx_files(tmp_path: Path, content: bytes, message: str) -> None:

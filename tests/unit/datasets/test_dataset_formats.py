@@ -8,7 +8,7 @@ import pytest
 
 import trainmark.datasets
 from trainmark.datasets.fashion_mnist.make import DEBIAN_SOURCE
-from trainmark.datasets.formats import MakeRequest, all_formats, check_dataset, find_format, make_dataset
+from trainmark.datasets.formats import MakeRequest, check_dataset, find_format, formats, make_dataset
 from trainmark.errors import DataError, InputError
 
 BuildFolder = Callable[[dict[str, list[str]]], Path]
@@ -16,8 +16,8 @@ BuildFolder = Callable[[dict[str, list[str]]], Path]
 
 def test_the_formats_are_found() -> None:
     expected = ["cityscapes", "coco", "fashion-mnist", "icdar2015", "imagenet", "kinetics"]
-    assert list(all_formats()) == expected
-    for format_ in all_formats().values():
+    assert [found.name for found in formats().found()] == expected
+    for format_ in (found.value for found in formats().found()):
         assert format_.summary
         assert format_.options <= set(MakeRequest.__dataclass_fields__)
 
@@ -38,7 +38,7 @@ def test_make_fashion_mnist_by_name(tmp_path: Path) -> None:
 def test_unknown_format_lists_the_known_ones() -> None:
     with pytest.raises(InputError, match="'imagnet'") as caught:
         find_format("imagnet")
-    assert ", ".join(all_formats()) in caught.value.hint
+    assert ", ".join(found.name for found in formats().found()) in caught.value.hint
 
 
 def test_choices_that_a_format_lacks_are_refused(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_corners_outside_are_moved_to_the_edge_and_named() -> None:
     assert fitted[0].quad[:, 0].min() == 0
     assert [problem.kind for problem in problems] == [FaultKind.OUTSIDE_IMAGE] * 2
     assert "partly" in problems[0].what
-    assert "wholly" in problems[1].what
+    assert "fully" in problems[1].what
 
 
 def test_a_polygon_without_an_area_is_left_out_and_named() -> None:
@@ -206,11 +206,11 @@ def test_lettering_comes_in_several_fonts() -> None:
     [
         ({"num_images": 0}, "too few"),
         ({"num_images": 2, "val_fraction": 0.1}, "too few"),
-        ({"val_fraction": 1.0}, "validation part"),
-        ({"seed": -1}, "negative"),
-        ({"page": Page(height=8)}, "not made"),
+        ({"val_fraction": 1.0}, "--val-fraction: must be"),
+        ({"seed": -1}, "--seed: must be"),
+        ({"page": Page(height=8)}, "cannot (draw|make)"),
         ({"page": Page(max_words=0)}, "0 words"),
-        ({"page": Page(word_height=(0.5, 0.2))}, "not made"),
+        ({"page": Page(word_height=(0.5, 0.2))}, "cannot (draw|make)"),
     ],
 )
 def test_impossible_wishes_are_refused_and_nothing_is_left(
@@ -224,7 +224,7 @@ def test_impossible_wishes_are_refused_and_nothing_is_left(
 def test_without_opencv_making_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "cv2" else find(name, *rest))
-    with pytest.raises(DataError, match="cannot be made"):
+    with pytest.raises(DataError, match="cannot make"):
         make_icdar2015(tmp_path / "made", num_images=4)
 
 
@@ -282,7 +282,7 @@ def test_one_missing_label_does_not_stop_a_run_and_all_do(root: Path) -> None:
         read_image(scan.root, scan.train, 1)
     for number in (1, 3):
         label(root, number).unlink()
-    with pytest.raises(DataError, match="no image of train has a label file"):
+    with pytest.raises(DataError, match=r"no image has a label file .* in train"):
         read_folder(root)
 
 
@@ -308,10 +308,10 @@ def test_layouts_that_cannot_be_used_are_one_error(root: Path, tmp_path: Path) -
         path.unlink()
     with pytest.raises(DataError) as caught:
         find_format("icdar2015").summarise(root)
-    for part in ("outside the folder", "img_1.jpg", "links to nothing", "img_2.jpg", "no .jpg file in ch4_test_images"):
+    for part in ("outside the folder", "img_1.jpg", "broken links", "img_2.jpg", "no .jpg file in ch4_test_images"):
         assert part in caught.value.why
     for bad, match in (
-        (tmp_path / "nowhere", "does not exist"),
+        (tmp_path / "nowhere", "not found"),
         (tmp_path, "not in the layout"),
         (image(root, 3), "not a folder"),
     ):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,7 +65,7 @@ def test_val_is_optional(build_folder: BuildFolder) -> None:
 
 
 def test_missing_folder(tmp_path: Path) -> None:
-    assert "does not exist" in fault_of(tmp_path / "nowhere").what
+    assert "not found" in fault_of(tmp_path / "nowhere").what
 
 
 def test_file_instead_of_folder(tmp_path: Path) -> None:
@@ -125,7 +124,7 @@ def test_links_within_the_folder_are_followed(build_folder: BuildFolder, tmp_pat
 def test_links_to_nothing_and_to_themselves(build_folder: BuildFolder, tmp_path: Path) -> None:
     root = build_folder({"train/a": ["1.jpg"]})
     (root / "train/a/gone.jpg").symlink_to("never.jpg")
-    assert "links to nothing: train/a/gone.jpg" in fault_of(root).why
+    assert "broken links: train/a/gone.jpg" in fault_of(root).why
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     assert "cannot be read" in fault_of(tmp_path / "loop").what
 
@@ -179,14 +178,3 @@ def test_closed_folder_as_the_system_would_report_it(
     error = fault_of(root)
     assert "cannot be read" in str(error)
     assert "chmod" in error.hint
-
-
-def test_a_large_folder_is_read_in_no_time(tmp_path: Path) -> None:
-    root = tmp_path / "large"
-    for class_ in range(20):
-        (root / "train" / f"{class_:02d}").mkdir(parents=True)
-        for index in range(500):
-            (root / "train" / f"{class_:02d}" / f"{index}.JPEG").touch()
-    started = time.perf_counter()
-    assert len(read_folder(root).train.paths) == 10_000
-    assert time.perf_counter() - started < 1  # some 20 ms alone; all of ImageNet has 128 times as many

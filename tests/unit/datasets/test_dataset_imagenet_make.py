@@ -112,13 +112,13 @@ def test_colour_does_not_tell_the_class() -> None:
         ({"num_images": 30}, "val would get 6"),
         ({"num_images": 0}, "empty"),
         ({"num_images": -1}, "empty"),
-        ({"num_classes": 1}, "1 class cannot be made"),
+        ({"num_classes": 1}, "cannot make 1 class"),
         ({"num_classes": 1000}, "1000 classes"),
-        ({"val_fraction": 1.0}, "validation part"),
-        ({"val_fraction": float("nan")}, "validation part"),
-        ({"seed": -1}, "seed -1"),
+        ({"val_fraction": 1.0}, "--val-fraction: must be"),
+        ({"val_fraction": float("nan")}, "--val-fraction: must be"),
+        ({"seed": -1}, "--seed: must be"),
         ({"mean_size": (8, 8)}, "8 x 8"),
-        ({"num_workers": 0}, "0 workers"),
+        ({"num_workers": 0}, "--workers: must be"),
     ],
 )
 def test_what_cannot_be_made_is_refused_before_anything_is_written(

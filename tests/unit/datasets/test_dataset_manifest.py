@@ -122,7 +122,7 @@ def test_links_inside_are_hashed_and_links_outside_are_never_followed(tree: Path
     (tree / "inside").symlink_to(secret)
     assert kinds(verify_manifest(tree)) == {"inside": FaultKind.OUTSIDE}
     (tree / NAME).unlink()
-    with pytest.raises(DataError, match="inside: a link that leads outside"):
+    with pytest.raises(DataError, match="inside: a link that points outside"):
         write_manifest(tree)
     assert not (tree / NAME).exists()
 

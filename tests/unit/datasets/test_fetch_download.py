@@ -117,7 +117,7 @@ def test_without_ranges_a_cut_starts_again_and_again_gives_up(tmp_path: Path) ->
     with serve({"/a": served}) as server:
         get(server.url("/a"), tmp_path / "a", sha256=SHA256)
         served.num_cuts = 99
-        with pytest.raises(DataError, match="4 times in a row"):
+        with pytest.raises(DataError, match="4 attempts"):
             get(server.url("/a"), tmp_path / "b")
     assert names(tmp_path) == ["a", "b.partial", "b.partial.json"]
 
@@ -139,7 +139,7 @@ def test_a_server_that_stays_busy(tmp_path: Path) -> None:
     with serve({"/a": Served(statuses=[503] * 9)}) as server, pytest.raises(DataError) as caught:
         get(server.url("/a"), tmp_path / "a")
     assert "503" in caught.value.why
-    assert "4 times" in caught.value.why
+    assert "4 attempts" in caught.value.why
 
 
 def test_a_silent_server_times_out(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_file_that_changed_meanwhile_starts_anew(tmp_path: Path, change: str) 
             served.last_modified = "Tue, 02 Jan 2024 00:00:00 GMT"
         get(server.url("/a"), tmp_path / "a", talk=talk)
     assert (tmp_path / "a").read_bytes() == new
-    assert "started anew" in talk.said[0]
+    assert "restarting" in talk.said[0]
 
 
 def test_only_the_part_that_changed_starts_anew(tmp_path: Path) -> None:
@@ -332,10 +332,10 @@ def test_md5(tmp_path: Path) -> None:
 def test_what_is_there_is_kept_and_recognised_by_its_checksum(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(DATA)
     with serve({"/a": Served(data=b"other")}) as server:
-        with pytest.raises(DataError, match="there already") as caught:
+        with pytest.raises(DataError, match="exists") as caught:
             get(server.url("/a"), tmp_path / "a")
         assert "--sha256" in caught.value.hint
-        with pytest.raises(DataError, match="another file"):
+        with pytest.raises(DataError, match="a different file"):
             get(server.url("/a"), tmp_path / "a", sha256="0" * 64)
         assert get(server.url("/a"), tmp_path / "a", sha256=SHA256).was_there
         assert server.asked == []
@@ -382,13 +382,13 @@ def test_a_password_is_sent_but_not_to_where_a_redirect_leads(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("file:///etc/passwd", "file:// is not fetched"),
-        ("ftp://host/x", "ftp:// is not fetched"),
-        ("host/x.tar", "no https://"),
-        ("http://", "names no host"),
-        ("http://host:port/x", "is no URL"),
-        ("http://[::1/x", "is no URL"),
-        ("http://no-such-host.invalid/x", "no-such-host.invalid/x cannot be fetched"),
+        ("file:///etc/passwd", "file:// is not supported"),
+        ("ftp://host/x", "ftp:// is not supported"),
+        ("host/x.tar", "does not start with https://"),
+        ("http://", "no host name"),
+        ("http://host:port/x", "invalid URL"),
+        ("http://[::1/x", "invalid URL"),
+        ("http://no-such-host.invalid/x", "cannot fetch http://no-such-host.invalid/x"),
     ],
 )
 def test_bad_urls(tmp_path: Path, url: str, says: str) -> None:
@@ -428,7 +428,7 @@ def test_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     with serve({"/a": Served(data=DATA)}) as server, pytest.raises(DataError, match="not enough space") as caught:
         get(server.url("/a"), tmp_path / "a")
-    assert "293.0 KiB are needed" in caught.value.why
+    assert "293.0 KiB needed" in caught.value.why
 
 
 def test_a_server_may_claim_any_size() -> None:
@@ -461,7 +461,7 @@ def test_names_of_files() -> None:
         ["https://host/..%2f.x"],
         ["https://h/a.1", "https://h/b.1"],
     ):
-        with pytest.raises(DataError, match="no name"):
+        with pytest.raises(DataError, match="cannot choose a name"):
             name(*urls)
 
 
@@ -477,7 +477,7 @@ def test_secrets_are_hidden() -> None:
 
 @pytest.mark.parametrize("text", ["", "xyz", "0" * 63, "g" * 64, "0" * 32 + "\n" + "0" * 31])
 def test_what_is_no_checksum(text: str) -> None:
-    with pytest.raises(DataError, match="no sha256 checksum"):
+    with pytest.raises(DataError, match="invalid sha256 checksum"):
         parse_checksum("sha256", text)
 
 

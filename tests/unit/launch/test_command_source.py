@@ -171,7 +171,7 @@ def test_only_what_has_a_usual_gap_can_hang(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_silence_of_a_command_says_how_to_get_stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_json(tmp_path / RUN_FILE, {"measure": {"hang_least_s": 2.0}})
+    write_json(tmp_path / RUN_FILE, {"cell": {}, "measure": {"hang_least_s": 2.0}})
     monkeypatch.setenv("PATH", str(tmp_path))
     source = CommandSource(tmp_path, Words())
     assert "pip install py-spy" in source.explain_silence(7.0).english

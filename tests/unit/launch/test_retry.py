@@ -14,8 +14,9 @@ import pytest
 from trainmark.launch.endings import Ending, why_retry
 from trainmark.launch.processes import kill_left
 from trainmark.launch.warden import Warden
-from trainmark.messages.endings import raised
+from trainmark.messages.endings import killed, raised, sigkill
 from trainmark.runfolder.records import RUN_TAG, Outcome
+from waiting import wait_until
 
 TORCHRUN = """
 E1115 failed (exitcode: 1) local_rank: 1 (pid: 77) of binary: python
@@ -29,12 +30,12 @@ LOST = "RuntimeError: [../gloo/transport/tcp/pair.cc:547] Connection closed by p
 @pytest.mark.parametrize(
     ("outcome", "reason", "output", "helps"),
     [
-        (Outcome.KILLED, "ended by SIGKILL (by a person or by the kernel for lack of memory: see dmesg)", "", True),
-        (Outcome.KILLED, "the command was ended by SIGTERM", "", True),
-        (Outcome.KILLED, "ended by SIGSEGV", "", False),
+        (Outcome.KILLED, killed(how=sigkill()).english, "", True),
+        (Outcome.KILLED, "the command was killed by SIGTERM", "", True),
+        (Outcome.KILLED, "killed by SIGSEGV", "", False),
         (Outcome.KILLED, "interrupted by SIGTERM", "Signal 11 (SIGSEGV) received by PID 77", False),
         (Outcome.KILLED, "interrupted by SIGTERM", "Signal 9 (SIGKILL) received by PID 77", True),
-        (Outcome.KILLED, "ended by SIGABRT", "Watchdog caught collective operation timeout: WorkNCCL", True),
+        (Outcome.KILLED, "killed by SIGABRT", "Watchdog caught collective operation timeout: WorkNCCL", True),
         (Outcome.HANG, "no step for 61 s", "", True),
         (Outcome.FAILED, LOST, LOST, True),
         (Outcome.FAILED, "the command ended with exit code 1: ======", LOST + TORCHRUN, True),
@@ -95,7 +96,4 @@ def test_a_dead_controllers_queued_job_is_cancelled(tmp_path: Path) -> None:
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", source], check=False, timeout=30)
-    deadline = time.monotonic() + 20
-    while not cancelled.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert cancelled.exists()
+    wait_until(cancelled.exists, what="the queued job is cancelled")

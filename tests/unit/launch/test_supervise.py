@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from trainmark.messages.endings import controller_stopped
 from trainmark.messages.message import Message
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, read_json, write_json
 from trainmark.runfolder.records import RUN_TAG, Outcome
+from waiting import wait_until
 
 STEP = '{"kind":"step","step":%d,"seconds":0.01,"samples":4}\n'
 
@@ -62,9 +62,7 @@ def test_a_time_out_ends_the_whole_tree_and_nothing_else(tmp_path: Path) -> None
     stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
     body = f"subprocess.Popen([sys.executable, '-c', {stubborn!r}], start_new_session=True); time.sleep(60)"
     try:
-        begin = time.monotonic()
         assert run(tmp_path, body, timeout_s=1.0) is Outcome.TIMEOUT
-        assert time.monotonic() - begin < 20
         assert bystander.poll() is None
     finally:
         bystander.kill()
@@ -99,7 +97,7 @@ time.sleep(60)"""
 
 def test_silence_is_a_hang(tmp_path: Path) -> None:
     """A process that stopped itself is named, woken for its stacks and ended."""
-    write_json(tmp_path / RUN_FILE, {"measure": {"hang_least_s": 0.5, "hang_factor": 20.0}})
+    write_json(tmp_path / RUN_FILE, {"cell": {}, "measure": {"hang_least_s": 0.5, "hang_factor": 20.0}})
     steps = "".join(STEP % n for n in range(10))
     body = (
         "import faulthandler, json\n"
@@ -123,7 +121,7 @@ def test_what_hangs_after_the_end_does_not_spoil_a_finished_run(
 ) -> None:
     monkeypatch.setattr(worker_source, "_TEARDOWN_S", 0.5)
     measure = {"hang_least_s": 0.2, "hang_factor": 2}
-    write_json(tmp_path / "run.json", {"measure": measure})
+    write_json(tmp_path / "run.json", {"cell": {}, "measure": measure})
     lines = "".join(STEP % n for n in range(10))
     lines += '{"kind":"run_end","outcome":"ok","reason":"10 steps done","unix_s":1.0}\n'
     body = f"open(folder + '/rank0.jsonl', 'w').write({lines!r}); time.sleep(60)"
@@ -150,7 +148,7 @@ def test_the_observer_stops_a_run(tmp_path: Path) -> None:
 
     assert run(tmp_path, body, observe=observe) is Outcome.OK
     assert 50 <= len(seen) < 2000
-    assert (tmp_path / "stop").read_text() == controller_stopped().english
+    assert Message.from_json(read_json(tmp_path / "stop") or {}) == controller_stopped()
 
 
 def test_an_observer_that_fails_leaves_an_end_and_no_process(tmp_path: Path) -> None:
@@ -177,11 +175,7 @@ def test_a_controller_killed_with_9_leaves_no_orphan(tmp_path: Path) -> None:
         "supervise(folder, name, [command], launcher='l', timeout_s=60, observe=lambda n: None)"
     )
     controller = subprocess.Popen([sys.executable, "-c", source])
-    deadline = time.monotonic() + 15
-    while not find(tmp_path.name) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    workers = find(tmp_path.name)
-    assert workers
+    workers = wait_until(lambda: find(tmp_path.name), what="a worker is running")
     os.kill(controller.pid, signal.SIGKILL)
     controller.wait()
     _, alive = psutil.wait_procs(workers, timeout=10)

@@ -11,6 +11,7 @@ from trainmark.launch.hang import Silent, describe, find_culprits
 from trainmark.launch.worker_source import WorkerSource
 from trainmark.messages.message import Message
 from trainmark.messages.ranks import rank_ended
+from trainmark.runfolder.document import RunDocument
 from trainmark.runfolder.files import Json, rank_file
 from trainmark.silence_limit import SilenceLimit, dump_after_s
 
@@ -34,12 +35,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_the_limit_of_silence() -> None:
     assert SilenceLimit().after([0.1] * 5) == 20
     assert SilenceLimit().after([3.0] * 5) == 60
-    limit = SilenceLimit.of({"measure": {"hang_least_s": 3, "hang_factor": 5}})
+    limit = SilenceLimit.of(RunDocument.from_json({"cell": {}, "measure": {"hang_least_s": 3, "hang_factor": 5}}))
     assert (limit.least_s, limit.factor, limit.setup_s) == (3, 5, 900)
     assert limit.after([9.0] * 4) == 900, "four steps tell no usual one"
     assert limit.after([1.0, 1.0, 2.0, 2.0, 90.0]) == 10
     assert dump_after_s(20) < 20
-    assert SilenceLimit.of({}) == SilenceLimit()
+    assert SilenceLimit.of(None) == SilenceLimit()
 
 
 def test_any_rank_is_a_sign_of_life_and_ranks_may_come_late(tmp_path: Path, clock: list[float]) -> None:
@@ -113,6 +114,17 @@ def test_who_is_to_blame() -> None:
 
 def test_a_training_outlives_a_file_server_that_is_away_for_a_minute() -> None:
     steps = [0.02] * 50
-    assert SilenceLimit.of({"cell": {"epochs": None}, "measure": {"hang_least_s": None}}).after(steps) == 20.0
-    assert SilenceLimit.of({"cell": {"epochs": 90}, "measure": {"hang_least_s": None}}).after(steps) == 300.0
-    assert SilenceLimit.of({"cell": {"epochs": 90}, "measure": {"hang_least_s": 5}}).after(steps) == 5.0
+    assert (
+        SilenceLimit.of(RunDocument.from_json({"cell": {"epochs": None}, "measure": {"hang_least_s": None}})).after(
+            steps
+        )
+        == 20.0
+    )
+    assert (
+        SilenceLimit.of(RunDocument.from_json({"cell": {"epochs": 90}, "measure": {"hang_least_s": None}})).after(steps)
+        == 300.0
+    )
+    assert (
+        SilenceLimit.of(RunDocument.from_json({"cell": {"epochs": 90}, "measure": {"hang_least_s": 5}})).after(steps)
+        == 5.0
+    )

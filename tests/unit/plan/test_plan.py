@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from making import make_cell
@@ -35,6 +37,18 @@ def test_the_same_cell_twice_is_run_once() -> None:
 def test_batch_size_defaults_to_the_cards() -> None:
     cells = expand(Suite(name="s", sweeps=(Sweep(workload="resnet50"),)), catalog=read_catalog(), device="cpu")
     assert cells[0].batch_size_per_device == 128
+
+
+def test_the_default_framework_is_one_that_is_installed() -> None:
+    offer = replace(read_catalog()["resnet50"], frameworks=("torch", "paddle"))
+    suite = Suite(name="s", sweeps=(Sweep(workload="resnet50"),))
+
+    def framework(*installed: str) -> str:
+        return expand(suite, catalog={"resnet50": offer}, device="cpu", installed=installed)[0].framework
+
+    assert framework("jax", "paddle") == "paddle"
+    assert framework("paddle", "torch") == "torch", "the order of the card decides"
+    assert framework() == "torch", "elsewhere it may be installed"
 
 
 def test_identity_is_content() -> None:

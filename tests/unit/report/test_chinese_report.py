@@ -7,11 +7,13 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from making import make_cell, make_run
 from trainmark.analyse.scaling import build_studies
 from trainmark.analyse.table import Line, build_lines
+from trainmark.cli.main import main
 from trainmark.messages.commands import command_exited
 from trainmark.messages.endings import interrupted, running
 from trainmark.messages.logs import no_end
@@ -19,9 +21,8 @@ from trainmark.messages.ranks import no_step, none_behind
 from trainmark.messages.training import bad_sample
 from trainmark.report.console import print_lines
 from trainmark.report.markdown import render_markdown
-from trainmark.report.recorded import RUNNING
 from trainmark.report.scaling import explain
-from trainmark.report.words import OUTCOMES
+from trainmark.report.words import OUTCOMES, RUNNING
 from trainmark.runfolder.records import Outcome
 from trainmark.store.folder import read_run
 
@@ -86,7 +87,7 @@ def test_counts_that_are_missing_say_why_in_chinese(tmp_path: Path) -> None:
 
 
 def test_folders_of_older_versions_are_shown_in_english(tmp_path: Path) -> None:
-    """They hold sentences only."""
+    """They have only English sentences."""
     old = {"kind": "warning", "code": "throttled", "message": "the GPU was hot"}
     folders = [
         make_run(tmp_path, "a", extra=[old]),
@@ -100,3 +101,24 @@ def test_folders_of_older_versions_are_shown_in_english(tmp_path: Path) -> None:
 def test_every_outcome_has_a_name() -> None:
     for names in OUTCOMES.values():
         assert set(names) == {*Outcome, RUNNING}
+
+
+@pytest.mark.parametrize(
+    ("script", "english", "chinese"),
+    [
+        ("echo 'KeyError: labels'; exit 3", "the command ended with exit code 3: KeyError: labels",
+         "命令以退出码 3 结束：KeyError: labels"),
+        ("kill -TERM $$", "the command was killed by SIGTERM", "命令被终止：SIGTERM"),
+        ("echo 'loss: nan'", "the last loss that the command printed was nan", "命令最后打印的损失值为 nan"),
+    ],
+)  # fmt: skip
+def test_a_real_run_that_failed(
+    tmp_path: Path, script: str, english: str, chinese: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--store", str(tmp_path), "--retries", "0", "--", "sh", "-c", script]) == 1
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir() and not path.name.startswith("."))
+    assert json.loads((folder / "exit.json").read_text())["reason"] == english
+    capsys.readouterr()
+    for lang, sentence in (("en", english), ("zh", chinese)):
+        main(["report", "--store", str(tmp_path), "--lang", lang])
+        assert sentence in capsys.readouterr().out

@@ -368,7 +368,7 @@ def test_the_stated_target_names_the_main_metric(tmp_path: Path) -> None:
 
 
 def parse_mllog(text: str) -> list[dict[str, Any]]:
-    """By the grammar of the package's own parser: the token, then one JSON object with these keys."""
+    """As the parser of the package expects: the token, then one JSON object with these keys."""
     found = []
     for line in text.splitlines():
         assert line.startswith(":::MLLOG ")

@@ -42,7 +42,7 @@ def test_repeats_are_one_line_and_devices_are_compared(tmp_path: Path) -> None:
 
 
 def test_another_framework_is_another_line(tmp_path: Path) -> None:
-    """Did the new version make it slower? Averaging both would hide the answer. A failed run stands with the latest."""
+    """Averaging two versions would hide a regression. A failed run joins the latest line."""
     folders = []
     for number, (version, seconds) in enumerate([("torch 2.10", 0.1), ("torch 2.11", 0.2)]):
         folders.append(make_run(tmp_path, f"r{number}", seconds=[seconds] * 50))
@@ -56,7 +56,7 @@ def test_another_framework_is_another_line(tmp_path: Path) -> None:
 
 
 def test_lines_are_named_by_what_differs_between_them(tmp_path: Path) -> None:
-    """Two edits of one commit looked alike. A cell of one environment has no name; all others speak of the same."""
+    """Two edits of one commit get different names. A cell with one environment has none."""
     git = [{"commit": "d3297f1498d7ac05", "diff_sha256": changes} for changes in (None, "ebaf66a29726", "00ee59bc89f1")]
     facts = {"framework": "torch 2.11", "trainmark": "0.1.0", "cpu": "x", "num_cores": 16}
     for number, host in enumerate(("a", "a", "b")):
@@ -102,7 +102,7 @@ def test_the_name_of_a_command(model: str, name: str, tmp_path: Path) -> None:
 
 
 def test_a_run_that_failed_first_stands_with_those_that_came_after(tmp_path: Path) -> None:
-    """As one that failed later does; it knows nothing of its environment, so the other stands for both."""
+    """Like a run that failed later; it does not know its environment, so the other run represents both."""
     folders = [make_run(tmp_path, "r0", outcome="failed"), make_run(tmp_path, "r1")]
     (folders[0] / "env.json").unlink(missing_ok=True)
     (folders[1] / "env.json").write_text(json.dumps({"framework": "torch 2.11", "cpu": "x", "hostname": "h"}))
@@ -111,7 +111,7 @@ def test_a_run_that_failed_first_stands_with_those_that_came_after(tmp_path: Pat
 
 
 def test_another_unit_is_another_line(tmp_path: Path) -> None:
-    """A script that printed iterations and now marks samples: the same cell, but no mean of both means anything."""
+    """A script that printed iterations and now marks samples is the same cell, but a mean of both means nothing."""
     folders = [make_run(tmp_path, name) for name in ("r0", "r1", "r2")]
     for folder, unit in zip(folders, ("iterations", "samples", "samples"), strict=True):
         facts = json.loads((folder / "run.json").read_text())
@@ -274,7 +274,7 @@ def test_words_stay_whole_in_80_columns_and_the_interval_is_never_what_is_left_o
 
 
 def test_what_differs_between_lines_is_not_what_is_left_out(tmp_path: Path) -> None:
-    """Two lines that differ in their data alone looked alike where the table was narrow, while fp32 stood in both."""
+    """A narrow table drops what all lines share (fp32) before what tells them apart (the data)."""
     folders = []
     for number, data in enumerate(("synthetic", "/data/jpegs")):
         cell = make_cell(data=DataSource.parse(data), batch_size_per_device=128)
@@ -288,7 +288,7 @@ def test_what_differs_between_lines_is_not_what_is_left_out(tmp_path: Path) -> N
 
 
 def test_a_whole_table_in_a_terminal_needs_no_sentences(tmp_path: Path) -> None:
-    """But those that say more or have something below them, and all where cells are folded or somebody may grep."""
+    """Except sentences that say more or have a note below, and all of them if cells are folded or output is piped."""
     failed = make_run(tmp_path, "f", cell=make_cell(precision="bf16"), outcome="failed")
     short = make_run(tmp_path, "s", cell=make_cell(precision="amp"), seconds=[0.1])
     lines = lines_of(make_run(tmp_path, "a"), make_run(tmp_path, "b", cell=make_cell(recipe="fast")), failed, short)
@@ -303,7 +303,7 @@ def test_a_whole_table_in_a_terminal_needs_no_sentences(tmp_path: Path) -> None:
 
 
 def test_framework_and_machine_are_told_where_lines_differ_in_them(tmp_path: Path) -> None:
-    """Logs of two frameworks looked alike; of one, the column would say nothing."""
+    """The column tells logs of two frameworks apart; with one framework it would say nothing."""
     (row,) = lines_of(make_run(tmp_path, "a"))
     torch = dataclasses.replace(
         row.first, id="t", cell_id="t", framework="torch", machine="V100", recipe=None, data=None
@@ -320,7 +320,7 @@ def test_framework_and_machine_are_told_where_lines_differ_in_them(tmp_path: Pat
 
 
 def test_a_run_that_ended_before_it_saw_its_gpu_is_not_of_another_machine(tmp_path: Path) -> None:
-    """It named the host's processor, and so every table got a column for it."""
+    """Otherwise it would name the processor of the host, and every table would have a column for it."""
     killed = make_run(tmp_path, "k", cell=make_cell(device="cuda", precision="bf16"))
     seen = make_run(tmp_path, "s", cell=make_cell(device="cuda"))
     (killed / "env.json").write_text(json.dumps({"cpu": "EPYC"}))
@@ -352,7 +352,7 @@ def test_absent_is_a_dash(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("environment", [{}, {"cpu": None, "system": None, "framework": None, "flags": {"tf32": None}}])
 def test_no_report_says_none(tmp_path: Path, environment: dict[str, object]) -> None:
-    """An imported log knows nothing of its machine."""
+    """An imported log does not know its machine."""
     row = read_run(make_run(tmp_path, "a"))
     assert row is not None
     imported = dataclasses.replace(row, dialect="dlperf", source="x.log", device=None, machine=None, seed=None)
@@ -365,7 +365,7 @@ def test_no_report_says_none(tmp_path: Path, environment: dict[str, object]) -> 
 
 
 def test_the_base_is_stated_and_does_not_depend_on_the_order(tmp_path: Path) -> None:
-    """Two lines with one device, of two versions: the one of its own version is the base, whichever comes first."""
+    """Of two lines with one device, the one with the same version is the baseline, whichever comes first."""
     folders = []
     shapes = [("a", "torch 2.10", 1, 0.1), ("b", "torch 2.11", 1, 0.2), ("c", "torch 2.11", 4, 0.1)]
     for name, version, devices, seconds in shapes:

@@ -231,6 +231,14 @@ def test_a_special_file_in_a_run_folder_blocks_nobody(
         assert "40.0" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("kind", [kind for kind in SPECIAL if kind != "link to itself"])
+def test_a_special_file_as_index_blocks_nobody(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "good")
+    SPECIAL[kind](tmp_path / "index.sqlite")
+    assert main(["show", "--json", "--store", str(tmp_path)]) == 0
+    assert "40.0" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("kind", SPECIAL)
 @pytest.mark.parametrize("suffix", ["json", "lock"])
 def test_a_special_sweep_file_blocks_nobody(tmp_path: Path, kind: str, suffix: str) -> None:

@@ -9,7 +9,7 @@ from trainmark.cli.main import build_parser
 from trainmark.cli.parser import read_overrides
 from trainmark.controller.workload import SpecOptions, make_plan, read_catalog
 from trainmark.errors import SpecError
-from trainmark.spec.files import read_toml, shipped_suites
+from trainmark.spec.files import read_cluster_file, read_toml, shipped_suites
 from trainmark.spec.parse import parse_suite
 
 CATALOG = read_catalog()
@@ -94,6 +94,25 @@ def test_an_upper_limit_is_not_below_a_lower_one(
     except SpecError as error:
         faults = error.faults
     assert [fault.problem for fault in faults] == problems
+
+
+def test_values_of_any_type_are_faults_too() -> None:
+    """Of an unknown workload nobody can say which frameworks it supports."""
+    raw = {"cells": [{"workload": "resnet5", "framework": [{}], "recipe": [["x"]], "batch_size": [{}], "device": []}]}
+    with pytest.raises(SpecError) as caught:
+        parse_suite(raw, origin="x", catalog=CATALOG)
+    found = [fault.where for fault in caught.value.faults]
+    assert found == ["cells[0].workload", "cells[0].batch_size", "cells[0].device"]
+
+
+def test_an_unknown_key_of_a_cluster_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_text('[cluster]\nhots = ["a"]\n')
+    with pytest.raises(SpecError) as caught:
+        read_cluster_file(path)
+    (fault,) = caught.value.faults
+    assert (fault.where, fault.problem) == ("hots", "unknown key")
+    assert "did you mean hosts?" in fault.hint
 
 
 def test_text_that_is_no_toml_is_a_spec_error(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_any_file_cut_at_any_byte_can_be_read(tmp_path: Path, file: str) -> None
 
 
 def test_who_read_a_run_too_early_does_not_overwrite_its_end(tmp_path: Path) -> None:
-    """`show` reads a folder, its run ends and is indexed, and only then does `show` write what it had read."""
+    """`show` reads a folder, the run ends and is indexed, and only then `show` writes what it read before."""
     folder = make_run(tmp_path, "run", outcome=None)
     early = read_run(folder)
     assert early is not None

@@ -22,7 +22,7 @@ _END = {"outcome": "ok", "reason": "done", "wall_s": 1.0}
 
 
 class Counting:
-    """An analyser that knows what it was asked."""
+    """An analyser that records its calls."""
 
     def __init__(self, *, error: Exception | None = None) -> None:
         self.seen: list[str] = []
@@ -56,7 +56,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def make_young_run(root: Path) -> Path:
-    """As a controller leaves it that has not got to output.log."""
+    """The state before the controller creates output.log."""
     folder = root / "run"
     folder.mkdir()
     cell = make_cell()
@@ -107,8 +107,8 @@ def test_a_run_that_is_just_starting_is_not_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [None, _END])
-def test_an_outcome_judged_too_early_is_judged_anew(tmp_path: Path, end: dict[str, Any] | None) -> None:
-    """Seen between output.log and its lock; then it went on, and its controller could not write the index."""
+def test_an_outcome_judged_too_early_is_judged_again(tmp_path: Path, end: dict[str, Any] | None) -> None:
+    """Seen between creating and locking output.log; then it continued, and its controller could not index it."""
     folder = make_young_run(tmp_path)
     (folder / OUTPUT_FILE).touch()
     Store(tmp_path).sync()

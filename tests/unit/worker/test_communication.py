@@ -10,6 +10,7 @@ import pytest
 
 from making import make_run
 from trainmark.analyse.communication import describe_communication, median_interval
+from trainmark.messages.scaling import step_captured
 from trainmark.store.folder import read_run
 from trainmark.worker.communication import measure_communication
 from trainmark.worker.fake.engine import FakeClock, FakeEngine
@@ -65,8 +66,8 @@ def test_a_rank_with_another_opinion_is_followed() -> None:
 
 
 def test_no_twin_has_its_reason() -> None:
-    record, fake = measure(seconds=[0.1], no_twin="one captured graph")
-    assert record["reason"] == "one captured graph"
+    record, fake = measure(seconds=[0.1], no_twin=step_captured())
+    assert record["reason_code"] == "step-captured"
     assert "pairs" not in record
     assert fake.num_steps == 0
 

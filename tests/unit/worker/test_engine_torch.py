@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from making import make_cell, make_images
+from making import make_images, make_workload_cell
 from trainmark.worker.feed import build_feed, repeat_first_batches
 from trainmark.worker.samples import Share
 from trainmark.worker.torch import is_out_of_memory
@@ -20,7 +20,7 @@ from trainmark.workloads.registry import load_card, load_module
 
 
 def build(**changes: Any) -> TorchEngine:
-    return TorchEngine(make_cell(**{"batch_size_per_device": 4, **changes}).to_json())
+    return TorchEngine(make_workload_cell(**{"batch_size_per_device": 4, **changes}))
 
 
 def losses_of(engine: TorchEngine, num_steps: int) -> list[float]:
@@ -119,7 +119,7 @@ def feed_of(root: Path, *, rank: int = 0, world_size: int = 1, batch_size: int =
     card = load_card("resnet50")
     size, share = card.sizes["small"], Share(rank=rank, world_size=world_size, batch_size=batch_size, seed=0)
     sources = TorchSources(
-        workload=load_module("resnet50", "torch"), size=size, share=share, device=torch.device("cpu"),
+        workload=load_module("resnet50", "torch"), size=size, device=torch.device("cpu"),
         input_dtype=torch.float32, channels_last=False,
     )  # fmt: skip
     return build_feed(str(root), card=card, size=size, share=share, sources=sources)
@@ -174,7 +174,7 @@ def test_a_bad_image_is_named_and_the_batch_stays_whole(tmp_path: Path) -> None:
         inputs, _ = feed.next_batch()
         assert inputs.shape == (2, 3, 64, 64)
         assert torch.isfinite(inputs).all()
-    named = {message.split(":")[0] for code, message in feed.warnings() if code == "bad-sample"}
+    named = {warning.params["path"] for warning in feed.warnings() if warning.code == "bad-sample"}
     assert named == {"train/class0/1.jpg", "train/class1/2.jpg", "train/class1/3.jpg"}
     assert feed.warnings() == []
     feed.close()

@@ -52,7 +52,7 @@ class NumpySamples:
 class NumpySources:
     """All that a framework has to write about data."""
 
-    def make_synthetic(self, *, num_classes: int) -> Any:
+    def make_synthetic(self, share: Share, *, num_classes: int) -> Any:
         return np.zeros(num_classes)
 
     def open_samples(self, data: Samples, share: Share, problems: Problems) -> NumpySamples:

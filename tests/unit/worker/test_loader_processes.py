@@ -27,6 +27,7 @@ from trainmark.worker.torch.sources import TorchSources
 from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
 from trainmark.workloads.registry import load_card, load_module
 from trainmark.workloads.tsm import data
+from waiting import wait_until
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*(pin_memory|worker process):UserWarning"),
@@ -63,7 +64,7 @@ def build(
     monkeypatch.setattr("trainmark.worker.torch.sources.num_decoders", lambda: 2)
     share = Share(rank=0, world_size=1, batch_size=4, seed=0)
     sources = TorchSources(
-        workload=load_module("tsm", "torch"), size=load_card("tsm").sizes["small"], share=share,
+        workload=load_module("tsm", "torch"), size=load_card("tsm").sizes["small"],
         device=torch.device("cpu"), input_dtype=torch.float32, channels_last=False,
     )  # fmt: skip
     feed: Any = open_feed(clips, share, sources)
@@ -72,13 +73,13 @@ def build(
     return feed
 
 
-def seen(feed: DataFeed[Any]) -> tuple[list[Tensor], list[Tensor], list[tuple[str, str]]]:
+def seen(feed: DataFeed[Any]) -> tuple[list[Tensor], list[Tensor], list[str]]:
     trained: list[Tensor] = []
     for epoch in range(2):
         feed.begin_epoch(epoch)
         trained += [batch[name] for batch in (feed.next_batch() for _ in range(6)) for name in ("frames", "labels")]
         evaluated = [batch["frames"] for batch in feed.eval_batches()]
-    warnings = sorted(feed.warnings())
+    warnings = sorted(warning.english for warning in feed.warnings())
     feed.close()
     return trained, evaluated, warnings
 
@@ -128,10 +129,7 @@ time.sleep(60)
         loaders = [int(pid) for pid in parent.stdout.readline().split()]
         parent.send_signal(signal.SIGKILL)
     assert len(loaders) == 2
-    deadline = time.monotonic() + 3  # torch's own watch would need five seconds
-    while any(map(is_running, loaders)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not any(map(is_running, loaders))
+    wait_until(lambda: not any(map(is_running, loaders)), what="no loader outlives the process that trains")
 
 
 def test_a_request_to_end_leaves_them_to_the_one_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,9 @@ from typing import Any, ClassVar
 import pytest
 
 from making import make_run
+from trainmark.messages.endings import controller_stopped, interrupted
+from trainmark.messages.message import Message
+from trainmark.messages.training import bad_sample, steps_done
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import Outcome, read_records
 from trainmark.store.folder import read_run
@@ -24,7 +27,7 @@ def run_loop(path: Path, limits: Limits, *, stop_at: float | None = None, **engi
     clock = FakeClock()
     fake = FakeEngine(clock=clock, **engine)
     recorder = Recorder(path)
-    asked = (Outcome.OK, "the controller asked")
+    asked = (Outcome.OK, controller_stopped())
     reason = lambda: asked if stop_at is not None and clock.now_s >= stop_at else None  # noqa: E731
     end = MeasuredLoop(engine=fake, recorder=recorder, limits=limits, should_stop=reason, clock=clock).run()
     recorder.close()
@@ -39,7 +42,7 @@ def steps(found: list[Json]) -> list[Json]:
 def test_exact_steps_and_throughput(tmp_path: Path, lag: int) -> None:
     end, found = run_loop(tmp_path / "r", Limits(max_seconds=1e9, max_steps=100), seconds=[60.0] + [0.5] * 99, lag=lag)
     done = steps(found)
-    assert end == LoopEnd(outcome=Outcome.OK, reason="100 steps done", num_steps=100)
+    assert end == LoopEnd(outcome=Outcome.OK, reason=steps_done(steps=100, epochs=None), num_steps=100)
     assert [record["step"] for record in done] == list(range(1, 101))
     assert [record["seconds"] for record in done] == pytest.approx([60.0] + [0.5] * 99)
     steady = done[1:]
@@ -50,13 +53,13 @@ def test_exact_steps_and_throughput(tmp_path: Path, lag: int) -> None:
 def test_the_time_budget_ends_the_run(tmp_path: Path) -> None:
     end, found = run_loop(tmp_path / "r", Limits(max_seconds=10), seconds=[0.01])
     assert end.outcome is Outcome.OK
-    assert "10 s is over" in end.reason
+    assert "10 s limit" in end.reason.english
     assert 10 <= steps(found)[-1]["time_s"] < 10.5
 
 
 def test_the_controller_can_stop_it(tmp_path: Path) -> None:
     end, found = run_loop(tmp_path / "r", Limits(max_seconds=1e9), seconds=[0.01], stop_at=3.0)
-    assert end.reason == "the controller asked"
+    assert end.reason == controller_stopped()
     assert 3.0 <= steps(found)[-1]["time_s"] < 3.5
 
 
@@ -128,7 +131,7 @@ def test_epochs_need_data_that_has_them(tmp_path: Path) -> None:
 def test_a_loss_that_is_no_number_ends_the_run(tmp_path: Path, bad: float) -> None:
     end, found = run_loop(tmp_path / "r", Limits(max_seconds=1e9), seconds=[0.01], losses=[1.0] * 40 + [bad])
     assert end.outcome is Outcome.NAN
-    assert "lower learning rate" in end.reason
+    assert end.reason.english.startswith(f"the loss was {bad} at step ")
     assert all(record.get("loss") in (1.0, None) for record in steps(found))
 
 
@@ -158,7 +161,7 @@ def test_a_full_disk_ends_the_run_with_the_reason() -> None:
     end = loop.run()
     recorder.close()
     assert end.outcome is Outcome.FAILED
-    assert "No space left" in end.reason
+    assert "No space left" in end.reason.english
 
 
 def test_the_recorder_keeps_order_and_everything(tmp_path: Path) -> None:
@@ -183,7 +186,7 @@ def test_the_gravest_rank_decides_for_all(tmp_path: Path) -> None:
     end = MeasuredLoop(engine=fake, recorder=recorder, limits=limits, should_stop=lambda: None, clock=clock).run()
     recorder.close()
     assert end.outcome is Outcome.NAN
-    assert "another rank" in end.reason
+    assert "another rank" in end.reason.english
 
 
 def test_a_name_that_is_no_text_does_not_end_the_recorder(tmp_path: Path) -> None:
@@ -213,7 +216,7 @@ LIMITS = tuple(Limits.__dataclass_fields__)
 def test_the_first_evaluation_at_the_target_ends_the_training(tmp_path: Path) -> None:
     end, found = train(tmp_path / "r", targets={"top1": 0.8})
     assert (end.outcome, end.num_steps) == (Outcome.OK, 30)
-    assert end.reason == "the target was reached after 30 steps, 3 epochs: top1 0.8"
+    assert end.reason.english == "target reached after 30 steps, 3 epochs: top1 0.8"
     times = [r["time_s"] for r in found if r["kind"] == "eval"]
     assert times == pytest.approx([3.0, 6.0, 9.0])  # steps and evaluations: what a person waits
 
@@ -227,7 +230,7 @@ def test_all_targets_must_be_reached(tmp_path: Path) -> None:
 def test_a_target_that_is_not_reached_is_said(tmp_path: Path) -> None:
     end, found = train(tmp_path / "r", targets={"top1": 0.95})
     assert (end.outcome, end.num_steps) == (Outcome.OK, 40)
-    assert "not reached" in end.reason
+    assert "not reached" in end.reason.english
     assert [r["code"] for r in found if r["kind"] == "warning"] == ["target-not-reached"]
 
 
@@ -240,7 +243,7 @@ def test_evaluations_come_at_their_interval_and_at_the_end(tmp_path: Path) -> No
 def test_a_metric_that_cannot_be_fails_the_run(tmp_path: Path, value: float) -> None:
     end, _ = train(tmp_path / "r", metrics=[{"top1": value}])
     assert end.outcome is Outcome.FAILED
-    assert "no fraction" in end.reason
+    assert "not between 0 and 1" in end.reason.english
 
 
 @pytest.mark.parametrize(
@@ -278,13 +281,13 @@ def test_the_losses_of_all_ranks_are_judged_as_one(tmp_path: Path, others_fall: 
 def test_a_measurement_of_speed_is_judged_too(tmp_path: Path, losses: list[float], text: str | None) -> None:
     end, _ = run_loop(tmp_path / "r", Limits(max_seconds=30), seconds=[0.01], losses=losses)
     assert end.outcome is (Outcome.OK if text is None else Outcome.FAILED)
-    assert text is None or text in end.reason
+    assert text is None or text in end.reason.english
 
 
 def test_weights_that_did_not_change_fail_the_run(tmp_path: Path) -> None:
     end, _ = run_loop(tmp_path / "r", Limits(max_seconds=1), seconds=[0.01], learns=False)
     assert end.outcome is Outcome.FAILED
-    assert "no weight changed" in end.reason
+    assert "no weight changed" in end.reason.english
 
 
 def test_checkpoints_are_pauses_and_a_training_goes_on_from_one(tmp_path: Path) -> None:
@@ -295,7 +298,11 @@ def test_checkpoints_are_pauses_and_a_training_goes_on_from_one(tmp_path: Path) 
     def loop(start: ResumePoint, recorder: Recorder, stop_at: int | None) -> LoopEnd:
         fake = FakeEngine([0.1], clock=clock, steps_per_epoch=10, metrics=RISING, eval_seconds=2.0)
         fake.num_steps = start.num_steps
-        stop = lambda: (Outcome.KILLED, "told") if stop_at is not None and fake.num_steps >= stop_at else None  # noqa: E731
+
+        def stop() -> tuple[Outcome, Message] | None:
+            is_due = stop_at is not None and fake.num_steps >= stop_at
+            return (Outcome.KILLED, interrupted(signal="SIGTERM")) if is_due else None
+
         return MeasuredLoop(
             engine=fake, recorder=recorder, limits=Limits(max_seconds=1, epochs=4, checkpoint_s=0.7), should_stop=stop,
             save=lambda progress: saved.append(ResumePoint(**vars(progress))), start=start, clock=clock,
@@ -334,10 +341,10 @@ def test_no_checkpoint_is_written_after_a_loss_that_is_no_number(tmp_path: Path)
 
 class Complaining(FakeEngine):
     def evaluate(self, on_batch: Callable[[], None]) -> Any:
-        self.complaints = [("bad-sample", f"val/{self.num_evaluations}.jpg: cut short")]
+        self.complaints = [bad_sample(path=f"val/{self.num_evaluations}.jpg", problem="cut short")]
         return super().evaluate(on_batch)
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         new, self.complaints = getattr(self, "complaints", []), []
         return new
 
@@ -354,7 +361,7 @@ def test_a_warning_of_the_last_evaluation_is_kept_and_said_once(
     MeasuredLoop(
         engine=Complaining([0.1], clock=clock, steps_per_epoch=10, metrics=RISING), recorder=recorder,
         limits=Limits(max_seconds=1, epochs=2), should_stop=lambda: None, clock=clock,
-        earlier_warnings=frozenset(("bad-sample", message) for message in earlier),
+        earlier_warnings=frozenset(Message(code="bad-sample", recorded=text) for text in earlier),
     ).run()  # fmt: skip
     recorder.close()
     assert [r["message"] for r in read_records(tmp_path / "r") if r["kind"] == "warning"] == expected
@@ -362,9 +369,11 @@ def test_a_warning_of_the_last_evaluation_is_kept_and_said_once(
 
 def test_the_advice_on_a_bad_loss_names_a_rate() -> None:
     advise = sanity.advise_on_bad_loss
-    assert advise(rate=0.1, peak=0.1, recipe_peak=0.1, is_fp16=False) == (
+    assert advise(rate=0.1, peak=0.1, recipe_peak=0.1, is_fp16=False).english == (
         "the learning rate was 0.1: try --lr 0.01 (a tenth)"
     )
     too_high = advise(rate=0.5, peak=5.0, recipe_peak=0.1, is_fp16=True)
-    assert too_high == "the learning rate was 0.5 on its way to 5: try --lr 0.1 (the recipe's own)"
-    assert advise(rate=0.1, peak=0.1, recipe_peak=0.1, is_fp16=True).startswith("fp16 holds nothing above 65504")
+    assert too_high.english == "the learning rate was 0.5 (rising to 5): try --lr 0.1 (the recipe's own)"
+    assert advise(rate=0.1, peak=0.1, recipe_peak=0.1, is_fp16=True).english.startswith(
+        "fp16 cannot hold numbers above 65504"
+    )

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 from two_ranks import on_two_ranks
 
-from making import make_cell, make_images
+from making import make_cell, make_images, make_workload_cell
 from trainmark.spec.cell import DataSource
 from trainmark.worker.sanity import LossTrend
 from trainmark.worker.torch import engine
@@ -85,7 +85,7 @@ def build_on_own_data(rank: int, control: Any, roots: list[Path]) -> str:
     engine.join_processes = lambda _: TorchRanks(control)
     cell = make_cell(devices_per_node=2, batch_size_per_device=1, data=DataSource.parse(str(roots[rank])))
     try:
-        TorchEngine(cell.to_json())
+        TorchEngine(make_workload_cell(**vars(cell)))
     except ValueError as error:
         return str(error)
     return "went on"

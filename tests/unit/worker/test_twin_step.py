@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainmark.messages.scaling import one_process
 from trainmark.worker.ranks import SingleRank
 from trainmark.worker.torch import network
 from trainmark.worker.torch.ranks import _sample, time_all_reduce
@@ -86,9 +87,10 @@ def test_a_step_without_ddp_has_no_twin() -> None:
         model=nn.Linear(2, 2), workload=workload, optimizer_facts=Sgd(momentum=0.9, weight_decay=0.0),
         precision=Precision.of("fp32", "cpu"), is_fast=False,
     )  # fmt: skip
-    assert step.why_no_twin() == "there is one process only"
+    assert step.why_no_twin() == one_process()
 
 
+@pytest.mark.serial
 def test_all_reduce_is_timed(group: None) -> None:
     begin_s = time.perf_counter()
     samples, spent_s = time_all_reduce(1 << 10, device=torch.device("cpu"), ranks=SingleRank(), max_seconds=0.5)
@@ -98,6 +100,7 @@ def test_all_reduce_is_timed(group: None) -> None:
     assert 0.8 * took_s < spent_s <= took_s, "short exchanges are repeated, and that counts"
 
 
+@pytest.mark.serial
 def test_the_network_is_not_measured_for_longer_than_allowed(group: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A size takes 0.14 s of 20 ms each, though an exchange is over in microseconds."""
     asked: list[int] = []

@@ -303,7 +303,7 @@ def test_a_bad_annotation_is_among_the_sample_problems(tmp_path: Path) -> None:
     index = next(iter(pipeline._train.problems))
     ((path, problem),) = pipeline.train_sample(index, np.random.default_rng(0)).problems
     assert path == pipeline._train.path(index)
-    assert "bbox of zero size; left out" in problem
+    assert "bbox of zero size; skipped" in problem
 
 
 # -- the metric --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""A picture and its labels drawn at once: shapes are filled with a number, the number stands for a label and a paint.
+"""Draws an image and its labels together: shapes are filled with a number that stands for a label and a paint.
 
-So a label is exact to the pixel, whatever covers what, and colours and textures cost one look-up for the whole image.
+So labels are exact to the pixel, whatever covers what, and colours and textures cost one look-up for the whole image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Point = tuple[float, float]
 
 _TEXTURE_NAMES = ("plain", *TEXTURES)
 _PERIOD = 14.0
-"""Pixels of a texture's period in an image 512 pixels high: seen by the network, also at half the size."""
+"""Period of a texture in pixels, for an image 512 pixels high: visible to the network even at half the size."""
 _JITTER = 14.0
 _GRAIN = 5.0
 
@@ -31,14 +31,14 @@ class Paint:
     colour: tuple[float, float, float]
     texture: str = "plain"
     contrast: float = 0.0
-    """How far the texture goes up and down from the colour, in grey levels."""
+    """Amplitude of the texture in grey levels."""
 
 
 class Canvas:
     def __init__(self, height: int, width: int, rng: np.random.Generator) -> None:
         self.height, self.width, self.rng = height, width, rng
         self.unit = height / 512
-        """Pixels for what is one pixel in an image of 1024 x 512."""
+        """Scale relative to an image of 1024 x 512."""
         self._numbers = Image.new("I", (width, height))
         self._pen = ImageDraw.Draw(self._numbers)
         self._ids: list[int] = []
@@ -47,7 +47,7 @@ class Canvas:
         self._contrasts: list[float] = []
 
     def mix(self, label: str, paint: Paint) -> int:
-        """A number to fill shapes with: the paint's colour varies from one call to the next."""
+        """A number to fill shapes with; the colour varies from call to call."""
         shade = 1 + self.rng.uniform(-0.12, 0.12)
         self._ids.append(ID_OF[label])
         self._colours.append(np.array(paint.colour) * shade + self.rng.uniform(-_JITTER, _JITTER, 3))
@@ -91,7 +91,7 @@ class Canvas:
         return tile[top : top + self.height, left : left + self.width]
 
     def _light(self) -> npt.NDArray[np.float32]:
-        """Brightness and tint of the hour, and a side from which the light comes."""
+        """Random brightness, tint and direction of the light."""
         tint = self.rng.uniform(0.85, 1.15) * self.rng.uniform(0.95, 1.05, 3)
         slope = np.linspace(-1, 1, self.width) * self.rng.uniform(-0.1, 0.1)
         return ((1 + slope)[None, :, None] * tint).astype(np.float32)
@@ -99,7 +99,7 @@ class Canvas:
 
 @lru_cache(maxsize=2)
 def _tiles(seed: int, height: int, width: int) -> list[npt.NDArray[np.float32]]:
-    """Every texture once, larger than an image: drawing them anew for each would cost more than all the rest."""
+    """Every texture once, larger than an image: drawing them for each image would cost more than everything else."""
     period = np.float32(_PERIOD * height / 512)
     rows = np.arange(height + height // 4, dtype=np.float32)[:, None] / period
     columns = np.arange(width + width // 4, dtype=np.float32)[None, :] / period

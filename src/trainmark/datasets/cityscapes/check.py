@@ -1,4 +1,4 @@
-"""Every fault of a Cityscapes folder at once, with its path: what `trainmark data check cityscapes` prints."""
+"""Finds all faults of a Cityscapes folder, for `trainmark data check cityscapes`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class _Findings:
     num_bytes: int = 0
     faults: list[DataFault] = field(default_factory=list)
     num_with_class: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(CLASSES), np.int64))
-    """Labels in which each class occurs."""
+    """Number of label images that contain each class."""
 
 
 def check_folder(root: Path, *, decode: bool, num_workers: int | None = None) -> CheckReport:
-    """Looks at every file. Threads: the decoder lets go of the interpreter, slow disks want many readers."""
+    """Checks every file. Uses threads: the decoder releases the GIL, and slow disks need many readers."""
     scan = scan_folder(root)
     with ThreadPoolExecutor(choose_num_workers(num_workers)) as pool:
         findings = [_check_split(pool, scan.root, split, decode) for split in scan.splits]
@@ -98,7 +98,7 @@ def _decoded_size(root: Path, path: str, found: _Findings) -> Size | None:
 
 
 def _claimed_size(root: Path, path: str, found: _Findings) -> Size | None:
-    """From both ends of the file alone."""
+    """Reads only both ends of the file."""
     try:
         with (root / path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -107,7 +107,7 @@ def _claimed_size(root: Path, path: str, found: _Findings) -> Size | None:
             header = read_header(file.read(HEADER_BYTES))
             file.seek(max(0, size - _TAIL_BYTES))
             if END_CHUNK not in file.read():
-                raise PngError(FaultKind.TRUNCATED, "no end chunk: the file was cut short")
+                raise PngError(FaultKind.TRUNCATED, "truncated: no end chunk")
     except PngError as error:
         found.faults.append(DataFault(path=printable(path), kind=error.kind, problem=error.problem))
         return None

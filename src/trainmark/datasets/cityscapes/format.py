@@ -1,4 +1,4 @@
-"""Cityscapes' layout behind `trainmark data`."""
+"""The format `cityscapes` of `trainmark data`."""
 
 from __future__ import annotations
 

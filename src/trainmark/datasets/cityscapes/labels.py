@@ -1,4 +1,4 @@
-"""Cityscapes' label ids: what stands in `*_gtFine_labelIds.png`, and which of them are trained."""
+"""The label ids of `*_gtFine_labelIds.png`, and which of them are trained."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 IGNORED = 255
 
-# In the order of their ids, which count from 0.
+# The index is the id.
 NAMES = (
     "unlabeled", "ego vehicle", "rectification border", "out of roi", "static", "dynamic", "ground", "road", "sidewalk",
     "parking", "rail track", "building", "wall", "fence", "guard rail", "bridge", "tunnel", "pole", "polegroup",
@@ -15,7 +15,7 @@ NAMES = (
     "caravan", "trailer", "train", "motorcycle", "bicycle",
 )  # fmt: skip
 
-# In the order of their train ids, which is that of their ids.
+# The index is the train id; same order as the ids.
 CLASSES = (
     "road", "sidewalk", "building", "wall", "fence", "pole", "traffic light", "traffic sign", "vegetation", "terrain",
     "sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle",
@@ -33,9 +33,9 @@ def _build_table() -> npt.NDArray[np.uint8]:
 
 
 TRAIN_IDS = _build_table()
-"""Label id to train id, for all values of a byte; all that is not trained is IGNORED."""
+"""Maps label ids to train ids, for all values of a byte; IGNORED for ids that are not trained."""
 
 
 def unknown_ids(ids: npt.NDArray[np.uint8]) -> list[int]:
-    """Numbers in a label that Cityscapes does not have; for a good label this costs one pass."""
+    """Ids that Cityscapes does not define; one pass if there are none."""
     return np.unique(ids[ids >= len(NAMES)]).tolist() if ids.max(initial=0) >= len(NAMES) else []

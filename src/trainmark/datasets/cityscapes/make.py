@@ -1,7 +1,7 @@
-"""Street scenes in Cityscapes' own layout, with labels that are exact because both are drawn from the same shapes.
+"""Makes street scenes in Cityscapes' layout. Labels are exact: they are drawn from the same shapes.
 
-Every image depends on its seed, split and index alone: the bytes are the same for any number of workers, and a larger
-set holds the smaller one's images. Between machines they are the same where numpy, Pillow and the processor's kind are.
+Every image depends only on seed, split and index: the bytes are the same for any number of workers, and a larger set
+contains the images of a smaller one. They are the same on machines with the same numpy, Pillow and processor type.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from trainmark.datasets.cityscapes.scene import draw_street
 from trainmark.datasets.png import encode_png
 from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
-from trainmark.datasets.workers import SPLITS, Chunk, chunks_of, draw_all, split_sizes
-from trainmark.errors import DataError
+from trainmark.datasets.workers import SPLITS, Chunk, chunks_of, draw_all, refuse_bad_drawing, split_sizes
 
-# The position of a split is its number in every image's seed. The cities are invented.
+# The index of a split is part of the seed of each of its images. The cities are fictional.
 _CITIES = {
     "train": ("ahornstadt", "buchenfeld", "erlental", "fichtenau", "kieferngrund"),
     "val": ("lindenhof", "weidenbach"),
 }
 _IMAGES_PER_CHUNK = 8
-_LEVEL = 3  # of compression: a third of the time of the usual 6, and smaller for these images
-_MIN_SIDE, _MAX_SIDE = 32, 8192
+_LEVEL = 3  # compression level: a third of the time of the default 6, and smaller for these images
+_SIDES = (32, 8192)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +44,10 @@ def make_cityscapes(
     num_workers: int | None = None,
     size: tuple[int, int] = (512, 1024),
 ) -> MakeReport:
-    """`num_images` counts both splits. `size` is (height, width): by default half of Cityscapes' along each side."""
+    """`num_images` counts both splits. `size` is (height, width), by default half of Cityscapes' in each direction."""
     started = time.perf_counter()
     recipe = _Recipe(seed=seed, size=size)
-    _refuse_impossible(recipe)
+    refuse_bad_drawing(seed=seed, size=size, sides=_SIDES)
     counts = dict(zip(SPLITS, split_sizes(num_images, val_fraction), strict=True))
     with staged_folder(root) as folder:
         for split, count in counts.items():
@@ -83,11 +82,3 @@ def _write_chunk(folder: Path, recipe: _Recipe, chunk: Chunk) -> int:
         for path, pixels in ((f"{IMAGES}/{stem}{IMAGE_ENDING}", picture), (f"{LABELS}/{stem}{LABEL_ENDING}", ids)):
             num_bytes += (folder / path).write_bytes(encode_png(pixels, level=_LEVEL))
     return num_bytes
-
-
-def _refuse_impossible(recipe: _Recipe) -> None:
-    if recipe.seed < 0:
-        raise DataError(f"seed {recipe.seed} is negative", hint="give 0 or more")
-    height, width = recipe.size
-    if not (_MIN_SIDE <= height <= _MAX_SIDE and _MIN_SIDE <= width <= _MAX_SIDE):
-        raise DataError(f"images of {width} x {height} are not made", hint=f"give sides of {_MIN_SIDE} to {_MAX_SIDE}")

@@ -1,8 +1,7 @@
-"""What stands in a generated street: each object is drawn at (x, base), the middle of where it touches the ground.
+"""Objects of a generated street. Each is drawn at (x, base), the middle of its lower edge.
 
-`size` is the number of pixels for what is one pixel of a thing near the middle of an image of 1024 x 512. Colours and
-textures tell the classes apart, and so do shapes; everything is at least ten such pixels wide, because the network sees
-a quarter of the resolution.
+`size` is a scale: 1 for an object near the middle of an image of 1024 x 512. Classes differ in colour, texture and
+shape; everything is at least ten pixels wide at scale 1, because the network works at a quarter of the resolution.
 """
 
 from __future__ import annotations
@@ -175,7 +174,7 @@ def draw_bus(canvas: Canvas, x: float, base: float, size: float) -> None:
 
 
 def draw_train(canvas: Canvas, x: float, base: float, size: float) -> None:
-    """On its own piece of rail, which is not trained."""
+    """On a piece of rail, which is not a trained class."""
     rail = canvas.mix("rail track", Paint(colour=(86, 76, 66), texture="stripes", contrast=20))
     body = canvas.mix("train", Paint(colour=(186, 92, 160), texture="mosaic", contrast=24))
     half, height = size * canvas.rng.uniform(170, 230), size * canvas.rng.uniform(105, 130)

@@ -1,9 +1,9 @@
-"""Cityscapes for training: pairs of an image and its labels, listed first and loaded one by one."""
+"""Reads Cityscapes for training: lists the pairs of image and labels, and loads one pair at a time."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,26 +13,24 @@ from trainmark.datasets.cityscapes.labels import TRAIN_IDS, unknown_ids
 from trainmark.datasets.cityscapes.scan import scan_folder
 from trainmark.datasets.inside import why_too_large
 from trainmark.datasets.png import Pixels, PngError, decode_numbers, decode_rgb
-from trainmark.datasets.report import DataFault, FaultKind, printable
-from trainmark.errors import DataError
+from trainmark.datasets.report import LINK_REMEDIES, DataFault, FaultKind, printable, unusable_folder
 
-# One sentence and one next action for each kind of fault that stops a folder from being read.
-_SENTENCES = {
-    FaultKind.NO_CITIES: ("no city folders in", "put the files into a folder for each city, as Cityscapes has them"),
+_REMEDIES = {
+    **LINK_REMEDIES,
+    FaultKind.NO_CITIES: (
+        "no city folders in",
+        "put the files of each city into a folder of its own",
+    ),
     FaultKind.EMPTY_CITY: ("no image or no label in", "unpack these folders again, or remove them"),
     FaultKind.MISSING_LABEL: ("images without a label:", "unpack gtFine again, or remove these images"),
     FaultKind.MISSING_IMAGE: ("labels without an image:", "unpack leftImg8bit again, or remove these labels"),
-    FaultKind.OUTSIDE: ("links that lead outside the folder:", "give the real folder, or copy the files into it"),
-    FaultKind.DANGLING: ("links to nothing:", "remove these links or restore what they point to"),
-    FaultKind.UNREADABLE: ("cannot be read:", "ask the owner for read and search permission: chmod -R a+rX"),
 }
-_MAX_FILES_NAMED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cityscapes:
     root: Path
-    """Resolved: no link is left in it."""
+    """Without links."""
 
     train: tuple[tuple[str, str], ...]
     """(image, label), both relative to the root."""
@@ -46,10 +44,10 @@ class LoadedPair:
     """Height x width x 3."""
 
     labels: Pixels
-    """Height x width of train ids; `labels.IGNORED` where a pixel is not trained."""
+    """Train ids, height x width; `labels.IGNORED` for pixels that are not trained."""
 
     faults: tuple[DataFault, ...]
-    """What is wrong and could be put right."""
+    """Problems that were corrected."""
 
 
 class UnusablePairError(Exception):
@@ -59,10 +57,10 @@ class UnusablePairError(Exception):
 
 
 def read_cityscapes(root: Path) -> Cityscapes:
-    """Lists the pairs and opens none. Anything wrong with the layout is one DataError that names all of it."""
+    """Lists the pairs without opening them. Raises one DataError that names everything wrong with the layout."""
     scan = scan_folder(root)
     if scan.faults:
-        raise _as_data_error(root, scan.faults)
+        raise unusable_folder(root, scan.faults, _REMEDIES, format_="cityscapes")
     pairs = {split.name: split.pairs for split in scan.splits}
     return Cityscapes(root=scan.root, train=pairs["train"], val=pairs.get("val", ()))
 
@@ -82,11 +80,11 @@ def load_image(root: Path, path: str) -> tuple[Pixels, DataFault | None]:
 
 
 def load_ids(root: Path, path: str) -> tuple[Pixels, DataFault | None]:
-    """Label ids as they stand in the file; those that Cityscapes does not have are a fault and count as ignored."""
+    """Label ids as in the file; unknown ids are a fault and are ignored."""
     ids, problem = _decode_file(root, path, decode_numbers)
     if unknown := unknown_ids(ids):
         numbers = ", ".join(map(str, unknown[:8])) + (" ..." if len(unknown) > 8 else "")
-        return ids, _usable(path, FaultKind.UNKNOWN_ID, f"label ids that Cityscapes does not have: {numbers}; ignored")
+        return ids, _usable(path, FaultKind.UNKNOWN_ID, f"unknown label ids {numbers}; ignored")
     return ids, _usable(path, FaultKind.MODE, problem)
 
 
@@ -120,20 +118,3 @@ def refuse_too_large(num_bytes: int) -> None:
 
 def _usable(path: str, kind: FaultKind, problem: str | None) -> DataFault | None:
     return None if problem is None else DataFault(path=printable(path), kind=kind, problem=problem, usable=True)
-
-
-def _as_data_error(root: Path, faults: Sequence[DataFault]) -> DataError:
-    kinds = list(dict.fromkeys(fault.kind for fault in faults))
-    whys = [f"{_SENTENCES[kind][0]} {_named([fault for fault in faults if fault.kind is kind])}" for kind in kinds]
-    hints = "; ".join(_SENTENCES[kind][1] for kind in kinds)
-    return DataError(
-        f"{root} cannot be used as it is",
-        why="; ".join(whys),
-        hint=f"{hints}. `trainmark data check cityscapes {root}` lists all",
-    )
-
-
-def _named(faults: Sequence[DataFault]) -> str:
-    names = ", ".join(fault.path for fault in faults[:_MAX_FILES_NAMED])
-    left = len(faults) - _MAX_FILES_NAMED
-    return names + (f" and {left} more" if left > 0 else "")

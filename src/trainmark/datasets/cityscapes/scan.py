@@ -1,9 +1,9 @@
-"""Cityscapes on disk: which images and labels there are, and which of them belong together. Opens no file.
+"""Lists the images and labels of a Cityscapes folder and pairs them. Opens no file.
 
     DIR/leftImg8bit/{train,val}/<city>/<city>_<seq>_<frame>_leftImg8bit.png
     DIR/gtFine/{train,val}/<city>/<city>_<seq>_<frame>_gtFine_labelIds.png
 
-A path is never trusted: a link that leads out of DIR is a fault, wherever in the tree it stands.
+A link that points outside DIR is a fault, wherever it is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainmark.datasets.inside import is_hidden, resolve_folder
+from trainmark.datasets.inside import is_hidden, judge_link, resolve_folder
 from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.errors import DataError
 
@@ -29,7 +29,7 @@ class SplitScan:
     """(image, label) relative to the root, sorted."""
 
     num_ignored: int
-    """Hidden files, and others such as the polygons and colour images that the real gtFine has beside the labels."""
+    """Hidden files and others, such as the polygons and colour images of the real gtFine."""
 
     faults: tuple[DataFault, ...]
 
@@ -37,7 +37,7 @@ class SplitScan:
 @dataclass(frozen=True, kw_only=True)
 class FolderScan:
     root: Path
-    """Resolved: no link is left in it."""
+    """Without links."""
 
     splits: tuple[SplitScan, ...]
     """`train`, and `val` where there is one."""
@@ -48,7 +48,7 @@ class FolderScan:
 
 
 def scan_folder(root: Path) -> FolderScan:
-    """Faults inside the folder are collected; what is no Cityscapes folder at all is a DataError."""
+    """Collects faults inside the folder. Raises DataError if it is not a Cityscapes folder at all."""
     resolved = resolve_folder(root, holding=f"{IMAGES} and {LABELS}")
     missing = [f"{half}/train" for half in (IMAGES, LABELS) if not os.path.lexists(resolved / half / "train")]
     if missing:
@@ -79,7 +79,7 @@ def _scan_split(root: Path, split: str) -> SplitScan:
 
 @dataclass(kw_only=True)
 class _Walk:
-    """One walk through one split: where it may go and what it met. All paths are relative to the root."""
+    """The scan of one split. All paths are relative to the root."""
 
     root: str
     num_ignored: int = 0
@@ -91,7 +91,7 @@ class _Walk:
             return {}
         cities = [entry.name for entry in self._entries(top) if self._admits(entry) and self._is_folder(entry)]
         if not cities and not any(fault.path == printable(top) for fault in self.faults):
-            self.add(top, FaultKind.NO_CITIES, "no folder in it, so no cities")
+            self.add(top, FaultKind.NO_CITIES, "contains no city folders")
         files: dict[str, str] = {}
         for city in cities:
             files |= self._list_city(top, city, ending)
@@ -106,7 +106,7 @@ class _Walk:
             elif self._admits(entry) and entry.is_file():
                 files[f"{city}/{entry.name.removesuffix(ending)}"] = f"{folder}/{entry.name}"
         if not files and len(self.faults) == num_faults:
-            self.add(folder, FaultKind.EMPTY_CITY, f"no file *{ending} in it")
+            self.add(folder, FaultKind.EMPTY_CITY, f"contains no file *{ending}")
         return files
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
@@ -130,19 +130,14 @@ class _Walk:
         return not entry.is_symlink() or self._admits_link(os.path.relpath(entry.path, self.root))
 
     def _leads_outside(self, top: str) -> bool:
-        """Of a half or a split that is a link itself."""
+        """For `leftImg8bit`, `gtFine` or a split that is a link itself."""
         target = os.path.realpath(f"{self.root}/{top}")
         return target != f"{self.root}/{top}" and not self._admits_link(top)
 
     def _admits_link(self, path: str) -> bool:
-        target = os.path.realpath(f"{self.root}/{path}")
-        if not target.startswith(self.root + os.sep):
-            self.add(path, FaultKind.OUTSIDE, f"a link to {printable(target)}, outside the folder")
-            return False
-        if not os.path.exists(target):  # noqa: PTH110  a Path for each of many files is slow
-            self.add(path, FaultKind.DANGLING, "a link to nothing")
-            return False
-        return True
+        fault = judge_link(self.root, path)
+        self.faults += [] if fault is None else [fault]
+        return fault is None
 
     def add(self, path: str, kind: FaultKind, problem: str) -> None:
         self.faults.append(DataFault(path=printable(path), kind=kind, problem=problem))

@@ -1,4 +1,4 @@
-"""One generated street from (seed, split, index): sky, houses, a road in perspective, and what stands along it."""
+"""Draws one street from (seed, split, index): sky, houses, a road in perspective, and objects along it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from trainmark.datasets.cityscapes.canvas import Canvas, Paint, Pixels
 from trainmark.datasets.cityscapes.objects import OBJECTS
 
-# How many of each kind, at least and at most; the kinds of large vehicles take turns so that each is in every third.
+# Minimum and maximum number of each kind; the kinds of large vehicles alternate, so each is in every third image.
 _COUNTS = {
     "tree": (2, 4), "wall": (1, 2), "fence": (1, 2), "pole": (2, 4), "light": (2, 3), "sign": (2, 4), "person": (2, 4),
     "cyclist": (1, 2), "motorcyclist": (0, 1), "bicycle": (0, 1), "motorcycle": (1, 2), "car": (2, 4),
@@ -16,7 +16,7 @@ _LARGE = ("truck", "bus", "train")
 _ON_THE_ROAD = frozenset({"car", "truck", "bus", "motorcyclist", "cyclist"})
 _BEHIND = frozenset({"tree", "wall", "fence", "train"})
 _BORDER = 3
-"""Pixels at the edges that are out of the region of interest, as in the real labels."""
+"""Pixels at the edges that are outside the region of interest, as in the real labels."""
 
 
 def draw_street(*, seed: int, split: int, index: int, size: tuple[int, int]) -> tuple[Pixels, Pixels]:
@@ -60,7 +60,7 @@ def _draw_ground(canvas: Canvas, horizon: float, vanishing: float) -> None:
 
 
 def _draw_dash(canvas: Canvas, horizon: float, vanishing: float, near: float, far: float, fill: int) -> None:
-    """A piece of the middle line; 0 is the lower edge of the image and 1 the horizon."""
+    """A segment of the centre line; 0 is the lower edge of the image and 1 the horizon."""
     points = []
     for part, side in ((near, -1), (far, -1), (far, 1), (near, 1)):
         x = canvas.width / 2 + (vanishing - canvas.width / 2) * part
@@ -69,7 +69,7 @@ def _draw_dash(canvas: Canvas, horizon: float, vanishing: float, near: float, fa
 
 
 def _draw_objects(canvas: Canvas, horizon: float, vanishing: float, index: int) -> None:
-    """The far ones first, so that the near ones cover them."""
+    """Draws far objects first, so that near ones cover them."""
     rng = canvas.rng
     kinds = [kind for kind, (least, most) in _COUNTS.items() for _ in range(int(rng.integers(least, most + 1)))]
     kinds += [kind for turn, kind in enumerate(_LARGE) if index % len(_LARGE) == turn or rng.random() < 0.3]
@@ -90,7 +90,7 @@ def _choose_x(canvas: Canvas, kind: str, depth: float, vanishing: float) -> floa
 
 
 def _draw_own_car(canvas: Canvas) -> None:
-    """The bonnet of the car that carries the camera, and the edges of the lens: labelled, but not trained."""
+    """The bonnet of the camera car and the edges of the lens: labelled, but not trained."""
     rng, width, height = canvas.rng, canvas.width, canvas.height
     bonnet = canvas.mix("ego vehicle", Paint(colour=(40, 40, 46)))
     rise = rng.uniform(0.06, 0.11) * height

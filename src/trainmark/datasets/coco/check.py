@@ -1,4 +1,4 @@
-"""Every fault of a COCO folder at once, with its path: what `trainmark data check coco` prints."""
+"""Finds all faults of a COCO folder, for `trainmark data check coco`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IMAGES_PER_TASK = 256
 
 
 def check_coco(root: Path, *, decode: bool, num_workers: int | None = None) -> CheckReport:
-    """Looks at every record of the annotations and at every image that they name."""
+    """Checks every annotation record and every image that they name."""
     scan = scan_coco(root)
     absent = {fault.path for fault in scan.faults}
     num_bytes, faults = 0, [*scan.faults, *_without_annotations(scan.splits)]
@@ -47,7 +47,7 @@ def check_coco(root: Path, *, decode: bool, num_workers: int | None = None) -> C
 
 
 def _without_annotations(splits: Iterable[CocoSplit]) -> list[DataFault]:
-    """Some bad annotations among good ones are notes; where all are bad, there is nothing to learn from."""
+    """Bad annotations among good ones are only notes; if all are bad, there is nothing to train on."""
     paths = [annotation_file(split.name) for split in splits if split.problems and not len(split.instances)]
     problem = "none of its annotations can be used"
     return [DataFault(path=path, kind=FaultKind.EMPTY_ANNOTATIONS, problem=problem) for path in paths]
@@ -79,7 +79,7 @@ def _compare_sizes(root: Path, split: CocoSplit, indices: list[int]) -> list[Dat
             with (root / path).open("rb") as file:
                 size = jpeg_size(file.read(_HEAD_BYTES))
         except OSError:
-            continue  # named already: it was there a moment ago
+            continue  # already reported, or removed since
         stated = (int(split.images.heights[index]), int(split.images.widths[index]))
         if size is not None and size != stated:
             problem = f"is {size[1]} x {size[0]}, but the annotations say {stated[1]} x {stated[0]}"

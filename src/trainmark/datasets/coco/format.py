@@ -1,4 +1,4 @@
-"""COCO's layout behind `trainmark data`."""
+"""The format `coco` of `trainmark data`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A data set in COCO's layout from a seed: JPEG files, and instances with exact masks in the annotation files.
+"""Makes a data set in COCO's layout from a seed: JPEG files, and annotation files with exact masks.
 
-Given how many classes there are, every image depends on its seed, split and index alone: the bytes are the same for any
-number of workers, and a larger set holds the smaller one's images.
+For a given number of classes, every image depends only on seed, split and index: the bytes are the same for any number
+of workers, and a larger set contains the images of a smaller one.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.patterns import MAX_CLASSES, class_name
 from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
-from trainmark.datasets.workers import Chunk, chunks_of, draw_all, split_sizes
+from trainmark.datasets.workers import Chunk, chunks_of, draw_all, refuse_bad_drawing, split_sizes
 from trainmark.errors import DataError
 from trainmark.units import format_count
 
 _QUALITY = 90
 _IMAGES_PER_CHUNK = 16
-_MIN_SIDE, _MAX_SIDE = 48, 4096
+_SIDES = (48, 4096)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class _Recipe:
 
 @dataclass(frozen=True, kw_only=True)
 class _Drawn:
-    """What a chunk adds to the annotation file of its split."""
+    """The part of a chunk in the annotation file."""
 
     split: int
     images: list[dict[str, Any]]
@@ -58,7 +58,7 @@ def make_coco(
     num_workers: int | None = None,
     mean_size: tuple[int, int] = (480, 640),
 ) -> MakeReport:
-    """`num_images` counts both splits. `mean_size` is (height, width); a quarter of the images are turned."""
+    """`num_images` counts both splits. `mean_size` is (height, width); swapped for a quarter of the images."""
     started = time.perf_counter()
     require_encoder()
     recipe = _Recipe(num_classes=num_classes, seed=seed, mean_size=mean_size)
@@ -87,7 +87,7 @@ def make_coco(
 
 
 def category_id(label: int) -> int:
-    """With gaps, as COCO's own: whoever takes an id for a label is found out."""
+    """Ids with gaps, as in COCO, so that code that confuses ids with labels fails."""
     return 1 + label * 3 // 2
 
 
@@ -126,7 +126,7 @@ def _annotation(image_id: int, number: int, thing: SceneObject) -> dict[str, Any
 
 
 def _runs(mask: Mask) -> dict[str, Any]:
-    """Lengths of runs down the columns, background first: how COCO writes a crowd."""
+    """Run lengths down the columns, background first, as COCO stores crowds."""
     flat = np.concatenate([[False], mask.T.ravel()])
     changes = np.flatnonzero(flat[1:] != flat[:-1])
     counts = np.diff(np.concatenate([[0], changes, [mask.size]]))
@@ -148,14 +148,10 @@ def _write_annotations(path: Path, recipe: _Recipe, split: int, drawn: list[_Dra
 
 
 def _refuse_impossible(recipe: _Recipe) -> None:
-    height, width = recipe.mean_size
     if not 1 <= recipe.num_classes <= MAX_CLASSES:
         raise DataError(
-            f"{format_count(recipe.num_classes, 'classes')} cannot be made",
+            f"cannot make {format_count(recipe.num_classes, 'classes')}",
             why=f"there are {MAX_CLASSES} pairs of a shape and a texture",
             hint=f"give 1 to {MAX_CLASSES}",
         )
-    if recipe.seed < 0:
-        raise DataError(f"seed {recipe.seed} is negative", hint="give 0 or more")
-    if not (_MIN_SIDE <= height <= _MAX_SIDE and _MIN_SIDE <= width <= _MAX_SIDE):
-        raise DataError(f"images of {width} x {height} are not made", hint=f"give sides of {_MIN_SIDE} to {_MAX_SIDE}")
+    refuse_bad_drawing(seed=recipe.seed, size=recipe.mean_size, sides=_SIDES)

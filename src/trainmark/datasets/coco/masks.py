@@ -1,4 +1,8 @@
-"""COCO's masks: run lengths, plain or packed into text, and polygons, as COCO's own tools rasterise them."""
+"""COCO's masks: run lengths, plain or packed into text, and polygons, rasterised by COCO's own tools.
+
+Packed text has six bits per character, lowest first: five of value, one that says whether more follow. From the fourth
+number on, the difference to the number two before is stored. Everything is validated before C code sees it.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +19,20 @@ from trainmark.errors import DataError
 
 _FIRST, _LAST = 48, 48 + 63
 _MORE, _SIGN, _VALUE = 0x20, 0x10, 0x1F
-_MAX_CHARACTERS = 7  # 35 bits: more than any picture has pixels
+_MAX_CHARACTERS = 7  # 35 bits: more than the pixels of any image
 
 
 def unpack(text: bytes) -> list[int]:
-    """A ValueError says what is wrong with the text."""
+    """Raises ValueError for invalid text."""
     counts: list[int] = []
     at = 0
     while at < len(text):
         value, shift = 0, 0
         while True:
             if at >= len(text):
-                raise ValueError("the run lengths end in the middle of a number")
+                raise ValueError("run lengths that end in the middle of a number")
             if not _FIRST <= text[at] <= _LAST or shift >= 5 * _MAX_CHARACTERS:
-                raise ValueError(f"no run length at character {at + 1}")
+                raise ValueError(f"an invalid run length at character {at + 1}")
             part = text[at] - _FIRST
             value |= (part & _VALUE) << shift
             at, shift = at + 1, shift + 5
@@ -55,14 +59,14 @@ def pack(counts: Sequence[int]) -> bytes:
 
 
 def read_runs(segmentation: Any, height: int, width: int) -> bytes:
-    """{"size": ..., "counts": ...} to text that fills the image exactly. A ValueError says why it is not that."""
+    """Converts {"size": ..., "counts": ...} to packed text. Raises ValueError if it does not fill the image exactly."""
     size, counts = segmentation.get("size"), segmentation.get("counts")
     if size != [height, width]:
         raise ValueError(f"run lengths for an image of {_as_size(size)}, not {width} x {height}")
     if isinstance(counts, str):
         counts = unpack(counts.encode(errors="surrogatepass"))
     if not isinstance(counts, list) or not all(type(count) is int for count in counts):
-        raise ValueError("run lengths that are not whole numbers")
+        raise ValueError("run lengths that are not integers")
     if any(count < 0 for count in counts) or sum(counts) != height * width:
         raise ValueError(f"run lengths that do not add up to {width} x {height} pixels")
     return pack(counts)
@@ -70,11 +74,11 @@ def read_runs(segmentation: Any, height: int, width: int) -> bytes:
 
 def _as_size(size: Any) -> str:
     is_pair = isinstance(size, list) and len(size) == 2 and all(type(side) is int for side in size)
-    return f"{size[1]} x {size[0]}" if is_pair else "no stated size"
+    return f"{size[1]} x {size[0]}" if is_pair else "unknown size"
 
 
 _REACH = 4096.0
-"""How far outside the image a corner may stand. The rasteriser drops what is outside, but counts in 32 bits."""
+"""Corners are clipped this far outside the image: the rasteriser ignores what is outside, but uses 32 bits."""
 
 
 def load_coco_mask() -> ModuleType:
@@ -82,7 +86,7 @@ def load_coco_mask() -> ModuleType:
         from pycocotools import mask
     except ImportError as error:
         raise DataError(
-            "COCO's masks cannot be read",
+            "cannot read COCO masks",
             why="pycocotools is not installed",
             hint="pip install 'trainmark[torch]', or pip install pycocotools",
         ) from error
@@ -91,7 +95,7 @@ def load_coco_mask() -> ModuleType:
 
 
 def run_lengths(split: CocoSplit, instance: int, image: int) -> dict[str, Any]:
-    """What pycocotools calls an RLE: `size` and `counts`."""
+    """The RLE dict of pycocotools: `size` and `counts`."""
     height, width = int(split.images.heights[image]), int(split.images.widths[image])
     text = split.instances.run_text(instance)
     if text:
@@ -111,8 +115,8 @@ def bitmaps(split: CocoSplit, instances: list[int], image: int) -> NDArray[np.ui
     height, width = int(split.images.heights[image]), int(split.images.widths[image])
     maps = np.empty((len(instances), height, width), dtype=np.uint8)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of numpy 2, about pycocotools' own arrays
+        warnings.simplefilter("ignore", DeprecationWarning)  # numpy 2 warns about the arrays of pycocotools
         for place, instance in zip(maps, instances, strict=True):
-            # Decoded column by column; cv2 turns that into rows ten times faster than numpy.
+            # Decoded column by column; cv2 transposes that ten times faster than numpy.
             cv2.transpose(coco_mask.decode(run_lengths(split, instance, image)).T, dst=place)
     return maps

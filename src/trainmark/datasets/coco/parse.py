@@ -1,4 +1,4 @@
-"""One annotation file: JSON in, arrays and faults out. No record of it is believed before it is looked at."""
+"""Parses one annotation file: JSON in, arrays and faults out. Every record is validated."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from trainmark.datasets.jpeg import MAX_PIXELS
 from trainmark.datasets.report import DataFault, FaultKind
 from trainmark.units import plain
 
-_MIN_SIDE = 0.1  # of a box, in pixels: less is nothing to learn from, and its logarithm upsets the loss
-_MARGIN = 1.0  # pixels: COCO's own outlines reach this far outside
+_MIN_SIDE = 0.1  # of a box, in pixels: a smaller one teaches nothing, and its logarithm disturbs the loss
+_MARGIN = 1.0  # pixels: COCO's own polygons extend this far outside
 _INT64 = 2**63
 
 
 @dataclass(kw_only=True)
 class Parse:
-    """One file's reading: what it holds and what is wrong with it."""
+    """The content of one file and its faults."""
 
     split: str
     faults: list[DataFault] = field(default_factory=list)
@@ -36,15 +36,15 @@ class Parse:
         return annotation_file(self.split)
 
     def refuse(self, kind: FaultKind, problem: str) -> None:
-        """Something of the whole file."""
+        """A fault of the whole file."""
         self.faults.append(DataFault(path=self.path, kind=kind, problem=problem))
 
     def refuse_entry(self, kind: FaultKind, problem: str) -> None:
-        """A category or an image, without which numbers or files would be others than the file means."""
+        """A fault of a category or image record: without it, labels or files would not be what the file says."""
         self.faults.append(DataFault(path=self.path, kind=kind, problem=problem, is_entry=True))
 
     def note(self, image: int | None, name: str, kind: FaultKind, problem: str) -> None:
-        """Of one annotation; training goes on without it, or with what can be used of it."""
+        """A fault of one annotation; training skips it, or uses the valid part."""
         where = f" (image {plain(name)})" if name else ""
         self.faults.append(
             DataFault(path=self.path, kind=kind, problem=f"{problem}{where}", usable=True, is_entry=True)
@@ -53,7 +53,7 @@ class Parse:
 
 
 def parse_split(root: Path, split: str) -> tuple[CocoSplit | None, list[DataFault]]:
-    """None where the file cannot be used at all."""
+    """None if the file cannot be used at all."""
     parse = Parse(split=split)
     content = _load(root, parse)
     if content is None:
@@ -62,7 +62,7 @@ def parse_split(root: Path, split: str) -> tuple[CocoSplit | None, list[DataFaul
     images = _images(content["images"], parse)
     if not categories or not len(images):
         what = "categories" if not categories else "images"
-        parse.refuse(FaultKind.EMPTY_ANNOTATIONS, f"lists no {what} that can be used")
+        parse.refuse(FaultKind.EMPTY_ANNOTATIONS, f"lists no valid {what}")
         return None, parse.faults
     instances = _instances(content["annotations"], images, categories, parse)
     del content
@@ -81,13 +81,13 @@ def _load(root: Path, parse: Parse) -> dict[str, Any] | None:
         data = (root / parse.path).read_bytes()
         content = json.loads(data, object_hook=_compact)
     except FileNotFoundError:
-        parse.refuse(FaultKind.MISSING_ANNOTATIONS, "is not there")
+        parse.refuse(FaultKind.MISSING_ANNOTATIONS, "missing")
         return None
     except OSError as error:
         parse.refuse(FaultKind.UNREADABLE, error.strerror or str(error))
         return None
     except (ValueError, RecursionError) as error:
-        problem = "is empty" if not data else f"is no JSON: {plain(error)[:200]}"
+        problem = "is empty" if not data else f"is not valid JSON: {plain(error)[:200]}"
         parse.refuse(FaultKind.BAD_ANNOTATIONS, problem)
         return None
     keys = ("images", "annotations", "categories")
@@ -99,7 +99,7 @@ def _load(root: Path, parse: Parse) -> dict[str, Any] | None:
 
 
 def _compact(record: dict[str, Any]) -> dict[str, Any]:
-    """Called for every object as it is read: polygons become arrays at once, a tenth of the lists' memory."""
+    """Called for every JSON object: converts polygons to arrays, which need a tenth of the memory of lists."""
     polygons = record.get("segmentation")
     if isinstance(polygons, list):
         record["segmentation"] = [_as_array(polygon) for polygon in polygons]
@@ -118,7 +118,7 @@ def _categories(records: list[Any], parse: Parse) -> dict[int, str]:
     for number, record in enumerate(records):
         id_ = _id_of(record, "id")
         if id_ is None:
-            parse.refuse_entry(FaultKind.BAD_RECORD, f"category number {number + 1} has no whole number as id")
+            parse.refuse_entry(FaultKind.BAD_RECORD, f"category number {number + 1} has no integer id")
         elif id_ in found:
             parse.refuse_entry(FaultKind.DUPLICATE_ID, f"category {id_} is listed twice")
         else:
@@ -131,13 +131,13 @@ def _images(records: list[Any], parse: Parse) -> ImageTable:
     seen: set[int] = set()
     for number, record in enumerate(records):
         id_ = _id_of(record, "id")
-        problem = f"image number {number + 1} has no whole number as id" if id_ is None else _wrong_with_image(record)
+        problem = f"image number {number + 1} has no integer id" if id_ is None else _wrong_with_image(record)
         if id_ is None or problem is not None:
             parse.refuse_entry(FaultKind.BAD_RECORD, problem or "")
         elif id_ in seen:
             parse.refuse_entry(FaultKind.DUPLICATE_ID, f"image {id_} is listed twice")
         elif not is_inside(record["file_name"]):
-            problem = f"image {id_} has the file name {plain(record['file_name'])!r}, which leads out of the folder"
+            problem = f"image {id_} has the file name {plain(record['file_name'])!r}, which points outside the folder"
             parse.refuse_entry(FaultKind.OUTSIDE, problem)
         else:
             seen.add(id_)
@@ -152,7 +152,7 @@ def _images(records: list[Any], parse: Parse) -> ImageTable:
 
 
 def is_inside(name: str) -> bool:
-    """A relative path that never goes up; a link on the way is looked at when the folder is listed."""
+    """Whether it is a relative path without `..`; links are checked when the folder is listed."""
     parts = PurePosixPath(name).parts
     is_plain = bool(parts) and "\0" not in name and "\\" not in name
     return is_plain and not name.startswith("/") and ".." not in parts
@@ -163,9 +163,9 @@ def _wrong_with_image(record: Mapping[str, Any]) -> str | None:
     if not isinstance(name, str) or not name:
         return f"image {record['id']} has no file name"
     if type(height) is not int or type(width) is not int or height < 1 or width < 1:
-        return f"image {record['id']} has no height and width in whole numbers above 0"
+        return f"image {record['id']} has no height and width that are integers > 0"
     if height * width > MAX_PIXELS:
-        return f"image {record['id']} claims {width} x {height} pixels; more than {MAX_PIXELS:,} are not decoded"
+        return f"image {record['id']} claims {width} x {height} pixels; the limit is {MAX_PIXELS:,}"
     return None
 
 
@@ -180,9 +180,7 @@ def _instances(records: list[Any], images: ImageTable, categories: Mapping[int, 
         what = f"annotation {id_}" if id_ is not None else f"annotation number {number + 1}"
         image = _look_up(image_of, record, "image_id")
         if image is None:
-            parse.note(
-                None, "", FaultKind.UNKNOWN_IMAGE, f"{what} is for an image that the file does not list; left out"
-            )
+            parse.note(None, "", FaultKind.UNKNOWN_IMAGE, f"{what} refers to an unknown image; skipped")
             continue
         label = _look_up(label_of, record, "category_id")
         name = names[image]
@@ -191,7 +189,7 @@ def _instances(records: list[Any], images: ImageTable, categories: Mapping[int, 
                 image,
                 name,
                 FaultKind.UNKNOWN_CATEGORY,
-                f"{what} is of a category that the file does not list; left out",
+                f"{what} refers to an unknown category; skipped",
             )
             continue
         if id_ in seen:
@@ -218,7 +216,7 @@ def _look_up(table: Mapping[int, int], record: Any, key: str) -> int | None:
 
 @dataclass(kw_only=True)
 class _Reading:
-    """One annotation, whose image and category are known."""
+    """One annotation with a known image and category."""
 
     record: Mapping[str, Any]
     what: str
@@ -277,7 +275,7 @@ class _Reading:
             self._drop(FaultKind.BAD_MASK, "has no polygon of three or more finite points")
             return [], b""
         if len(rings) < len(segmentation):
-            self.problems.append((FaultKind.BAD_MASK, f"{self.what} has polygons that are none; the others are used"))
+            self.problems.append((FaultKind.BAD_MASK, f"{self.what} has invalid polygons; the others are used"))
         if any(self._leaves_image(ring) for ring in rings):
             self.problems.append((FaultKind.POLYGON_OUTSIDE, f"{self.what} has a polygon outside the image; clipped"))
         return rings, b""
@@ -287,8 +285,8 @@ class _Reading:
         return min(x) < -_MARGIN or min(y) < -_MARGIN or max(x) > self.width + _MARGIN or max(y) > self.height + _MARGIN
 
     def _drop(self, kind: FaultKind, problem: str) -> None:
-        self.problems.append((kind, f"{self.what} {problem}; left out"))
+        self.problems.append((kind, f"{self.what} {problem}; skipped"))
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and -_INT64 < value < _INT64  # neither NaN nor infinity is between
+    return type(value) in (int, float) and -_INT64 < value < _INT64  # false for NaN and infinity

@@ -1,4 +1,4 @@
-"""COCO's layout: train2017/, val2017/ and annotations/instances_{train,val}2017.json, read without opening an image."""
+"""Reads a COCO folder for training: train2017/, val2017/ and annotations/instances_*.json. Opens no image."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ _MAX_NAMED = 10
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CocoFolder:
     root: Path
-    """Resolved: no link is left in it."""
+    """Without links."""
     categories: Mapping[int, str]
     train: CocoSplit
     val: CocoSplit | None
 
 
 def read_coco(root: Path) -> CocoFolder:
-    """Anything that a run cannot go on with is one DataError that names all of it.
+    """Raises one DataError that names everything that stops a run.
 
-    A run goes on without annotations that cannot be used, and without a few missing images; it names them when it
-    meets them.
+    A run skips bad annotations and a few missing images, and reports each one when it is loaded.
     """
     scan = scan_coco(root)
     blocking = [fault for fault in scan.faults if not fault.usable and fault.kind not in _TOLERATED]
@@ -41,7 +40,7 @@ def read_coco(root: Path) -> CocoFolder:
         raise DataError(
             f"{root} cannot be used as it is",
             why=_named(blocking),
-            hint=f"mend these, or take the files from COCO again; `trainmark data check coco {root}` lists all",
+            hint=f"fix these, or download the files again; `trainmark data check coco {root}` lists everything",
         )
     by_name = {split.name: split for split in scan.splits}
     train = by_name[SPLITS[0]]
@@ -49,5 +48,5 @@ def read_coco(root: Path) -> CocoFolder:
 
 
 def _named(faults: Sequence[DataFault]) -> str:
-    shown = "; ".join(f"{fault.path} {fault.problem}" for fault in faults[:_MAX_NAMED])
+    shown = "; ".join(f"{fault.path}: {fault.problem}" for fault in faults[:_MAX_NAMED])
     return shown + (f"; and {len(faults) - _MAX_NAMED} more" if len(faults) > _MAX_NAMED else "")

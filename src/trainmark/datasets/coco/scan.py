@@ -8,17 +8,17 @@ from pathlib import Path
 
 from trainmark.datasets.coco.parse import parse_split
 from trainmark.datasets.coco.tables import SPLITS, CocoSplit, annotation_file
-from trainmark.datasets.inside import is_hidden
+from trainmark.datasets.inside import is_hidden, judge_link
 from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.errors import DataError
 
 MAX_MISSING_SHARE = 0.01
-"""Above this the copy is called incomplete. Below, a run goes on without what is missing, and says so."""
+"""A copy with more missing images is refused as incomplete. With fewer, a run skips and reports them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CocoScan:
-    """Everything that was found, good and bad."""
+    """All that was found, with faults."""
 
     root: Path
     splits: tuple[CocoSplit, ...]
@@ -41,13 +41,13 @@ def scan_coco(root: Path) -> CocoScan:
             num_ignored += ignored
             splits.append(split)
     if len(splits) == 2 and splits[0].categories != splits[1].categories:
-        problem = f"has other categories than {annotation_file(SPLITS[0])}"
+        problem = f"has different categories than {annotation_file(SPLITS[0])}"
         faults.append(DataFault(path=annotation_file(SPLITS[1]), kind=FaultKind.OTHER_CATEGORIES, problem=problem))
     return CocoScan(root=resolved, splits=tuple(splits), faults=tuple(faults), num_ignored=num_ignored)
 
 
 def _has_split(root: Path, name: str) -> bool:
-    """A validation part may be absent, but not half of it."""
+    """The validation split may be absent, but not only its images or its annotations."""
     return (root / name).exists() or (root / annotation_file(name)).exists()
 
 
@@ -59,12 +59,12 @@ def _resolve(root: Path) -> Path:
         raise DataError(
             f"{root} cannot be read",
             why=getattr(error, "strerror", None) or str(error),
-            hint="check the spelling, that the disk is mounted, and that you may read it",
+            hint="check the spelling, the permissions, and that the disk is mounted",
         ) from error
     if not is_layout:
         raise DataError(
             f"{root} is not in COCO's layout",
-            why="it holds neither train2017 nor annotations/instances_train2017.json",
+            why="neither train2017 nor annotations/instances_train2017.json found",
             hint="give the folder that contains annotations, train2017 and val2017; "
             "`trainmark data make coco DIR` makes one to try with",
         )
@@ -72,13 +72,13 @@ def _resolve(root: Path) -> Path:
 
 
 def _find_files(root: Path, split: CocoSplit) -> tuple[list[DataFault], int]:
-    """Faults of files that the annotations name, and how many files they do not name."""
+    """Faults of the files that the annotations name, and the number of other files."""
     wanted = split.images.names.tolist()
     listed, faults = _list_folder(root, split.name, frozenset(wanted))
     if listed is None:
         return faults, 0
     in_folders = [name for name in wanted if "/" in name]
-    for name in in_folders:  # COCO has none; sets made after it do
+    for name in in_folders:  # not in COCO itself, but in similar data sets
         fault = _judge_path(root, f"{split.name}/{name}")
         if fault is not None:
             faults.append(fault)
@@ -86,20 +86,19 @@ def _find_files(root: Path, split: CocoSplit) -> tuple[list[DataFault], int]:
     for name in wanted:
         path = f"{split.name}/{name}"
         if "/" not in name and name not in listed and printable(path) not in links:
-            faults.append(DataFault(path=printable(path), kind=FaultKind.MISSING_IMAGE, problem="is not there"))
+            faults.append(DataFault(path=printable(path), kind=FaultKind.MISSING_IMAGE, problem="missing"))
     num_ignored = len(listed.difference(wanted))
     return faults, num_ignored
 
 
 def _list_folder(root: Path, name: str, wanted: frozenset[str]) -> tuple[set[str] | None, list[DataFault]]:
-    """A hidden link is judged only where the annotations name it: nothing else opens it."""
+    """A hidden link is checked only if the annotations name it, because otherwise it is never opened."""
     folder = root / name
     names: set[str] = set()
     faults: list[DataFault] = []
     try:
-        if folder.is_symlink() and not _stays_inside(root, folder):
-            problem = "a link that leads outside the folder"
-            return None, [DataFault(path=name, kind=FaultKind.OUTSIDE, problem=problem)]
+        if folder.is_symlink() and (fault := judge_link(str(root), name)) is not None:
+            return None, [fault]
         with os.scandir(folder) as entries:
             for entry in entries:
                 is_idle = is_hidden(entry.name) and entry.name not in wanted
@@ -115,15 +114,9 @@ def _list_folder(root: Path, name: str, wanted: frozenset[str]) -> tuple[set[str
 
 
 def _judge_path(root: Path, path: str) -> DataFault | None:
-    full = root / path
-    if not os.path.lexists(full):
-        return DataFault(path=printable(path), kind=FaultKind.MISSING_IMAGE, problem="is not there")
-    if not _stays_inside(root, full):
-        return DataFault(path=printable(path), kind=FaultKind.OUTSIDE, problem="a link that leads outside the folder")
-    if not full.is_file():
-        return DataFault(path=printable(path), kind=FaultKind.DANGLING, problem="a link to nothing")
-    return None
-
-
-def _stays_inside(root: Path, path: Path) -> bool:
-    return os.path.realpath(path).startswith(f"{os.path.realpath(root)}{os.sep}")
+    if not os.path.lexists(root / path):
+        return DataFault(path=printable(path), kind=FaultKind.MISSING_IMAGE, problem="missing")
+    fault = judge_link(str(root), path)
+    if fault is None and not (root / path).is_file():
+        return DataFault(path=printable(path), kind=FaultKind.DANGLING, problem="not a file")
+    return fault

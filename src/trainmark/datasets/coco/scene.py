@@ -1,7 +1,7 @@
-"""One generated image from (seed, split, index) with an exact mask for every object in it. Pure; writes nothing.
+"""Draws one image from (seed, split, index), with an exact mask for every object. Pure; writes nothing.
 
-A class has a shape, a texture and a hue. Objects may cover each other a little; what is labelled is what is seen. Some
-images hold nothing but background, and some a crowd: many small objects of one class, labelled as one region.
+A class has a shape, a texture and a hue. Objects may cover each other a little; masks contain the visible part. Some
+images have only background, and some a crowd: many small objects of one class, labelled as one region.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Mask = npt.NDArray[np.bool_]
 
 _EMPTY_SHARE, _CROWD_SHARE = 0.04, 0.06
 _MAX_OBJECTS = 4
-_RADIUS = (0.13, 0.30)  # of the image's shorter side: 60 to 150 pixels of 480
+_RADIUS = (0.13, 0.30)  # relative to the shorter side: 60 to 150 pixels of 480
 _CROWD_RADIUS = 0.05
 _CROWD_OBJECTS = (8, 14)
-_PERIOD = (0.30, 0.45)  # of the radius: texture that survives being scaled down
+_PERIOD = (0.30, 0.45)  # relative to the radius: visible after scaling down
 _TRIES = 12
-_MIN_SEEN = 0.75  # of an object, under all that covers it
+_MIN_SEEN = 0.75  # of an object that must stay visible
 _GRAIN = 6.0
 _SCALE, _STRETCH = (0.85, 1.15), (0.92, 1.08)
 
@@ -33,7 +33,7 @@ _SCALE, _STRETCH = (0.85, 1.15), (0.92, 1.08)
 class SceneObject:
     label: int
     mask: Mask
-    """What is seen of it."""
+    """The visible part."""
     is_crowd: bool
 
 
@@ -55,7 +55,7 @@ def draw_scene(
 
 
 def _random_size(rng: np.random.Generator, mean_size: tuple[int, int]) -> tuple[int, int]:
-    """Around the mean area; a quarter of the images are turned on their side."""
+    """Random size around the mean area; a quarter of the images have height and width swapped."""
     scale, stretch = rng.uniform(*_SCALE), rng.uniform(*_STRETCH)
     height, width = round(mean_size[0] * scale / stretch), round(mean_size[1] * scale * stretch)
     return (width, height) if rng.random() < 0.25 else (height, width)
@@ -71,7 +71,7 @@ def _clouds(rng: np.random.Generator, height: int, width: int) -> Field:
 
 
 def _place_object(canvas: Field, rng: np.random.Generator, objects: list[SceneObject], label: int) -> None:
-    """On top of what is there, at a place that leaves enough of everything; nowhere, where no try finds one."""
+    """Draws on top, at a place that leaves enough of every object visible; draws nothing if no try finds one."""
     height, width = canvas.shape[:2]
     for _ in range(_TRIES):
         radius = rng.uniform(*_RADIUS) * min(height, width)
@@ -110,7 +110,7 @@ def _paint_crowd(canvas: Field, rng: np.random.Generator, label: int) -> SceneOb
 def _cover(
     rng: np.random.Generator, label: int, size: tuple[int, ...], centre: tuple[float, float], radius: float
 ) -> Field:
-    """How much of each pixel the shape covers, with an edge of one pixel."""
+    """Coverage of each pixel by the shape, with an edge of one pixel."""
     shape = tuple(SHAPES.values())[label % len(SHAPES)]
     x, y = _turned(size, centre, angle=rng.uniform(0, 2 * np.pi), unit=radius)
     levels = shape(x, y) * np.float32(radius) + np.float32(0.5)
@@ -120,7 +120,7 @@ def _cover(
 def _blend(
     canvas: Field, rng: np.random.Generator, label: int, centre: tuple[float, float], radius: float, cover: Field
 ) -> None:
-    """Works only on the rectangle that the shape covers."""
+    """Draws only in the rectangle that the shape covers."""
     rows, columns = (np.flatnonzero(cover.any(axis=axis)) for axis in (1, 0))
     if not len(rows):
         return
@@ -144,7 +144,7 @@ def _turned(size: tuple[int, ...], centre: tuple[float, float], *, angle: float,
 
 
 def _two_tones(rng: np.random.Generator, label: int) -> tuple[Field, Field]:
-    """One dark and one light colour near the class's hue; steps of the golden ratio keep classes apart."""
+    """One dark and one light colour near the hue of the class; golden ratio steps separate the hues."""
     hue = (label * 0.618034 + rng.normal() * 0.015) % 1
     dark = colorsys.hsv_to_rgb(hue, 0.9, rng.uniform(0.25, 0.4))
     light = colorsys.hsv_to_rgb(hue, rng.uniform(0.45, 0.65), rng.uniform(0.9, 1.0))

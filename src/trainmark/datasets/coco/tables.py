@@ -1,4 +1,4 @@
-"""An annotation file as arrays: what 860,000 dicts would hold, in memory that forked processes share."""
+"""COCO's file names, and an annotation file as arrays: compact, and shared by forked processes."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ class InstanceTable:
     """Objects and crowds, in the order of their images."""
 
     first: Ints
-    """Those of image i are first[i] to first[i + 1]."""
+    """Instances of image i are first[i] to first[i + 1]."""
     ids: Ints
-    """As written in the file."""
+    """As in the file."""
     labels: Ints
     """From 1, in the order of the category ids."""
     boxes: Floats
-    """Left, top, width, height, as written."""
+    """Left, top, width, height, as in the file."""
     areas: Floats
-    """As written; NaN where the file has none."""
+    """As in the file; NaN if missing."""
     is_crowd: NDArray[np.bool_]
     ring_first: Ints
-    """Polygons of instance a are ring_first[a] to ring_first[a + 1]; none where it has runs."""
+    """Polygons of instance a are ring_first[a] to ring_first[a + 1]; none if it has run lengths."""
     coord_first: Ints
     coords: Floats
     """x, y, x, y, ... of all polygons."""
     run_first: Ints
     runs: NDArray[np.uint8]
-    """Run lengths in COCO's compressed text; empty where there are polygons."""
+    """Run lengths as COCO's compressed text; empty if there are polygons."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -78,9 +78,9 @@ class CocoSplit:
     images: ImageTable
     instances: InstanceTable
     categories: Mapping[int, str]
-    """Id to name, in the order of ids: the n-th has label n."""
+    """Id to name, sorted by id; the n-th has label n."""
     problems: Mapping[int, tuple[str, ...]]
-    """By image, what of its annotations could not be used as written."""
+    """By image: annotations that could not be used as they are."""
 
     def path(self, index: int) -> str:
         """Relative to the data set's folder."""
@@ -89,7 +89,7 @@ class CocoSplit:
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """One annotation that was found usable; the arrays are made of these."""
+    """One valid annotation; the arrays are built from these."""
 
     image: int
     id: int
@@ -102,7 +102,7 @@ class Instance:
 
 
 def as_table(instances: list[Instance], num_images: int) -> InstanceTable:
-    instances = sorted(instances, key=lambda instance: instance.image)  # stable: the file's order within an image
+    instances = sorted(instances, key=lambda instance: instance.image)  # stable: keeps the file's order within an image
     rings = [ring for instance in instances for ring in instance.rings]
     return InstanceTable(
         first=np.searchsorted([instance.image for instance in instances], np.arange(num_images + 1)).astype(np.int64),

@@ -1,4 +1,4 @@
-"""A bitmap's outline as COCO writes it: polygons along the pixels' edges, which rasterise to the same bitmap."""
+"""Traces a bitmap to polygons along pixel edges, which rasterise to the same bitmap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Ring = list[int]
 
 
 def trace(mask: Mask) -> list[Ring]:
-    """One polygon per part. COCO's polygons have no holes, so a part with a hole is cut in two through it."""
+    """One polygon per connected part. COCO's polygons have no holes, so a part with a hole is cut in two."""
     import cv2
 
     rings: list[Ring] = []
@@ -25,7 +25,7 @@ def _trace_part(part: Mask) -> list[Ring]:
     loops = _loops(part)
     if len(loops) == 1:
         return loops
-    # The loop that holds the topmost, then leftmost corner is the outer one; any other goes round a hole.
+    # The loop with the topmost, then leftmost corner is the outer one; any other surrounds a hole.
     outer = min(loops, key=lambda ring: min(zip(ring[1::2], ring[::2], strict=True)))
     hole = next(ring for ring in loops if ring is not outer)
     cut = (min(hole[::2]) + max(hole[::2]) + 1) // 2
@@ -36,7 +36,7 @@ def _trace_part(part: Mask) -> list[Ring]:
 
 
 def _loops(part: Mask) -> list[Ring]:
-    """Walks the edges between inside and outside, the inside always on the right hand."""
+    """Follows the edges between inside and outside, with the inside on the right."""
     padded = np.pad(part, 1)
     steps = _edges(padded)
     rings = []
@@ -47,7 +47,7 @@ def _loops(part: Mask) -> list[Ring]:
         ring: Ring = []
         while True:
             ways = steps[at]
-            # Where two pixels touch at a corner, turn right: the parts stay apart, as for four neighbours.
+            # Where two pixels touch only at a corner, turn right: this keeps the parts separate (4-connectivity).
             way = ways[0] if len(ways) == 1 or heading is None else _rightmost(heading, ways)
             ways.remove(way)
             if not ways:
@@ -58,14 +58,14 @@ def _loops(part: Mask) -> list[Ring]:
             heading, at = way, (at[0] + way[0], at[1] + way[1])
             if at == start:
                 break
-        if heading == first:  # the walk began in the middle of a straight edge
+        if heading == first:  # it started in the middle of a straight edge
             ring = ring[2:]
         rings.append(ring)
     return rings
 
 
 def _edges(padded: Mask) -> dict[tuple[int, int], list[tuple[int, int]]]:
-    """By corner, the directions in which an edge leaves it."""
+    """For each corner, the directions of the edges that start there."""
     steps: dict[tuple[int, int], list[tuple[int, int]]] = {}
     down = padded[1:, 1:-1].astype(np.int8) - padded[:-1, 1:-1]
     right = padded[1:-1, 1:].astype(np.int8) - padded[1:-1, :-1]

@@ -1,4 +1,4 @@
-"""Fashion-MNIST behind `trainmark data`: once converted, it is read and checked as an ImageNet-style folder."""
+"""The format `fashion-mnist` of `trainmark data`; once converted, it is read and checked like `imagenet`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Fashion-MNIST, 70,000 small grey photographs of clothes, from Debian's package to a JPEG folder in ImageNet's layout.
+"""Converts Fashion-MNIST, 70,000 small grey photographs of clothes, to JPEG files in ImageNet's layout.
 
-Real photographs that every machine can install offline: the smallest honest answer to "does it train?".
+The originals are gzipped IDX files, as in Debian's package: real photographs that any machine can install offline, to
+find out quickly whether a training learns.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from trainmark.errors import DataError
 from trainmark.units import format_count
 
 _UNSIGNED_BYTE = 0x08
-_MAX_BYTES = 2**30  # MNIST and its relatives stay below 50 MB; a few bytes of gzip can unpack to anything
+_MAX_BYTES = 2**30  # MNIST and similar sets are below 50 MB; a few bytes of gzip can unpack to any size
 
 
 def read_idx(path: Path, *, num_dimensions: int) -> npt.NDArray[np.uint8]:
@@ -30,35 +31,37 @@ def read_idx(path: Path, *, num_dimensions: int) -> npt.NDArray[np.uint8]:
             shape = _parse_header(path, file.read(4 + 4 * num_dimensions), num_dimensions)
             size = math.prod(shape)
             if size > _MAX_BYTES:
-                raise _broken(path, f"its header promises {size:,} bytes")
-            body = file.read(size + 1)  # one more than promised, to see whether there is more
+                raise _broken(path, f"its header states {size:,} bytes")
+            body = file.read(size + 1)  # one more than stated, to detect extra data
     except FileNotFoundError:
         raise DataError(
-            f"{path} does not exist",
+            f"not found: {path}",
             why="the original files are needed to make this data set",
-            hint="apt-get install dataset-fashion-mnist (Debian, Ubuntu), or give the folder of the .gz files",
+            hint="apt-get install dataset-fashion-mnist (Debian, Ubuntu), or --source with the folder of the .gz files",
         ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise _broken(path, str(error)) from error
     except OSError as error:
         raise DataError(
-            f"{path} cannot be read", why=error.strerror or str(error), hint="mend its permissions"
+            f"{path} cannot be read", why=error.strerror or str(error), hint="check its permissions"
         ) from error
     if len(body) != size:
-        raise _broken(path, f"it holds {'more' if len(body) > size else 'fewer'} than the {size:,} bytes of its header")
+        raise _broken(path, f"{'more' if len(body) > size else 'fewer'} than the {size:,} bytes stated in its header")
     return np.frombuffer(body, dtype=np.uint8).reshape(shape)
 
 
 def _parse_header(path: Path, header: bytes, num_dimensions: int) -> tuple[int, ...]:
     if header[:4] != bytes((0, 0, _UNSIGNED_BYTE, num_dimensions)):
-        raise _broken(path, f"it is no IDX file of bytes in {num_dimensions} dimensions (begins {header[:4].hex(' ')})")
+        raise _broken(
+            path, f"not an IDX file of {num_dimensions}-dimensional bytes (starts with {header[:4].hex(' ')})"
+        )
     if len(header) != 4 + 4 * num_dimensions:
-        raise _broken(path, "it ends within its header")
+        raise _broken(path, "truncated in the header")
     return tuple(int.from_bytes(header[at : at + 4]) for at in range(4, len(header), 4))
 
 
 def _broken(path: Path, why: str) -> DataError:
-    return DataError(f"{path} is damaged or of another kind", why=why, hint="fetch the file again")
+    return DataError(f"{path} is damaged or not an IDX file", why=why, hint="fetch the file again")
 
 
 DEBIAN_SOURCE = Path("/usr/share/datasets/fashion-mnist")
@@ -81,7 +84,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def make_fashion_mnist(root: Path, *, source: Path = DEBIAN_SOURCE, limit: int | None = None) -> MakeReport:
-    """`limit` keeps so many images of each split, the classes in turn, in the order of the files."""
+    """`limit` is the number of images kept of each split, evenly over the classes, in the order of the files."""
     started = time.perf_counter()
     require_encoder()
     if limit is not None and limit < len(CLASSES):
@@ -107,10 +110,10 @@ def make_fashion_mnist(root: Path, *, source: Path = DEBIAN_SOURCE, limit: int |
 def _read_split(source: Path, prefix: str, limit: int | None) -> tuple[Bytes, Bytes]:
     images = read_idx(source / f"{prefix}-images-idx3-ubyte.gz", num_dimensions=3)
     labels = read_idx(source / f"{prefix}-labels-idx1-ubyte.gz", num_dimensions=1)
-    hint = "fetch the files again, all four from one place"
+    hint = "fetch all four files again, from one source"
     if len(images) != len(labels):
         raise DataError(
-            f"{source} does not fit together",
+            f"{source}: files do not match",
             why=f"{len(images)} images but {len(labels)} labels for {prefix}",
             hint=hint,
         )
@@ -123,7 +126,7 @@ def _read_split(source: Path, prefix: str, limit: int | None) -> tuple[Bytes, By
 
 
 def _spread_over_classes(labels: Bytes, limit: int | None) -> npt.NDArray[np.intp]:
-    """Indices of the first of each class, then the second of each, and so on, until there are enough."""
+    """Indices of the first image of each class, then the second of each, and so on, up to `limit`."""
     rank = np.empty(len(labels), dtype=np.intp)
     for label in range(len(CLASSES)):
         members = labels == label

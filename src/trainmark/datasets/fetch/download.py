@@ -1,4 +1,4 @@
-"""Parts side by side, each in ranges where the server has them, with retries; goes on where an earlier try ended."""
+"""Downloads parts in parallel, each in ranges if the server supports them, with retries; resumes earlier downloads."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from trainmark.datasets.fetch.partial import (
     Part,
     State,
     begin_part,
+    can_resume,
     is_unchanged,
     load_state,
-    may_go_on,
     part_file,
     save_state,
     state_file,
@@ -44,20 +44,20 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How hard to try."""
+    """Connections, retries and time-outs."""
 
     num_connections: int = 4
     num_tries: int = 6
-    """In a row, without a byte in between."""
+    """Attempts in a row without receiving a byte."""
 
     pause_s: float = 1.0
-    """Before the second try; doubled before each further one."""
+    """Before the second attempt; doubled before each further one."""
 
     timeout_s: float = 30.0
-    """Of silence."""
+    """Without receiving anything."""
 
     chunk_bytes: int | None = None
-    """None: chosen by the size."""
+    """None: depends on the size."""
 
 
 def download(
@@ -69,29 +69,29 @@ def download(
     on_bytes: OnBytes,
     say: Callable[[str], None],
 ) -> State:
-    """Leaves complete parts, and the state beside them; on any failure, what came so far."""
+    """Leaves complete parts and their state on disk; after a failure, what was received so far."""
     server = Server(timeout_s=effort.timeout_s)
     state = load_state(state_file(partial), [address.shown for address in addresses])
     for _ in range(_MAX_RESTARTS):
-        # Of complete parts a checksum says all there is to say, without a question to the server.
+        # Complete parts are verified by the checksum, without asking the server.
         if state is None or not has_checksum or not _is_all_there(partial, state):
             state = _plan(server, addresses, partial, state, effort=effort, has_checksum=has_checksum, say=say)
             _refuse_no_space(partial, state)
         try:
             _Crew(server, addresses, partial, state, effort).work(on_bytes)
         except ChangedError:
-            state = copy.deepcopy(state)  # the old crew may still hold its own
+            state = copy.deepcopy(state)  # threads of the previous crew may still hold theirs
             continue
         return state
     raise DataError(
-        f"{addresses[0].shown} cannot be fetched in one piece",
-        why="it changed on the server each time while it was fetched",
+        f"cannot fetch {addresses[0].shown}",
+        why=f"it changed on the server during each of {_MAX_RESTARTS} downloads",
         hint="try again later, or with --connections 1",
     )
 
 
 def _is_all_there(partial: Path, state: State) -> bool:
-    """Whether only joining is left to do, or to go on with."""
+    """Whether everything is downloaded, so that only joining is left."""
     files = {partial: state.joined_bytes}
     files |= {part_file(partial, i): state.parts[i].num_done for i in range(state.num_joined, len(state.parts))}
     is_there = all(file.is_file() and file.stat().st_size >= size for file, size in files.items())
@@ -116,41 +116,41 @@ def _plan(
     parts = []
     for index, (address, now) in enumerate(zip(addresses, resources, strict=True)):
         old = before.parts[index] if before is not None else None
-        if old is not None and may_go_on(old, now, part_file(partial, index), has_checksum=has_checksum):
+        if old is not None and can_resume(old, now, part_file(partial, index), has_checksum=has_checksum):
             parts.append(old)
             continue
         if old is not None and old.num_done:
-            say(f"{address.shown}: cannot go on with what came before (changed, or no ranges); started anew")
+            say(f"{address.shown}: cannot resume (the file changed, or the server does not support ranges); restarting")
         parts.append(
             begin_part(address.shown, now, num_connections=effort.num_connections, chunk_bytes=effort.chunk_bytes)
         )
-        _create_anew(part_file(partial, index))
+        _create_empty(part_file(partial, index))
     state = State(parts=parts)
     save_state(state_file(partial), state)
     return state
 
 
-def _create_anew(file: Path) -> None:
-    """Another file under the name, not the same one emptied: an old crew may still have that one open."""
+def _create_empty(file: Path) -> None:
+    """Creates a new file instead of truncating: threads of a previous crew may still have the old one open."""
     file.unlink(missing_ok=True)
     file.open("xb").close()
 
 
 def _refuse_no_space(partial: Path, state: State) -> None:
     missing = sum((part.resource.num_bytes or 0) - part.num_done for part in state.parts if not part.is_done)
-    # While parts are joined, one of them is there twice.
+    # While parts are joined, one of them needs its space twice.
     twice = max((part.resource.num_bytes or 0 for part in state.parts[state.num_joined :]), default=0)
     free = shutil.disk_usage(partial.parent).free
     if missing + twice > free:
         raise DataError(
             f"not enough space in {partial.parent}",
-            why=f"{format_bytes(missing + twice)} are needed and {format_bytes(free)} are free",
-            hint="free some space, or give --output on another disk",
+            why=f"{format_bytes(missing + twice)} needed, {format_bytes(free)} free",
+            hint="free some space, or pass --output on another disk",
         )
 
 
 def _with_retries(ask: Callable[[], Answer], address: Address, effort: Effort) -> Answer:
-    """Where nothing listens, nothing will: a refused connection is told at once."""
+    """Retries temporary errors; a refused connection is reported at once, because no server is running."""
     for failures in range(1, effort.num_tries + 1):
         try:
             return ask()
@@ -169,19 +169,19 @@ def _pause(effort: Effort, failures: int, error: TransientError) -> float:
 
 
 def _gave_up(address: Address, error: TransientError, failures: int) -> DataError:
-    tries = "" if failures == 1 else f", {failures} times in a row"
-    hint = "check the address and the network, then run the same command again: it goes on where it was"
-    return DataError(f"{address.shown} cannot be fetched", why=f"{error}{tries}", hint=hint)
+    tries = "" if failures == 1 else f", {failures} attempts"
+    hint = "check the URL and the network, then run the same command again to resume"
+    return DataError(f"cannot fetch {address.shown}", why=f"{error}{tries}", hint=hint)
 
 
 class _StoppedError(Exception):
-    """The crew has ended; what one of its threads still receives is for nobody."""
+    """The crew was stopped; data that its threads still receive is discarded."""
 
 
 class _Crew:
-    """Threads that take chunks from one queue. They are daemons: Ctrl-C never waits for a silent server.
+    """Threads that take chunks from one queue. They are daemons, so that Ctrl-C does not wait for a silent server.
 
-    A thread may sleep in a read until long after its crew ended, so each write asks first whether it still may.
+    A thread may block in a read long after its crew was stopped, so each write first checks that it is still allowed.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class _Crew:
                     save_state(state_file(self._partial), self._state)
                     saved = time.monotonic()
         finally:
-            with self._writing:  # from here on no thread changes the files or the state
+            with self._writing:  # from now on no thread changes the files or the state
                 self._stop.set()
             for thread in threads:
                 thread.join(timeout=1.0)
@@ -232,7 +232,7 @@ class _Crew:
             return
         except OSError as error:
             why = error.strerror or str(error)
-            hint = "free some space or mend that, then run the same command again: it goes on where it was"
+            hint = "free some space or fix this, then run the same command again to resume"
             self._fail(DataError(f"{self._partial} cannot be written", why=why, hint=hint))
         except Exception as error:
             self._fail(error)
@@ -257,7 +257,7 @@ class _Crew:
                 try:
                     self._receive(address, part, chunk, descriptor)
                 except TransientError as error:
-                    # Without ranges each try begins at nothing, so that bytes are no sign of getting on.
+                    # Without ranges each attempt starts from zero, so received bytes are not progress.
                     is_further = part.chunk_bytes is not None and part.done[chunk] > before
                     failures = 1 if is_further else failures + 1
                     if failures >= self._effort.num_tries:
@@ -288,7 +288,7 @@ class _Crew:
             with self._may_write():
                 part.is_ended = True
         elif not part.is_chunk_done(chunk):
-            raise TransientError("the server closed the connection before all bytes had come")
+            raise TransientError("the server closed the connection early")
 
     def _read(self, address: Address, response: http.client.HTTPResponse) -> bytes:
         try:

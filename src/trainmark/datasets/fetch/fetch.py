@@ -1,4 +1,4 @@
-"""`trainmark data fetch`: download, join, check, put into place, unpack; nothing half-written under a final name."""
+"""`trainmark data fetch`: download, join, verify, rename, unpack. An incomplete file never has its final name."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from trainmark.datasets.staging import refuse_occupied
 from trainmark.errors import DataError
 
 OnStage = Callable[[str, int, int | None], None]
-"""Called with the stage's name, the bytes done and, if known, of how many."""
+"""Called with the name of the stage, the bytes done and, if known, the total."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FetchRequest:
     urls: Sequence[str]
     output: str
-    """A file, or a folder that is there or ends in a slash."""
+    """A file, or a folder if it exists or ends in a slash."""
 
     effort: Effort
     checksum: Checksum | None = None
@@ -40,14 +40,14 @@ class FetchReport:
     num_bytes: int
     sha256: str
     checked: Algorithm | None
-    """The checksum that a person gave and the file has."""
+    """The kind of checksum that was given and matched."""
 
     was_there: bool
-    """An earlier fetch had left the whole file."""
+    """The complete file existed already."""
 
     unpacked: Path | None
     num_files: int | None
-    """Unpacked."""
+    """Number of files unpacked."""
 
     elapsed_s: float
 
@@ -65,8 +65,8 @@ def fetch(request: FetchRequest, *, on_stage: OnStage, say: Callable[[str], None
         try:
             digests = _fetch_new(addresses, target, request, on_stage, say)
         except OSError as error:
-            why = f"{error.strerror or error}; what came so far is kept beside it"
-            hint = "free some space or mend that, then run the same command again: it goes on where it was"
+            why = f"{error.strerror or error}; what was received is kept beside it"
+            hint = "free some space or fix this, then run the same command again to resume"
             raise DataError(f"{target} cannot be written", why=why, hint=hint) from error
     num_files = None
     if request.unpack is not None:
@@ -91,7 +91,7 @@ def _choose_target(output: str, addresses: Sequence[Address]) -> Path:
 
 @contextmanager
 def _folder_for(target: Path) -> Iterator[None]:
-    """Made where it is not there, and gone again where nothing was put into it."""
+    """Creates the folder if needed, and removes it again if it stays empty."""
     new = [parent for parent in target.absolute().parents if not parent.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -99,23 +99,23 @@ def _folder_for(target: Path) -> Iterator[None]:
     finally:
         for parent in new:
             with contextlib.suppress(OSError):
-                parent.rmdir()  # fails where something is in it, which is meant
+                parent.rmdir()  # fails if it is not empty, as intended
 
 
 def _recognise(target: Path, checksum: Checksum | None, on_stage: OnStage) -> dict[Algorithm, str]:
-    """A file that has the checksum was fetched before: only the unpacking is left to do."""
+    """A file with the right checksum was fetched before: only unpacking is left."""
     if checksum is None or not target.is_file():
         raise DataError(
-            f"{target} is there already",
-            why="nothing of yours is overwritten",
-            hint="give another --output or remove it; with --sha256 or --md5 it is recognised and used",
+            f"{target} exists",
+            why="existing files are not overwritten",
+            hint="choose another --output or remove it; with --sha256 or --md5 it is verified and used",
         )
     digests = _hash(target, checksum, on_stage)
     if digests[checksum.algorithm] != checksum.digits:
         raise DataError(
-            f"{target} is there already and is another file",
+            f"{target} exists and is a different file",
             why=f"its {checksum.algorithm} is {digests[checksum.algorithm]}",
-            hint="give another --output, or remove it to fetch it again",
+            hint="choose another --output, or remove it to fetch it again",
         )
     return digests
 
@@ -143,38 +143,38 @@ def _fetch_new(
 
 
 def _hash(path: Path, checksum: Checksum | None, on_stage: OnStage) -> dict[Algorithm, str]:
-    """SHA-256 always, so that whoever was given none can write it down."""
+    """Always computes SHA-256 too, so that it can be noted if none was given."""
     asked: set[Algorithm] = {"sha256"} if checksum is None else {"sha256", checksum.algorithm}
     return hash_file(path, asked, lambda done, total: on_stage("checksum", done, total))
 
 
 def _reject(partial: Path, target: Path, checksum: Checksum, digests: dict[Algorithm, str]) -> DataError:
-    """Kept to look at (often it is a page that asks to log in), but where no later fetch goes on with it."""
+    """Renames the file, so that it can be examined (often it is a login page) but is not resumed."""
     rejected = target.with_name(target.name + ".rejected")
     partial.replace(rejected)
     state_file(partial).unlink()
     return DataError(
-        f"{target} has the wrong checksum and was not kept under that name",
-        why=f"{checksum.algorithm} should be {checksum.digits} and is {digests[checksum.algorithm]}",
-        hint=f"look at {rejected}: it holds what came; check the checksum and the order of the parts, then fetch anew",
+        f"{target}: wrong checksum",
+        why=f"{checksum.algorithm}: expected {checksum.digits}, got {digests[checksum.algorithm]}",
+        hint=f"what was received is in {rejected}; check the checksum and the order of the parts, then fetch again",
     )
 
 
 @contextmanager
 def _only_one(partial: Path) -> Iterator[None]:
-    """Two programs that fill one file would spoil it. The lock ends with the process, however that ends."""
+    """Locks out a second process, which would corrupt the file. The lock is released whenever the process ends."""
     lock = partial.with_name(partial.name + ".lock")
     try:
         file = lock.open("wb")
     except OSError as error:
         why = error.strerror or str(error)
-        raise DataError(f"{partial} cannot be written", why=why, hint="give another --output") from error
+        raise DataError(f"{partial} cannot be written", why=why, hint="choose another --output") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            if isinstance(error, BlockingIOError):  # else a file system without locks: go on
-                hint = "wait for it, or give another --output"
+            if isinstance(error, BlockingIOError):  # otherwise the file system has no locks: continue
+                hint = "wait for it, or choose another --output"
                 raise DataError(f"{partial} is being fetched by another process", hint=hint) from None
         try:
             yield

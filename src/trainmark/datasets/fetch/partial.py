@@ -16,27 +16,27 @@ from trainmark.runfolder.files import write_json
 
 _SCHEMA = 1
 _MIN_CHUNK_BYTES, _MAX_CHUNK_BYTES = 2**20, 2**26
-_MAX_NUM_CHUNKS = 10_000  # a server may claim any size
-_CHUNKS_PER_CONNECTION = 4  # so that the connections end at about the same time
+_MAX_NUM_CHUNKS = 10_000  # a server may state any size
+_CHUNKS_PER_CONNECTION = 4  # so that the connections finish at about the same time
 
 
 @dataclass(kw_only=True)
 class Part:
-    """One URL's share. Threads fill chunks side by side, each one from its start."""
+    """The file of one URL. Threads fill its chunks in parallel, each chunk from its start."""
 
     shown: str
     resource: Resource
     chunk_bytes: int | None
-    """None: the server has no ranges, or does not say how much there is; then there is one chunk."""
+    """None if the server does not support ranges or does not state the size; then there is one chunk."""
 
     done: list[int] = field(default_factory=lambda: [0])
-    """Bytes of each chunk."""
+    """Bytes received of each chunk."""
 
     is_ended: bool = False
-    """Of a part whose size nobody said: whether all of it came."""
+    """For a part of unknown size: whether it is complete."""
 
     def span(self, chunk: int) -> tuple[int, int | None]:
-        """First byte, and one past the last where it is known."""
+        """Offset of the first byte, and of the end if it is known."""
         if self.chunk_bytes is None:
             return 0, self.resource.num_bytes
         start = chunk * self.chunk_bytes
@@ -59,7 +59,7 @@ class Part:
 class State:
     parts: list[Part]
     num_joined: int = 1
-    """How many parts the partial file holds; the first is downloaded into it."""
+    """Number of parts in the partial file; the first is downloaded into it."""
 
     @property
     def joined_bytes(self) -> int:
@@ -67,7 +67,7 @@ class State:
 
 
 def part_file(partial: Path, index: int) -> Path:
-    """The first part is downloaded into the partial file itself, the others wait beside it."""
+    """The first part is downloaded into the partial file itself, the others into files beside it."""
     return partial if index == 0 else partial.with_name(f"{partial.name}.{index}")
 
 
@@ -86,12 +86,12 @@ def begin_part(shown: str, resource: Resource, *, num_connections: int, chunk_by
 
 
 def is_unchanged(part: Part, now: Resource, *, has_checksum: bool) -> bool:
-    """A server that states no version could have another file of the same size: then only a checksum can tell."""
+    """Without ETag and Last-Modified another file could have the same size: then only a checksum can tell."""
     return part.resource.is_same(now) and (now.has_version or has_checksum)
 
 
-def may_go_on(part: Part, now: Resource, file: Path, *, has_checksum: bool) -> bool:
-    """Whether the bytes on disk are a beginning of what the server has now."""
+def can_resume(part: Part, now: Resource, file: Path, *, has_checksum: bool) -> bool:
+    """Whether the bytes on disk belong to the file that the server has now, so that the download can resume."""
     if not is_unchanged(part, now, has_checksum=has_checksum):
         return False
     return file.is_file() and file.stat().st_size >= _needed_bytes(part) and (part.is_done or now.has_ranges)
@@ -106,7 +106,7 @@ def save_state(path: Path, state: State) -> None:
 
 
 def load_state(path: Path, urls_shown: list[str]) -> State | None:
-    """None where there is none for these URLs, or it makes no sense: then the download starts anew."""
+    """None if there is no valid state for these URLs: then the download restarts."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         parts = [_parse_part(item) for item in document["parts"]]
@@ -134,7 +134,10 @@ _COPY_BYTES = 2**23
 
 
 def join_parts(partial: Path, state: State, on_bytes: OnBytes) -> None:
-    """An interrupted join goes on at the part it was at."""
+    """Appends the parts in order. Resumes an interrupted join at the same part.
+
+    Each part is removed after it was appended, so that only one part at a time needs its space twice.
+    """
     total = sum(part.num_done for part in state.parts)
     try:
         with partial.open("r+b") as joined:
@@ -153,7 +156,7 @@ def join_parts(partial: Path, state: State, on_bytes: OnBytes) -> None:
             os.fsync(joined.fileno())
     except OSError as error:
         raise DataError(
-            f"the parts of {partial} cannot be joined",
+            f"cannot join the parts of {partial}",
             why=error.strerror or str(error),
-            hint="free some space or mend that, then run the same command again: it goes on where it was",
+            hint="free some space or fix this, then run the same command again to resume",
         ) from error

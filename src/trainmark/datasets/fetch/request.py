@@ -21,30 +21,30 @@ _SECRETS = re.compile(r"(?i)(https?://)(?:[^\s/@]*@)?([^\s?#'\"]*)(?:[?#][^\s'\"
 @dataclass(frozen=True, kw_only=True)
 class Address:
     url: str = field(repr=False)
-    """What is asked for; the query may be a signature, so it is never shown."""
+    """Sent to the server. Never shown, because the query may be a signature."""
 
     shown: str
-    """Without user, password and query: for messages, and for the state beside a partial file."""
+    """Without user, password and query: for messages and for the saved state."""
 
     authorization: str | None = field(repr=False)
 
 
 def parse_address(text: str) -> Address:
-    hint = "give one that starts with https:// or http://"
+    hint = "give a URL that starts with https:// or http://"
     try:
         split = urlsplit(text.strip())
         host, port = split.hostname, split.port
     except ValueError as error:
-        raise DataError(f"{hide_secrets(text)!r} is no URL", why=hide_secrets(str(error)), hint=hint) from None
+        raise DataError(f"invalid URL {hide_secrets(text)!r}", why=hide_secrets(str(error)), hint=hint) from None
     if split.scheme not in ("http", "https"):
-        why = f"{split.scheme}:// is not fetched" if split.scheme else "it has no https:// in front"
-        raise DataError(f"{hide_secrets(text)!r} cannot be fetched", why=why, hint=hint)
+        why = f"{split.scheme}:// is not supported" if split.scheme else "it does not start with https://"
+        raise DataError(f"cannot fetch {hide_secrets(text)!r}", why=why, hint=hint)
     if not host:
-        raise DataError(f"{hide_secrets(text)!r} is no URL", why="it names no host", hint=hint)
+        raise DataError(f"invalid URL {hide_secrets(text)!r}", why="no host name", hint=hint)
     try:
         place = host if ":" in host else host.encode("idna").decode()
     except UnicodeError:
-        raise DataError(f"{hide_secrets(text)!r} is no URL", why="its host is no name", hint=hint) from None
+        raise DataError(f"invalid URL {hide_secrets(text)!r}", why="invalid host name", hint=hint) from None
     place = (f"[{place}]" if ":" in place else place) + (f":{port}" if port is not None else "")
     shown = f"{split.scheme}://{place}{quote(split.path, safe='/%:@!$&()*+,;=~-._')}"
     query = f"?{quote(split.query, safe='/%:@!$&()*+,;=~-._?')}" if split.query else ""
@@ -59,27 +59,27 @@ def _authorization(split: SplitResult) -> str | None:
 
 
 def hide_secrets(text: str) -> str:
-    """Text that may hold URLs, for a message."""
+    """Removes user, password and query from all URLs in a text."""
     return _SECRETS.sub(r"\1\2", text)
 
 
 def name_file(addresses: Sequence[Address]) -> str:
-    """What the file is called where a person gave only a folder; several parts share their name up to the number."""
+    """The file name if the user gave only a folder; parts must have the same name apart from a number."""
     names = [PurePosixPath(unquote(urlsplit(address.shown).path)).name for address in addresses]
     stems = set(names) if len(names) == 1 else {_PART_SUFFIX.sub("", name) for name in names}
     name = stems.pop()
     if stems or not name or name.startswith(".") or "/" in name or not name.isprintable():
         raise DataError(
-            "no name for the file",
-            why="the URL does not end in a plain one" if len(names) == 1 else "the parts' names do not give one",
-            hint="give --output with a file name",
+            "cannot choose a name for the file",
+            why="the URL does not end in a file name" if len(names) == 1 else "the names of the parts differ",
+            hint="pass --output with a file name",
         )
     return name
 
 
 Algorithm = Literal["sha256", "md5"]
 OnBytes = Callable[[int, int | None], None]
-"""Called with the bytes done so far and, if known, of how many."""
+"""Called with the number of bytes done so far and, if known, the total."""
 
 _NUM_DIGITS: dict[Algorithm, int] = {"sha256": 64, "md5": 32}
 _BLOCK_BYTES = 2**20
@@ -96,16 +96,16 @@ def parse_checksum(algorithm: Algorithm, text: str) -> Checksum:
     num_digits = _NUM_DIGITS[algorithm]
     if not re.fullmatch(rf"[0-9a-fA-F]{{{num_digits}}}", text):
         raise DataError(
-            f"{text!r} is no {algorithm} checksum",
-            why=f"one has {num_digits} hexadecimal digits; this has {format_count(len(text), 'characters')}",
+            f"invalid {algorithm} checksum {text!r}",
+            why=f"expected {num_digits} hexadecimal digits, got {format_count(len(text), 'characters')}",
             hint="copy it again from where the data set is published",
         )
     return Checksum(algorithm=algorithm, digits=text.lower())
 
 
 def hash_file(path: Path, algorithms: set[Algorithm], on_bytes: OnBytes) -> dict[Algorithm, str]:
-    """All in one pass over the file."""
-    # MD5 finds damage, which is all that is asked of it; whoever fears forgery gives SHA-256.
+    """Computes all checksums in one pass."""
+    # MD5 is good enough to find damage; use SHA-256 against forgery.
     hashes = {name: hashlib.new(name, usedforsecurity=False) for name in algorithms}
     total, done = path.stat().st_size, 0
     buffer = memoryview(bytearray(_BLOCK_BYTES))

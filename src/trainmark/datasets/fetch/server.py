@@ -1,7 +1,6 @@
-"""One question to a server and what its answer means: gone, busy, changed, or bytes.
+"""One HTTP request and the meaning of its response: data, an error worth a retry, a changed file, or a failure.
 
-urllib of the standard library, because proxies, redirects and TLS are all that is needed of a client here, and a data
-set can then be fetched on a machine where nothing else may be installed.
+Uses urllib of the standard library, see docs/decisions/0007-fetch-is-ours.md.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _HINTS = {
     401: "put user and password into the URL: https://user:password@host/...",
-    403: "you may have to accept a licence or to ask for a fresh link",
+    403: "you may have to accept a licence or to request a new link",
     404: "check the spelling, or look for a newer link",
     407: "set https_proxy to http://user:password@host:port",
     410: "look for a newer link",
@@ -34,7 +33,7 @@ _HINTS = {
 
 
 class TransientError(Exception):
-    """Worth another try."""
+    """Worth a retry."""
 
     def __init__(self, why: str, *, retry_after_s: float | None = None, is_refused: bool = False) -> None:
         super().__init__(why)
@@ -43,12 +42,12 @@ class TransientError(Exception):
 
 
 class ChangedError(Exception):
-    """What the server has now is not what the download began with."""
+    """The file on the server is not the one that the download started with."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resource:
-    """What a server says of a file; None is what it does not say."""
+    """What a server states about a file; None if it does not."""
 
     num_bytes: int | None
     etag: str | None
@@ -81,20 +80,20 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             req.type == "https" or not newurl.lower().startswith("http://")
         ):
             raise DataError(
-                f"{hide_secrets(req.full_url)} leads elsewhere",
-                why=f"it redirects to {hide_secrets(newurl)}, which is not fetched: no TLS, or not http at all",
+                f"cannot fetch {hide_secrets(req.full_url)}",
+                why=f"it redirects to {hide_secrets(newurl)}, which is refused: not https, or not http at all",
                 hint="look for a newer link",
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 class Server:
-    """Asks; holds no state but the opener, so all threads share one."""
+    """Sends requests. Has no state except the opener, so all threads share one."""
 
     def __init__(self, *, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._opener = urllib.request.OpenerDirector()
-        for handler in (  # not build_opener, which would also open file:, ftp: and data:
+        for handler in (  # not build_opener, which also opens file:, ftp: and data:
             urllib.request.ProxyHandler(),
             urllib.request.HTTPHandler(),
             urllib.request.HTTPSHandler(context=ssl.create_default_context()),
@@ -106,7 +105,7 @@ class Server:
             self._opener.add_handler(handler)
 
     def probe(self, address: Address) -> Resource:
-        """By a GET of one byte: many signed links allow no HEAD."""
+        """Requests one byte with GET, because many signed links do not allow HEAD."""
         try:
             response = self.ask(address, start=0, end=1)
         except _EmptyError as empty:
@@ -115,12 +114,12 @@ class Server:
             return _describe(response)
 
     def ask(self, address: Address, *, start: int | None = None, end: int | None = None) -> http.client.HTTPResponse:
-        """Bytes from `start` up to but not including `end`, or all of them."""
-        request = urllib.request.Request(address.url)  # noqa: S310  the opener knows http and https only
+        """Requests the bytes from `start` up to but not including `end`, or all."""
+        request = urllib.request.Request(address.url)  # noqa: S310  the opener supports http and https only
         request.add_header("User-Agent", f"trainmark/{trainmark.__version__}")
         request.add_header("Accept-Encoding", "identity")
         if address.authorization is not None:
-            # Not carried along to where a redirect leads.
+            # Not sent to the target of a redirect.
             request.add_unredirected_header("Authorization", address.authorization)
         if start is not None and end is not None:
             request.add_header("Range", f"bytes={start}-{end - 1}")
@@ -133,7 +132,7 @@ class Server:
             raise judge_failure(address, error) from None
 
     def ask_whole(self, address: Address, expected: Resource) -> http.client.HTTPResponse:
-        """All of the file that the download began with, or ChangedError."""
+        """Requests the whole file. Raises ChangedError if it is not the one that the download started with."""
         response = self.ask(address)
         if not expected.is_same(_describe(response)):
             response.close()
@@ -141,7 +140,7 @@ class Server:
         return response
 
     def ask_range(self, address: Address, expected: Resource, *, start: int, end: int) -> http.client.HTTPResponse:
-        """A range of the file that the download began with, or ChangedError."""
+        """Requests a range. Raises ChangedError if the file is not the one that the download started with."""
         try:
             response = self.ask(address, start=start, end=end)
         except _EmptyError as empty:
@@ -155,7 +154,7 @@ class Server:
 
 
 class _EmptyError(Exception):
-    """416: the file has no byte there."""
+    """416: the file has no such bytes."""
 
     def __init__(self, resource: Resource) -> None:
         super().__init__("no such range")
@@ -179,26 +178,26 @@ def _judge_status(address: Address, error: urllib.error.HTTPError) -> Exception:
     if error.code in _TRANSIENT_CODES:
         wait = error.headers.get("Retry-After", "")
         retry_after_s = min(float(wait), _MAX_RETRY_AFTER_S) if _NUMBER.fullmatch(wait) else None
-        return TransientError(f"the server says {error.code} {error.reason}", retry_after_s=retry_after_s)
+        return TransientError(f"server response: {error.code} {error.reason}", retry_after_s=retry_after_s)
     if error.code == 416:
         return _EmptyError(_describe(error))
     if 300 <= error.code < 400:
-        why = f"more than {_MAX_REDIRECTS} redirects, or one to what is not fetched"
-        return DataError(f"{address.shown} cannot be fetched", why=why, hint="give the address that it ends at")
-    hint = _HINTS.get(error.code, "open the address in a browser to see what the server has to say")
-    why = f"the server says {error.code} {hide_secrets(str(error.reason))}"
-    return DataError(f"{address.shown} cannot be fetched", why=why, hint=hint)
+        why = f"more than {_MAX_REDIRECTS} redirects, or an unsupported one"
+        return DataError(f"cannot fetch {address.shown}", why=why, hint="give the final URL")
+    hint = _HINTS.get(error.code, "open the URL in a browser to see the response")
+    why = f"server response: {error.code} {hide_secrets(str(error.reason))}"
+    return DataError(f"cannot fetch {address.shown}", why=why, hint=hint)
 
 
 def judge_failure(address: Address, error: Exception) -> Exception:
-    """Of a connection. Most pass; a name that does not exist and a certificate that is wrong do not."""
+    """Classifies a connection error. Most are temporary; an unknown host and an invalid certificate are not."""
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
-    what = f"{address.shown} cannot be fetched"
+    what = f"cannot fetch {address.shown}"
     if isinstance(reason, ssl.SSLCertVerificationError):
-        hint = "set SSL_CERT_FILE if your site has its own authority; the check cannot be turned off"
+        hint = "set SSL_CERT_FILE if your site has its own certificate authority; the check cannot be turned off"
         return DataError(what, why=f"its certificate is not trusted: {reason.verify_message}", hint=hint)
     if isinstance(reason, socket.gaierror) and reason.errno != socket.EAI_AGAIN:
-        why = f"no such host: {reason.strerror}"
+        why = f"host not found: {reason.strerror}"
         return DataError(what, why=why, hint="check the spelling, and https_proxy if your site needs one")
     if isinstance(reason, http.client.InvalidURL):
         return DataError(what, why=hide_secrets(str(reason)), hint="check the spelling")

@@ -108,7 +108,7 @@ class _CountedStream:
 
 
 def _unpack_tar(stream: IO[bytes], extraction: Extraction, on_member: Callable[[], None]) -> None:
-    """Reads the stream once. Members are written by `Extraction`, see docs/decisions/0010-fetch.md."""
+    """Reads the stream once. Members are written by `Extraction`, see docs/decisions/0007-fetch-is-ours.md."""
     counted = _CountedStream(stream, extraction)
     with tarfile.open(fileobj=cast("IO[bytes]", counted), mode="r|", bufsize=_TAR_BLOCK_BYTES) as tar:
         while (member := tar.next()) is not None:

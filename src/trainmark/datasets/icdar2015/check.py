@@ -1,4 +1,4 @@
-"""Every fault of an ICDAR 2015 folder at once, with its path: what `trainmark data check icdar2015` prints."""
+"""Finds all faults of an ICDAR 2015 folder, for `trainmark data check icdar2015`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainmark.datasets.jpeg_check import check_jpegs
 from trainmark.datasets.report import CheckReport, DataFault, FaultKind, SplitCount, printable
 from trainmark.datasets.workers import choose_num_workers
 
-_HEAD_BYTES = 65_536  # the size stands in it, unless the file carries a large thumbnail or colour profile
+_HEAD_BYTES = 65_536  # contains the size unless the file has a large thumbnail or colour profile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class _LabelCheck:
 
 
 def check_folder(root: Path, *, decode: bool, num_workers: int | None = None) -> CheckReport:
-    """Looks at every image and every label file; words are held against the size of their own image."""
+    """Checks every image and label file; words are compared with the size of their image."""
     scan = scan_folder(root)
     images = [path for split in scan.splits for path in split.images]
     num_bytes, faults = check_jpegs(scan.root, images, decode=decode, num_workers=num_workers)
@@ -68,7 +68,7 @@ def _check_label(root: Path, pair: tuple[str, str]) -> _LabelCheck:
         fault = DataFault(path=printable(label), kind=FaultKind.UNREADABLE, problem=problem)
         return _LabelCheck(num_bytes=0, words=(), faults=(fault,))
     words, problems = parse_words(data)
-    is_lost = bool(problems) and not words  # with good lines among them, bad ones are left out and no more than notes
+    is_lost = bool(problems) and not words  # if there are good lines, bad ones are skipped and only noted
     if (size := _image_size(root / image)) is not None:
         words, more = fit_words(words, height=size[0], width=size[1])
         problems += more
@@ -80,7 +80,7 @@ def _check_label(root: Path, pair: tuple[str, str]) -> _LabelCheck:
 
 
 def _image_size(path: Path) -> tuple[int, int] | None:
-    """None where the image's own fault is listed already."""
+    """None if the image itself is faulty, which is reported already."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)

@@ -1,4 +1,4 @@
-"""ICDAR 2015's layout behind `trainmark data`."""
+"""The format `icdar2015` of `trainmark data`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Words and how they look: invented texts in Pillow's own font and in OpenCV's eight, bold, slanted, narrow and wide.
+"""Random words, drawn in Pillow's font or one of OpenCV's eight: bold, slanted, narrow or wide.
 
-OpenCV 4 draws its fonts as strokes, OpenCV 5 as outlines: the sets they make look different, and both are exact.
+OpenCV 4 draws its fonts as strokes, OpenCV 5 as outlines: the images differ, and the labels are exact with both.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _FACES = (
 _PILLOW_PART = 0.5
 _STRETCH = (0.75, 1.35)
 _SLANT = (-0.1, 0.35)
-_INK = 64  # a pixel darker than this belongs to the word's tight box
+_INK = 64  # a pixel brighter than this belongs to the bounding box of the word
 
 
 def invent_text(rng: np.random.Generator, max_letters: int) -> str:
-    """In one of the shapes that words of a street have; some hold a comma."""
+    """In a form that is common in streets; some contain a comma."""
     letters = "".join(rng.choice(list(_LETTERS), int(rng.integers(min(3, max_letters), max_letters + 1))))
     kind = rng.random()
     if kind < 0.35:
@@ -43,7 +43,7 @@ def invent_text(rng: np.random.Generator, max_letters: int) -> str:
 
 
 def draw_mask(rng: np.random.Generator, text: str, height: float) -> NDArray[np.uint8]:
-    """The word as white on black, upright, cropped to its ink; near `height`, so that warping blurs little."""
+    """The word in white on black, upright, cropped to its ink, about `height` high so that warping blurs little."""
     draw = _draw_by_pillow if rng.random() < _PILLOW_PART else _draw_by_opencv
     mask = _styled(rng, draw(rng, text, max(height, 12.0)))
     rows, columns = np.nonzero(mask > _INK)
@@ -51,7 +51,7 @@ def draw_mask(rng: np.random.Generator, text: str, height: float) -> NDArray[np.
 
 
 def _styled(rng: np.random.Generator, mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Narrower or wider, and one word in three slanted."""
+    """Changes the width, and slants one word in three."""
     rows, columns = mask.shape
     stretch, slant = rng.uniform(*_STRETCH), rng.uniform(*_SLANT) if rng.random() < 1 / 3 else 0.0
     overhang = abs(slant) * rows

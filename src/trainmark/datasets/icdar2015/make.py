@@ -1,7 +1,7 @@
-"""Rendered words in ICDAR 2015's own layout, any number of images from a seed, with exact quadrilaterals.
+"""Makes images with rendered words in ICDAR 2015's layout from a seed, with exact quadrilaterals.
 
-Every image depends on its seed, split and index alone: the bytes are the same for any number of workers, and a larger
-folder holds the smaller one's images. Between machines they are the same where numpy, Pillow and OpenCV are.
+Every image depends only on seed, split and index: the bytes are the same for any number of workers, and a larger folder
+contains the images of a smaller one. They are the same on machines with the same numpy, Pillow and OpenCV.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from trainmark.datasets.icdar2015.scan import LAYOUTS
 from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
-from trainmark.datasets.workers import Chunk, chunks_of, draw_all, split_sizes
+from trainmark.datasets.workers import Chunk, chunks_of, draw_all, refuse_bad_drawing, split_sizes
 from trainmark.errors import DataError
 
 _BOM = b"\xef\xbb\xbf"
 _QUALITY = 85
 _IMAGES_PER_CHUNK = 8
-_MIN_SIDE, _MAX_SIDE = 96, 4096
+_SIDES = (96, 4096)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +32,12 @@ class Page:
     height: int = 720
     width: int = 1280
     max_words: int = 10
-    """An image has at least half as many, unless there is no room: a crop should seldom be without text."""
+    """An image has at least half as many, if there is room: few crops should be without text."""
     max_letters: int = 8
     word_height: tuple[float, float] = (0.06, 0.18)
-    """Of the image's shorter side: 43 to 130 pixels of 720."""
+    """Relative to the shorter side: 43 to 130 pixels of 720."""
     ignored_part: float = 0.15
-    """Of the words, too small or too blurred to read: `###`."""
+    """Fraction of words that are too small or too blurred to read: `###`."""
 
 
 def make_icdar2015(
@@ -49,7 +49,7 @@ def make_icdar2015(
     num_workers: int | None = None,
     page: Page | None = None,
 ) -> MakeReport:
-    """`num_images` counts both splits. Pages are of the public set's size unless told otherwise."""
+    """`num_images` counts both splits. By default, images have the size of the public set."""
     started = time.perf_counter()
     _require_drawing()
     sizes = split_sizes(num_images, val_fraction)
@@ -91,23 +91,19 @@ def _require_drawing() -> None:
     require_encoder()
     if importlib.util.find_spec("cv2") is None:
         raise DataError(
-            "images with words cannot be made",
-            why="OpenCV, which draws them, is not installed",
+            "cannot make images with words",
+            why="OpenCV is not installed",
             hint="pip install 'trainmark[torch]', or pip install opencv-python-headless",
         )
 
 
 def _refuse_impossible(page: Page, *, seed: int) -> None:
     low, high = page.word_height
-    if seed < 0:
-        raise DataError(f"seed {seed} is negative", hint="give 0 or more")
-    if not (_MIN_SIDE <= page.height <= _MAX_SIDE and _MIN_SIDE <= page.width <= _MAX_SIDE):
-        what = f"images of {page.width} x {page.height} are not made"
-        raise DataError(what, hint=f"give sides of {_MIN_SIDE} to {_MAX_SIDE}")
+    refuse_bad_drawing(seed=seed, size=(page.height, page.width), sides=_SIDES)
     if page.max_words < 1 or page.max_letters < 2:
-        what = f"{page.max_words} words of {page.max_letters} letters cannot be learnt from"
+        what = f"cannot make {page.max_words} words of {page.max_letters} letters"
         raise DataError(what, hint="give 1 word or more, of 2 letters or more")
     if not 0 < low <= high < 1:
         raise DataError(
-            f"words of {low} to {high} of the image's height are not made", hint="give parts between 0 and 1"
+            f"cannot make words of {low} to {high} of the image's height", hint="give fractions between 0 and 1"
         )

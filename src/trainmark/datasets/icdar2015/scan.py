@@ -1,10 +1,10 @@
-"""The layout of ICDAR 2015, challenge 4: folders of images and, beside them, folders of labels. Opens no image.
+"""Lists an ICDAR 2015 folder (challenge 4): images, and labels in folders beside them. Opens no image.
 
     ch4_training_images/img_N.jpg     ch4_training_localization_transcription_gt/gt_img_N.txt
     ch4_test_images/img_N.jpg         Challenge4_Test_Task1_GT/gt_img_N.txt
 
-or, simpler, `train/` and `val/` with images and labels side by side. No path is trusted: a link that leads out of the
-data set is a fault and is not followed.
+or, simpler, `train/` and `val/` with images and labels in the same folder. A link that points outside the data set is a
+fault and is not followed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.datasets.inside import is_hidden, resolve_folder
+from trainmark.datasets.inside import is_hidden, judge_link, resolve_folder
 from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.errors import DataError
 
@@ -38,7 +38,7 @@ class SplitScan:
     """Relative to the root, img_2 before img_10."""
 
     labels: tuple[str | None, ...]
-    """The label file of each image; None where there is none."""
+    """The label file of each image, or None."""
 
     num_ignored: int
     faults: tuple[DataFault, ...]
@@ -47,7 +47,7 @@ class SplitScan:
 @dataclass(frozen=True, kw_only=True)
 class FolderScan:
     root: Path
-    """Resolved: no link is left in it."""
+    """Without links."""
 
     train: SplitScan
     val: SplitScan | None
@@ -62,13 +62,13 @@ class FolderScan:
 
 
 def scan_folder(root: Path) -> FolderScan:
-    """Faults inside the folders are collected; what is no such data set at all is a DataError."""
+    """Collects faults inside the folder. Raises DataError if it is not such a data set at all."""
     resolved = resolve_folder(root, holding=LAYOUTS[0][0][0])
     layout = next((layout for layout in LAYOUTS if (resolved / layout[0][0]).is_dir()), None)
     if layout is None:
         raise DataError(
             f"{root} is not in the layout of ICDAR 2015",
-            why=f"it holds no folder {LAYOUTS[0][0][0]} (or {LAYOUTS[1][0][0]}) with img_N.jpg files",
+            why=f"no folder {LAYOUTS[0][0][0]} (or {LAYOUTS[1][0][0]}) with img_N.jpg files",
             hint="give the folder that contains it; `trainmark data make icdar2015 DIR` makes one to try with",
         )
     (train_images, train_labels), (val_images, val_labels) = layout
@@ -91,10 +91,10 @@ def _scan_split(root: Path, name: str, image_folder: str, label_folder: str) -> 
     known = set(labels)
     paired = [_label_of(file) if _label_of(file) in known else None for file in images]
     if not images and not faults:
-        faults.append(_fault(image_folder, FaultKind.NO_IMAGES, "no .jpg file in it"))
+        faults.append(_fault(image_folder, FaultKind.NO_IMAGES, "contains no .jpg file"))
     for file, label in zip(images, paired, strict=True):
         if label is None:
-            what = f"no {label_folder}/{_label_of(file)}: the words in it are not known"
+            what = f"no label file {label_folder}/{_label_of(file)}"
             faults.append(_fault(f"{image_folder}/{file}", FaultKind.MISSING_LABEL, what))
     for file in sorted(known - set(paired)):
         what = f"no image for it in {image_folder}"
@@ -113,7 +113,7 @@ def _label_of(image: str) -> str:
 
 
 def _list_files(root: Path, folder: str, suffixes: Sequence[str]) -> tuple[list[str], list[str], list[DataFault]]:
-    """Files of those types, others and hidden ones, and the faults met."""
+    """Files of these types, other and hidden files, and faults."""
     names: list[str] = []
     others: list[str] = []
     faults: list[DataFault] = []
@@ -134,13 +134,7 @@ def _list_files(root: Path, folder: str, suffixes: Sequence[str]) -> tuple[list[
 
 
 def _judge_link(root: Path, path: str) -> DataFault | None:
-    place = root / path
-    if not place.is_symlink():
-        return None
-    target = os.path.realpath(place)
-    if not target.startswith(str(root) + os.sep):
-        return _fault(path, FaultKind.OUTSIDE, f"a link to {printable(target)}, outside the folder")
-    return None if Path(target).exists() else _fault(path, FaultKind.DANGLING, "a link to nothing")
+    return judge_link(str(root), path) if (root / path).is_symlink() else None
 
 
 def _fault(path: str, kind: FaultKind, problem: str, *, usable: bool = False) -> DataFault:

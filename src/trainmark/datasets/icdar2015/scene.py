@@ -1,7 +1,7 @@
-"""One generated photograph with words, from (seed, split, index): textures, plates, words turned and tilted, grain.
+"""Draws one image with words from (seed, split, index): textures, plates, rotated and tilted words, noise.
 
-A word's quadrilateral is the tight box of its ink, taken through the same perspective transform as its pixels. Some
-words are too small or too blurred to read: these are `###`. Pure; writes nothing.
+A word's quadrilateral is the bounding box of its ink, with the same perspective transform as its pixels. Some words
+are too small or too blurred to read: these are `###`. Pure; writes nothing.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 Pixels = NDArray[np.uint8]
 Quad = NDArray[np.float64]
 
-_SMALL_HEIGHT = (0.014, 0.024)  # of a word that cannot be read, as a part of the image's shorter side
-_TILT = 0.06  # how far perspective may move a corner, as a part of the word's height
+_SMALL_HEIGHT = (0.014, 0.024)  # of an unreadable word, relative to the shorter side
+_TILT = 0.06  # how far perspective may move a corner, relative to the height of the word
 _GRAIN = (4.0, 10.0)  # standard deviation in grey levels
 _TRIES_PER_WORD = 16
 _MARGIN = 3  # pixels between a word and the image's edge
-_GAP = 0.25  # of the word's height kept free around it
+_GAP = 0.25  # free space around a word, relative to its height
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Plan:
-    """One word before it is painted."""
+    """One word before it is drawn."""
 
     text: str
     height: float
@@ -45,7 +45,7 @@ class _Plan:
 
 
 def draw_scene(*, seed: int, split: int, index: int, page: Page) -> tuple[Pixels, list[tuple[NDArray[np.int64], str]]]:
-    """RGB pixels, and for every word its corners, clockwise from the text's top left, with the transcription."""
+    """RGB pixels, and for every word its corners, clockwise from the top left of the text, and the transcription."""
     rng = np.random.default_rng([seed, split, index])
     canvas = _background(rng, page.height, page.width)
     taken = np.zeros((page.height, page.width), dtype=np.uint8)
@@ -72,7 +72,7 @@ def _plan_word(rng: np.random.Generator, page: Page) -> _Plan:
 
 
 def _find_place(rng: np.random.Generator, taken: Pixels, mask_shape: tuple[int, ...], height: float) -> Quad | None:
-    """Corners for a word of that shape where no other is and all of it is visible."""
+    """Corners for a word of this shape that is fully visible and does not overlap others."""
     rows, columns = taken.shape
     width = height * mask_shape[1] / mask_shape[0]
     for _ in range(_TRIES_PER_WORD):
@@ -98,7 +98,7 @@ def _is_empty(taken: Pixels, outline: NDArray[np.int32]) -> bool:
 
 
 def _grown(quad: Quad, by: float) -> NDArray[np.int32]:
-    """Pushed outwards from the centre by about that many pixels at every corner."""
+    """Moves every corner outwards by about this many pixels."""
     rays = quad - quad.mean(axis=0)
     lengths = np.linalg.norm(rays, axis=1, keepdims=True)
     grown: NDArray[np.int32] = np.rint(quad + rays / lengths * by * 1.5).astype(np.int32)
@@ -106,13 +106,13 @@ def _grown(quad: Quad, by: float) -> NDArray[np.int32]:
 
 
 def _paint_word(canvas: Pixels, rng: np.random.Generator, mask: Pixels, quad: Quad, plan: _Plan) -> None:
-    """In place, working only on the rectangle that the word can reach."""
+    """Draws in place, only in the rectangle that the word can reach."""
     if rng.random() < 0.3:
         cv2.fillConvexPoly(canvas, _grown(quad, 0.2 * plan.height), rng.integers(0, 256, 3).tolist(), cv2.LINE_AA)
     pad = 2 + int(3 * plan.blur)
     low = np.maximum(np.floor(quad.min(axis=0)).astype(int) - pad, 0)
     high = np.minimum(np.ceil(quad.max(axis=0)).astype(int) + pad + 1, canvas.shape[1::-1])
-    # Corners stand on the outer edges of the outermost pixels with ink, half a pixel beyond their centres.
+    # Corners are on the outer edges of the outermost ink pixels, half a pixel beyond their centres.
     right, bottom = mask.shape[1] - 0.5, mask.shape[0] - 0.5
     source = np.array([[-0.5, -0.5], [right, -0.5], [right, bottom], [-0.5, bottom]], dtype=np.float32)
     transform = cv2.getPerspectiveTransform(source, (quad - low).astype(np.float32))
@@ -126,7 +126,7 @@ def _paint_word(canvas: Pixels, rng: np.random.Generator, mask: Pixels, quad: Qu
 
 
 def _contrasting(rng: np.random.Generator, under: Pixels) -> NDArray[np.float32]:
-    """Any hue, but at least 90 grey levels away from what is behind it on average."""
+    """A random hue, at least 90 grey levels away from the mean of the background."""
     behind = under.mean(axis=0)
     is_light = behind.mean() < 128
     low, high = (behind.mean() + 90, 255) if is_light else (0, behind.mean() - 90)
@@ -134,7 +134,7 @@ def _contrasting(rng: np.random.Generator, under: Pixels) -> NDArray[np.float32]
 
 
 def _background(rng: np.random.Generator, height: int, width: int) -> Pixels:
-    """Clouds of colour, two textured areas and a few bars: edges everywhere, letters nowhere."""
+    """Clouds of colour, two textured areas and a few bars: many edges, but no letters."""
     base = rng.integers(50, 206, 3)
     coarse = np.clip(base + rng.integers(-50, 51, (5, 8, 3)), 0, 255).astype(np.uint8)
     canvas: Pixels = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_LINEAR)
@@ -174,6 +174,6 @@ def _with_grain(canvas: Pixels, rng: np.random.Generator, seed: int) -> Pixels:
 
 @lru_cache(maxsize=2)
 def _noise_tile(seed: int, side: int) -> NDArray[np.int16]:
-    """Gaussian noise in 64ths, made once per process: drawing it anew would cost as much as the rest of the image."""
+    """Gaussian noise in 64ths, made once per process: drawing it per image would double the cost."""
     unit = np.random.default_rng([seed, 2**31]).standard_normal((side, side), dtype=np.float32)
     return np.clip(unit * 64, -256, 256).astype(np.int16)

@@ -1,4 +1,4 @@
-"""Every fault of a class folder at once, with its path: what `trainmark data check imagenet` prints."""
+"""Finds all faults of a class folder, for `trainmark data check imagenet`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainmark.datasets.report import CheckReport, DataFault, SplitCount
 
 
 def check_folder(root: Path, *, decode: bool, num_workers: int | None = None) -> CheckReport:
-    """Looks at every file."""
+    """Checks every file."""
     scan = scan_folder(root)
     paths = [path for split in scan.splits for path in split.paths()]
     num_bytes, file_faults = check_jpegs(scan.root, paths, decode=decode, num_workers=num_workers)

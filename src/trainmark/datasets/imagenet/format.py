@@ -1,4 +1,4 @@
-"""ImageNet's layout behind `trainmark data`."""
+"""The format `imagenet` of `trainmark data`."""
 
 from __future__ import annotations
 

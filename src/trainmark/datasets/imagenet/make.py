@@ -1,8 +1,8 @@
-"""A labelled image folder of any size from a seed: the real layout, real file sizes, and something to learn.
+"""Makes a labelled image folder of any size from a seed, with the layout and file sizes of ImageNet.
 
-The classes are pairs of a shape and a texture. Given how many classes there are, every image depends on its seed, split
-and index alone: the bytes are the same for any number of workers, and a larger folder holds the smaller one's images.
-Between machines they are the same where numpy, Pillow and the kind of processor are.
+A class is a pair of a shape and a texture. For a given number of classes, every image depends only on seed, split and
+index: the bytes are the same for any number of workers, and a larger folder contains the images of a smaller one. They
+are the same on machines with the same numpy, Pillow and processor type.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.patterns import MAX_CLASSES, class_name
 from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
-from trainmark.datasets.workers import SPLITS, Chunk, chunks_of, draw_all, split_sizes
+from trainmark.datasets.workers import SPLITS, Chunk, chunks_of, draw_all, refuse_bad_drawing, split_sizes
 from trainmark.errors import DataError
 from trainmark.units import format_count
 
-_QUALITY = 90  # with the grain of `scene`, 100 KB at 500 x 375, as ImageNet has it
+_QUALITY = 90  # with the noise of `scene`: 100 KB at 500 x 375, as in ImageNet
 _IMAGES_PER_CHUNK = 32
-_MIN_SIDE, _MAX_SIDE = 32, 8192
+_SIDES = (32, 8192)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ def make_imagenet(
     num_workers: int | None = None,
     mean_size: tuple[int, int] = (375, 500),
 ) -> MakeReport:
-    """`num_images` counts both splits. `mean_size` is (height, width); a quarter of the images are turned."""
+    """`num_images` counts both splits. `mean_size` is (height, width); swapped for a quarter of the images."""
     started = time.perf_counter()
     require_encoder()
     recipe = _Recipe(num_classes=num_classes, seed=seed, mean_size=mean_size)
@@ -82,14 +82,10 @@ def _write_chunk(folder: Path, recipe: _Recipe, chunk: Chunk) -> int:
 
 
 def _refuse_impossible(recipe: _Recipe) -> None:
-    height, width = recipe.mean_size
     if not 2 <= recipe.num_classes <= MAX_CLASSES:
         raise DataError(
-            f"{format_count(recipe.num_classes, 'classes')} cannot be made",
+            f"cannot make {format_count(recipe.num_classes, 'classes')}",
             why=f"there are {MAX_CLASSES} pairs of a shape and a texture",
             hint=f"give 2 to {MAX_CLASSES}",
         )
-    if recipe.seed < 0:
-        raise DataError(f"seed {recipe.seed} is negative", hint="give 0 or more")
-    if not (_MIN_SIDE <= height <= _MAX_SIDE and _MIN_SIDE <= width <= _MAX_SIDE):
-        raise DataError(f"images of {width} x {height} are not made", hint=f"give sides of {_MIN_SIDE} to {_MAX_SIDE}")
+    refuse_bad_drawing(seed=recipe.seed, size=recipe.mean_size, sides=_SIDES)

@@ -1,8 +1,7 @@
-"""ImageNet's layout: `DIR/train/<class>/*.JPEG` and, if there is one, `DIR/val/<class>/*.JPEG`."""
+"""Reads ImageNet's layout for training: `DIR/train/<class>/*.JPEG` and optionally `DIR/val/<class>/*.JPEG`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,19 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from trainmark.datasets.imagenet.scan import SplitScan, scan_folder
-from trainmark.datasets.report import DataFault, FaultKind
-from trainmark.errors import DataError
+from trainmark.datasets.report import LINK_REMEDIES, FaultKind, unusable_folder
 
-# One sentence and one next action for each kind of fault that stops a folder from being read.
-_SENTENCES = {
+_REMEDIES = {
+    **LINK_REMEDIES,
     FaultKind.NO_CLASSES: ("no class folders in", "put each class's images into a folder of its own: train/<class>/"),
     FaultKind.EMPTY_CLASS: ("no .jpg or .jpeg file in", "remove these folders or fill them"),
     FaultKind.UNKNOWN_CLASS: ("not a class of train:", "remove these folders from val or add them to train"),
-    FaultKind.OUTSIDE: ("links that lead outside the folder:", "give the real folder, or copy the files into it"),
-    FaultKind.DANGLING: ("links to nothing:", "remove these links or restore what they point to"),
-    FaultKind.UNREADABLE: ("cannot be read:", "ask the owner for read and search permission: chmod -R a+rX"),
 }
-_MAX_FILES_NAMED = 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,7 +30,7 @@ class Split:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ImageFolder:
     root: Path
-    """Resolved: no link is left in it."""
+    """Without links."""
 
     classes: tuple[str, ...]
     """Sorted by name; a label is an index into these, in both splits."""
@@ -46,10 +40,10 @@ class ImageFolder:
 
 
 def read_folder(root: Path) -> ImageFolder:
-    """Lists the images and opens none. Anything wrong with the layout is one DataError that names all of it."""
+    """Lists the images without opening them. Raises one DataError that names everything wrong with the layout."""
     scan = scan_folder(root)
     if scan.faults:
-        raise _as_data_error(root, scan.faults)
+        raise unusable_folder(root, scan.faults, _REMEDIES, format_="imagenet")
     classes = tuple(scan.train.files)
     label_of = {class_: label for label, class_ in enumerate(classes)}
     return ImageFolder(
@@ -65,21 +59,3 @@ def _as_split(scan: SplitScan, label_of: dict[str, int]) -> Split:
     labels = np.repeat(np.array([label_of[class_] for class_ in scan.files], dtype=np.int64), counts)
     labels.setflags(write=False)
     return Split(paths=tuple(scan.paths()), labels=labels)
-
-
-def _as_data_error(root: Path, faults: Sequence[DataFault]) -> DataError:
-    kinds = list(dict.fromkeys(fault.kind for fault in faults))
-    whys = [f"{_SENTENCES[kind][0]} {_named([f for f in faults if f.kind is kind])}" for kind in kinds]
-    return DataError(
-        f"{root} cannot be used as it is",
-        why="; ".join(whys),
-        hint="; ".join(_SENTENCES[kind][1] for kind in kinds) + f". `trainmark data check imagenet {root}` lists all",
-    )
-
-
-def _named(faults: Sequence[DataFault]) -> str:
-    """Classes are all named; of files there may be a million."""
-    is_class = faults[0].kind in (FaultKind.EMPTY_CLASS, FaultKind.UNKNOWN_CLASS)
-    shown = faults if is_class else faults[:_MAX_FILES_NAMED]
-    names = ", ".join(fault.path for fault in shown)
-    return names + (f" and {len(faults) - len(shown)} more" if len(shown) < len(faults) else "")

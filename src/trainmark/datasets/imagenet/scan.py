@@ -1,9 +1,9 @@
-"""The class folder, `DIR/train/<class>/*.jpg` and `DIR/val/<class>/*.jpg`, as torchvision's ImageFolder sees it.
+"""Lists a class folder, `DIR/train/<class>/*.jpg` and `DIR/val/<class>/*.jpg`, as torchvision's ImageFolder does.
 
-But for hidden files and folders: torchvision would take them, and a cache in train/ would shift every label after it.
+Unlike torchvision it skips hidden files and folders: a cache in train/ would shift every label after it.
 
-Reading lists names and opens nothing: one system call for some hundred files, so all of ImageNet takes seconds.
-A path is never trusted: a link that leads out of DIR is a fault, wherever in the tree it stands.
+It lists names and opens nothing: one system call for some hundred files, so all of ImageNet takes seconds. A link that
+points outside DIR is a fault, wherever it is.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainmark.datasets.inside import is_hidden, resolve_folder
+from trainmark.datasets.inside import is_hidden, judge_link, resolve_folder
 from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.errors import DataError
 
-SUFFIXES = (".jpg", ".jpeg")  # in any case: ImageNet's own files end in .JPEG
+SUFFIXES = (".jpg", ".jpeg")  # in any case: ImageNet's files end in .JPEG
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class SplitScan:
     """Class to file names, both sorted."""
 
     num_ignored: int
-    """Files of other types, which torchvision would not read either, and what is hidden."""
+    """Hidden files, and files of other types, which torchvision does not read either."""
 
     faults: tuple[DataFault, ...]
 
@@ -38,12 +38,12 @@ class SplitScan:
 @dataclass(frozen=True, kw_only=True)
 class FolderScan:
     root: Path
-    """Resolved: no link is left in it."""
+    """Without links."""
 
     train: SplitScan
     val: SplitScan | None
     faults: tuple[DataFault, ...]
-    """Of the layout, of both splits."""
+    """Faults of the layout, in both splits."""
 
     @property
     def splits(self) -> tuple[SplitScan, ...]:
@@ -52,7 +52,7 @@ class FolderScan:
 
 @dataclass(kw_only=True)
 class _Walk:
-    """One walk through one split: where it may go and what it met."""
+    """The scan of one split."""
 
     root: str
     suffixes: tuple[str, ...]
@@ -75,18 +75,13 @@ class _Walk:
             self.add(folder, FaultKind.UNREADABLE, error.strerror or str(error))
             return ()
         if not names:
-            self.add(folder, FaultKind.EMPTY_CLASS, f"no {' or '.join(self.suffixes)} file in it")
+            self.add(folder, FaultKind.EMPTY_CLASS, f"contains no {' or '.join(self.suffixes)} file")
         return tuple(sorted(names))
 
     def admits_link(self, path: str) -> bool:
-        target = os.path.realpath(path)
-        if not target.startswith(self.root + os.sep):
-            self.add(path, FaultKind.OUTSIDE, f"a link to {printable(target)}, outside the folder")
-            return False
-        if not os.path.exists(target):  # noqa: PTH110  a Path here would double the time of a large scan
-            self.add(path, FaultKind.DANGLING, "a link to nothing")
-            return False
-        return True
+        fault = judge_link(self.root, os.path.relpath(path, self.root))
+        self.faults += [] if fault is None else [fault]
+        return fault is None
 
     def add(self, path: str, kind: FaultKind, problem: str) -> None:
         self.faults.append(DataFault(path=printable(os.path.relpath(path, self.root)), kind=kind, problem=problem))
@@ -112,17 +107,17 @@ def _scan_split(root: Path, name: str, suffixes: tuple[str, ...]) -> SplitScan:
             walk.add(top, FaultKind.UNREADABLE, error.strerror or str(error))
     files = {class_: walk.list_class(f"{top}/{class_}") for class_ in sorted(classes)}
     if not files and not walk.faults:
-        walk.add(top, FaultKind.NO_CLASSES, "no folder in it, so no classes")
+        walk.add(top, FaultKind.NO_CLASSES, "contains no class folders")
     return SplitScan(name=name, files=files, num_ignored=walk.num_ignored, faults=tuple(walk.faults))
 
 
 def scan_folder(root: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> FolderScan:
-    """Faults inside the folder are collected; what is no class folder at all is a DataError."""
+    """Collects faults inside the folder. Raises DataError if it is not a class folder at all."""
     resolved = resolve_folder(root, holding="train and val")
     if not os.path.lexists(resolved / "train"):
         raise DataError(
             f"{root} has no train folder",
-            why="an ImageNet-style folder holds train/<class>/*.jpg and val/<class>/*.jpg",
+            why="the layout is train/<class>/*.jpg and val/<class>/*.jpg",
             hint="give the folder that contains train and val, not one of these; "
             "`trainmark data make imagenet DIR` makes one to try with",
         )

@@ -1,7 +1,7 @@
-"""One generated image from (seed, split, index): textured shapes on clouds, under grain. Pure; writes nothing.
+"""Draws one image from (seed, split, index): textured shapes on clouds, with noise. Pure; writes nothing.
 
 Colours, sizes, positions and rotations are random in every image, so only shape and texture tell the class. Fields are
-computed as float32 by numpy; blending is left to Pillow's integer arithmetic, which is faster here.
+computed as float32 by numpy; Pillow blends in integers, which is faster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Pixels = npt.NDArray[np.uint8]
 Range = tuple[float, float]
 
-# Four places (y, x, radius), so that a small random crop still meets a shape: three small ones towards the edges, then
+# Four places (y, x, radius), so that a small random crop still contains a shape: three small ones near the edges, then
 # a large one on top. Places are fractions of the image, radii of its shorter side.
 _PLACES: tuple[tuple[Range, Range, Range], ...] = (
     ((0.05, 0.30), (0.05, 0.30), (0.20, 0.30)),
@@ -28,7 +28,7 @@ _PLACES: tuple[tuple[Range, Range, Range], ...] = (
     ((0.75, 0.95), (0.05, 0.40), (0.20, 0.30)),
     ((0.35, 0.65), (0.35, 0.65), (0.45, 0.60)),
 )
-_PERIOD: Range = (0.11, 0.16)  # of the shorter side: seven to ten pixels once the image is 64 pixels high
+_PERIOD: Range = (0.11, 0.16)  # relative to the shorter side: seven to ten pixels when the image is 64 pixels high
 _GRAIN: Range = (11.0, 20.0)  # standard deviation in grey levels; sets the size of the JPEG file
 _SCALE: Range = (0.85, 1.15)
 _STRETCH: Range = (0.92, 1.08)
@@ -47,7 +47,7 @@ def draw_scene(*, label: int, seed: int, split: int, index: int, mean_size: tupl
 
 
 def _random_size(rng: np.random.Generator, mean_size: tuple[int, int]) -> tuple[int, int]:
-    """Around the mean area; a quarter of the images are turned on their side."""
+    """Random size around the mean area; a quarter of the images have height and width swapped."""
     scale, stretch = rng.uniform(*_SCALE), rng.uniform(*_STRETCH)
     height, width = round(mean_size[0] * scale / stretch), round(mean_size[1] * scale * stretch)
     return (width, height) if rng.random() < 0.25 else (height, width)
@@ -70,12 +70,12 @@ def _paint(
     radius: float,
     period: float,
 ) -> None:
-    """Blends one shape into the canvas, in place, working only on the rectangle that it can reach."""
+    """Blends one shape into the canvas in place, only in the rectangle that it can reach."""
     from PIL import Image
 
     shape = tuple(SHAPES.values())[label % len(SHAPES)]
     texture = tuple(TEXTURES.values())[label % len(TEXTURES)]
-    reach = 1.1 * radius  # a triangle's corners stand a tenth outside the unit circle
+    reach = 1.1 * radius  # the corners of a triangle are a tenth outside the unit circle
     top, left = max(0, int(centre[0] - reach)), max(0, int(centre[1] - reach))
     bottom, right = min(canvas.height, int(centre[0] + reach) + 1), min(canvas.width, int(centre[1] + reach) + 1)
     dy = np.arange(top, bottom, dtype=np.float32)[:, None] - np.float32(centre[0])
@@ -95,14 +95,14 @@ def _turned(dx: Field, dy: Field, *, angle: float, unit: float) -> tuple[Field, 
 
 
 def _as_levels(field: Field, steepness: np.float32) -> Pixels:
-    """0 where the field is negative, 255 where it is positive, a short ramp between."""
+    """0 if the field is negative, 255 if positive, with a short ramp between."""
     levels = field * steepness
     levels += np.float32(128)
     return np.clip(levels, 0, 255, out=levels).astype(np.uint8)
 
 
 def _two_colour_palette(rng: np.random.Generator) -> bytes:
-    """Any two hues, but always one dark and one light: the texture must survive being scaled down."""
+    """Two random hues, one dark and one light, so that the texture is visible after scaling down."""
     dark, light = rng.uniform(0, 90, 3), rng.uniform(165, 255, 3)
     first, last = (dark, light) if rng.random() < 0.5 else (light, dark)
     return np.linspace(first, last, 256).astype(np.uint8).tobytes()
@@ -119,6 +119,6 @@ def _with_grain(canvas: Image.Image, rng: np.random.Generator, tile: npt.NDArray
 
 @lru_cache(maxsize=2)
 def _noise_tile(seed: int, side: int) -> npt.NDArray[np.int16]:
-    """Gaussian noise in 64ths, made once per process: drawing it anew would cost as much as the rest of the image."""
+    """Gaussian noise in 64ths, made once per process: drawing it per image would double the cost."""
     unit = np.random.default_rng([seed, 2**31]).standard_normal((side, side), dtype=np.float32)
     return np.clip(unit * 64, -256, 256).astype(np.int16)

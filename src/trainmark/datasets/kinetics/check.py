@@ -1,7 +1,6 @@
-"""Every fault of a folder of clips at once, with its path: what `trainmark data check kinetics` prints.
+"""Finds all faults of a folder of clips, for `trainmark data check kinetics`.
 
-Clips are shared out among threads a few at a time, and of frames only names are kept, those of one clip: all of
-Kinetics has 70 million.
+Threads check a few clips at a time and keep only the frame names of one clip, because Kinetics has 70 million frames.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MAX_NAMED = 3
 
 
 def check_clips(root: Path, *, decode: bool, num_workers: int | None = None) -> CheckReport:
-    """Looks at every file of every listed clip."""
+    """Checks every file of every listed clip."""
     scan = scan_clips(root)
     clips = [clip for split in scan.splits.values() for clip in split]
     tasks = [clips[start : start + _CLIPS_PER_TASK] for start in range(0, len(clips), _CLIPS_PER_TASK)]
@@ -87,7 +86,7 @@ def _check_frames(root: Path, clip: Clip, folder: str, decode: bool) -> tuple[in
     listed = [frame_name(number) for number in range(clip.num_frames)]
     missing = [name for name in listed if name not in names]
     if missing:
-        problem = f"{len(missing)} of {clip.num_frames} listed frames are not there: {', '.join(missing[:_MAX_NAMED])}"
+        problem = f"{len(missing)} of {clip.num_frames} listed frames are missing: {', '.join(missing[:_MAX_NAMED])}"
         kind = FaultKind.FEWER_FRAMES if len(missing) < len(listed) else FaultKind.NO_FRAMES
         faults.append(_fault(clip.path, kind, problem, usable=len(missing) < len(listed)))
     there = [f"{clip.path}/{name}" for name in listed if name in names]
@@ -96,7 +95,7 @@ def _check_frames(root: Path, clip: Clip, folder: str, decode: bool) -> tuple[in
 
 
 def _list_frames(root: Path, clip: Clip, folder: str, faults: list[DataFault]) -> set[str]:
-    """Names of what may be opened: a link out of the data set is a fault."""
+    """Names of files that may be opened; a link that points outside is a fault."""
     names = set()
     with os.scandir(folder) as entries:
         for entry in entries:

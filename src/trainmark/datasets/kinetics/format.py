@@ -1,4 +1,4 @@
-"""Kinetics' layouts behind `trainmark data`."""
+"""The format `kinetics` of `trainmark data`."""
 
 from __future__ import annotations
 

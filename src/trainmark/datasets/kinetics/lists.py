@@ -1,9 +1,9 @@
-"""Lists of clips as the public tools write them: one clip a line, numbers last, because names may hold spaces.
+"""Parses lists of clips as public tools write them: one clip per line, numbers last, because names may contain spaces.
 
     path num_frames label       a folder with img_00001.jpg and so on
     path.mp4 label              a video file
 
-The path is relative. Which lists and which folders are looked for stands in `LISTS`, `LIST_FOLDERS` and `BASES`.
+Paths are relative. `LISTS`, `LIST_FOLDERS` and `BASES` define where lists and clips are searched.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trainmark.datasets.inside import is_safe_name
 from trainmark.datasets.report import DataFault, FaultKind, printable
 
 VIDEO_SUFFIXES = (".mp4", ".avi", ".mkv", ".webm")
-MAX_CLASSES = 10_000  # a label beyond is a slip of the pen: no data set of clips has so many
+MAX_CLASSES = 10_000  # a larger label is a mistake: no data set of clips has so many
 
 LISTS = (
     "{split}.txt",
@@ -29,7 +29,7 @@ LISTS = (
 )
 LIST_FOLDERS = ("", "labels/")
 BASES = ("", "{split}/", "frames/", "images/", "images256/", "rawframes_{split}/", "videos_{split}/")
-"""Where the paths of a list may begin; the first that holds one of the first clips is taken."""
+"""Where the paths of a list may start; the first folder that contains one of the first clips is used."""
 
 CLASS_LISTS = ("classes.txt", "label_map.txt", "kinetics_label_map.txt", "label_map_k400.txt")
 _NUM_TRIED = 20
@@ -44,7 +44,7 @@ class Clip:
 
     label: int
     num_frames: int | None
-    """As listed, for a folder of frames; None for a video, which is counted when it is opened."""
+    """As listed, for a folder of frames; None for a video, whose frames are counted when it is opened."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def find_list(root: Path, split: str) -> str | None:
 
 
 def read_class_names(root: Path) -> tuple[str, ...] | None:
-    """One name a line, the first is class 0; None where there is no such file."""
+    """One name per line, starting with class 0; None if there is no such file."""
     names = (folder + name for folder in LIST_FOLDERS for name in CLASS_LISTS)
     for name in names:
         if (root / name).is_file():
@@ -70,7 +70,7 @@ def read_class_names(root: Path) -> tuple[str, ...] | None:
 
 
 def read_list(root: Path, name: str, split: str, num_classes: int | None) -> ClipList:
-    """Every line is judged; the paths are looked up only so far as to find where they begin."""
+    """Checks every line, but looks up paths only to find the folder that they start from."""
     try:
         data = (root / name).read_bytes().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
@@ -87,11 +87,11 @@ def read_list(root: Path, name: str, split: str, num_classes: int | None) -> Cli
                 path = printable(f"{name}:{number}")
                 faults.append(DataFault(path=path, kind=found[0], problem=found[1], is_entry=True))
     if not clips and not faults:
-        faults.append(DataFault(path=name, kind=FaultKind.EMPTY_LIST, problem="no clip is listed in it"))
+        faults.append(DataFault(path=name, kind=FaultKind.EMPTY_LIST, problem="lists no clip"))
     base = _find_base(root, split, clips)
     if clips and base is None:
         tried = min(_NUM_TRIED, len(clips))
-        problem = f"none of its first {tried} clips is there, {printable(clips[0].path)} for one"
+        problem = f"none of its first {tried} clips exists, for example {printable(clips[0].path)}"
         faults.append(DataFault(path=name, kind=FaultKind.MISSING, problem=problem))
     return ClipList(clips=_below(base or "", clips), faults=tuple(faults))
 
@@ -112,7 +112,7 @@ def _parse_line(line: bytes, num_classes: int | None) -> Clip | tuple[FaultKind,
     if not is_safe_name(path):
         return FaultKind.OUTSIDE, f"not a path below the folder: {printable(path[:80])}"
     if not _LABEL.fullmatch(label):
-        return FaultKind.BAD_LABEL, f"the label {printable(label[:20])} is not a whole number"
+        return FaultKind.BAD_LABEL, f"the label {printable(label[:20])} is not an integer"
     limit = MAX_CLASSES if num_classes is None else num_classes
     if not 0 <= int(label) < limit:
         return FaultKind.BAD_LABEL, f"the label {label} is not one of 0 to {limit - 1}"

@@ -1,10 +1,10 @@
-"""Clips whose class is the order of four events, from a seed, in either of Kinetics' real layouts.
+"""Makes clips whose class is the order of four events, from a seed, in either of Kinetics' layouts.
 
     frames    DIR/train/<class>/<clip>/img_00001.jpg ..., DIR/train.txt, DIR/val.txt, DIR/classes.txt
     videos    DIR/train/<class>/<clip>.mp4, DIR/val/<class>/<clip>.mp4
 
-Given how many classes there are, a clip depends on its seed, split and index alone: the bytes are the same for any
-number of workers, and a larger folder holds the smaller one's clips.
+For a given number of classes, a clip depends only on seed, split and index: the bytes are the same for any number of
+workers, and a larger folder contains the clips of a smaller one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from trainmark.datasets.kinetics.scene import EVENTS, MAX_CLASSES, class_name, d
 from trainmark.datasets.kinetics.video import encode_video, require_video_encoder
 from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
-from trainmark.datasets.workers import SPLITS, Chunk, chunks_of, draw_all, split_sizes
+from trainmark.datasets.workers import SPLITS, Chunk, chunks_of, draw_all, refuse_bad_drawing, split_sizes
 from trainmark.errors import DataError
 from trainmark.units import format_count
 
 _QUALITY = 85
 _CLIPS_PER_CHUNK = 8
-_MIN_SIDE, _MAX_SIDE = 32, 4096
+_SIDES = (32, 4096)
 _MAX_FRAMES = 9600
 
 
@@ -52,7 +52,7 @@ def make_kinetics(
     size: tuple[int, int] = (256, 340),
     as_videos: bool = False,
 ) -> MakeReport:
-    """`num_clips` counts both splits; `size` is (height, width), as Kinetics' frames are commonly extracted."""
+    """`num_clips` counts both splits; `size` is (height, width), by default the usual size of extracted frames."""
     started = time.perf_counter()
     (require_video_encoder if as_videos else require_encoder)()
     recipe = _Recipe(num_classes=num_classes, seed=seed, num_frames=num_frames, size=size, as_videos=as_videos)
@@ -128,19 +128,16 @@ def _refuse_impossible(recipe: _Recipe) -> None:
     height, width = recipe.size
     if not 2 <= recipe.num_classes <= MAX_CLASSES:
         raise DataError(
-            f"{format_count(recipe.num_classes, 'classes')} cannot be made",
+            f"cannot make {format_count(recipe.num_classes, 'classes')}",
             why=f"{len(EVENTS)} events have {MAX_CLASSES} orders",
             hint=f"give 2 to {MAX_CLASSES}",
         )
-    if recipe.seed < 0:
-        raise DataError(f"seed {recipe.seed} is negative", hint="give 0 or more")
+    refuse_bad_drawing(seed=recipe.seed, size=recipe.size, sides=_SIDES)
     if not 8 <= recipe.num_frames <= _MAX_FRAMES or recipe.num_frames % 8:
         raise DataError(
-            f"clips of {format_count(recipe.num_frames, 'frames')} are not made",
-            why="eight segments must each lie within one event",
+            f"cannot make clips of {format_count(recipe.num_frames, 'frames')}",
+            why="each of eight segments must be within one event",
             hint=f"give a multiple of 8 up to {_MAX_FRAMES}",
         )
-    if not (_MIN_SIDE <= height <= _MAX_SIDE and _MIN_SIDE <= width <= _MAX_SIDE) or height % 2 or width % 2:
-        raise DataError(
-            f"frames of {width} x {height} are not made", hint=f"give even sides of {_MIN_SIDE} to {_MAX_SIDE}"
-        )
+    if height % 2 or width % 2:
+        raise DataError(f"cannot draw frames of {width} x {height} pixels", hint="give even sides")

@@ -1,7 +1,7 @@
-"""A folder of clips to train on: refused as a whole where its lists are wrong, with every reason named.
+"""Reads a folder of clips for training: lists the clips, and loads the wanted frames of one clip.
 
-A clip that is listed and not there is no such reason: downloads of Kinetics are never complete. It is met, named and
-counted when its turn comes, and `trainmark data check kinetics` finds all of them beforehand.
+Wrong lists are refused, with every reason. A listed clip that is missing is not refused, because downloads of Kinetics
+are never complete: it is reported when it is loaded, and `trainmark data check kinetics` finds all of them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from trainmark.datasets.jpeg import Pixels, decode_lenient
 from trainmark.datasets.kinetics.lists import Clip
 from trainmark.datasets.kinetics.scan import ClipScan, scan_clips
 from trainmark.datasets.kinetics.video import Choose, read_video
-from trainmark.datasets.report import DataFault, FaultKind
-from trainmark.errors import DataError
+from trainmark.datasets.report import LINK_REMEDIES, FaultKind, unusable_folder
 
-# One sentence and one next action for each kind of fault that stops a folder from being read.
-_SENTENCES = {
-    FaultKind.EMPTY_LIST: ("lists of nothing:", "write the lists anew"),
-    FaultKind.BAD_LINE: ("lines that say no clip:", "write `path num_frames label` or `video label` on each line"),
+_REMEDIES = {
+    **LINK_REMEDIES,
+    FaultKind.EMPTY_LIST: ("empty lists:", "write the lists again"),
+    FaultKind.BAD_LINE: ("invalid lines:", "write `path num_frames label` or `video label` on each line"),
     FaultKind.NOT_TEXT: ("lines that are not UTF-8:", "convert the list: iconv -t UTF-8"),
-    FaultKind.BAD_LABEL: ("labels that are none:", "labels count from 0; correct these lines"),
-    FaultKind.MISSING: ("lists whose clips are not there:", "give the folder that the paths in the list begin in"),
+    FaultKind.BAD_LABEL: ("invalid labels:", "correct these lines; labels count from 0"),
+    FaultKind.MISSING: ("lists whose clips are missing:", "give the folder that the paths in the list start from"),
     FaultKind.OUTSIDE: (
-        "paths that lead outside the folder:",
+        "paths that point outside the folder:",
         "write paths relative to the folder, and copy the clips into it",
     ),
     FaultKind.NO_CLASSES: ("no class folders in", "put each class's videos into a folder of its own: train/<class>/"),
@@ -35,55 +34,37 @@ _SENTENCES = {
         "remove these folders or fill them; folders of frames need a list, train.txt",
     ),
     FaultKind.UNKNOWN_CLASS: ("not a class of train:", "remove these folders from val or add them to train"),
-    FaultKind.DANGLING: ("links to nothing:", "remove these links or restore what they point to"),
-    FaultKind.UNREADABLE: ("cannot be read:", "ask the owner for read and search permission: chmod -R a+rX"),
 }
-_MAX_NAMED = 10
 
 
 def read_clips(root: Path) -> ClipScan:
-    """Opens no clip. Anything wrong with the layout or with a list is one DataError that names all of it."""
+    """Opens no clip. Raises one DataError that names everything wrong with the layout and the lists."""
     scan = scan_clips(root)
     if scan.faults:
-        raise _as_data_error(root, scan.faults)
+        raise unusable_folder(root, scan.faults, _REMEDIES, format_="kinetics", with_problems=True)
     return scan
 
 
-def _as_data_error(root: Path, faults: Sequence[DataFault]) -> DataError:
-    kinds = list(dict.fromkeys(fault.kind for fault in faults))
-    whys = [f"{_SENTENCES[kind][0]} {_named([f for f in faults if f.kind is kind])}" for kind in kinds]
-    return DataError(
-        f"{root} cannot be used as it is",
-        why="; ".join(whys),
-        hint="; ".join(_SENTENCES[kind][1] for kind in kinds) + f". `trainmark data check kinetics {root}` lists all",
-    )
-
-
-def _named(faults: Sequence[DataFault]) -> str:
-    names = ", ".join(f"{fault.path} ({fault.problem})" for fault in faults[:_MAX_NAMED])
-    return names + (f" and {len(faults) - _MAX_NAMED} more" if len(faults) > _MAX_NAMED else "")
-
-
 class UnusableClipError(Exception):
-    """Nothing of the clip can be shown."""
+    """No frame of the clip can be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frames:
     pixels: list[Pixels]
-    """In the order asked for, all of one size."""
+    """In the requested order, all of one size."""
 
     problem: str | None
-    """What is wrong with the clip, if only a part of it could be used."""
+    """What is wrong with the clip, if only a part could be used."""
 
 
 def frame_name(number: int) -> str:
-    """Counted from 0 here and from 1 on disk."""
+    """`number` counts from 0, the file names from 1."""
     return f"img_{number + 1:05d}.jpg"
 
 
 def load_clip(root: Path, clip: Clip, choose: Choose) -> Frames:
-    """`root` is resolved. Memory and time are those of the wanted frames."""
+    """Loads only the wanted frames; a bad one is replaced by the nearest good one. `root` is resolved."""
     try:
         place = real_path(str(root), clip.path)
     except OSError as error:
@@ -101,12 +82,12 @@ def _load_folder(root: str, folder: str, num_frames: int, choose: Choose) -> Fra
     if num_frames == 0:
         raise UnusableClipError("listed with no frames")
     if not Path(folder).is_dir():
-        raise UnusableClipError("the folder is not there")
+        raise UnusableClipError("folder not found")
     whole: dict[int, Pixels] = {}
     damaged: dict[int, Pixels] = {}
     problems: list[str] = []
     wanted = choose(num_frames).tolist()
-    for number in dict.fromkeys(wanted):  # a short clip is asked for the same frame more than once
+    for number in dict.fromkeys(wanted):  # the same frame of a short clip is wanted more than once
         try:
             pixels, problem = decode_lenient(read_inside(root, folder, frame_name(number)))
         except OSError as error:
@@ -115,7 +96,7 @@ def _load_folder(root: str, folder: str, num_frames: int, choose: Choose) -> Fra
             problems.append(f"{frame_name(number)}: {problem}")
         if pixels is not None:
             (whole if problem is None else damaged)[number] = pixels
-    good = whole or damaged  # half a picture is better than none, but a whole one from nearby is better than half
+    good = whole or damaged  # a damaged frame is better than none, but a good one nearby is better
     return _filled([good.get(number) for number in wanted], problems)
 
 
@@ -125,7 +106,7 @@ def _filled(pictures: Sequence[Pixels | None], problems: list[str]) -> Frames:
         raise UnusableClipError(problems[0] if problems else "no frame can be read")
     pixels = [_nearest(there, at) for at in range(len(pictures))]
     if len({frame.shape for frame in pixels}) > 1:
-        raise UnusableClipError("its frames differ in size")
+        raise UnusableClipError("frames of different sizes")
     more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
     return Frames(pixels=pixels, problem=problems[0] + more if problems else None)
 

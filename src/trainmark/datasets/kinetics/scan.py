@@ -1,4 +1,4 @@
-"""What a folder of clips holds, in either layout; opens no clip.
+"""Lists a folder of clips in either layout. Opens no clip.
 
 lists      DIR/train.txt and DIR/val.txt, see `lists`
 folders    DIR/train/<class>/*.mp4 and DIR/val/<class>/*.mp4, where there are no lists
@@ -26,16 +26,16 @@ from trainmark.errors import DataError
 @dataclass(frozen=True, kw_only=True)
 class ClipScan:
     root: Path
-    """Resolved: no link is left in it."""
+    """Without links."""
 
     classes: tuple[str, ...]
-    """A label is an index into these; plain numbers where no file names them."""
+    """A label is an index into these; numbers if no file names them."""
 
     train: tuple[Clip, ...]
     val: tuple[Clip, ...] | None
     num_ignored: int
     faults: tuple[DataFault, ...]
-    """Of the layout and of the lists."""
+    """Faults of the layout and of the lists."""
 
     @property
     def splits(self) -> dict[str, tuple[Clip, ...]]:
@@ -43,7 +43,7 @@ class ClipScan:
 
 
 def scan_clips(root: Path) -> ClipScan:
-    """Faults are collected; a folder that has neither layout is a DataError."""
+    """Collects faults. Raises DataError if the folder has neither layout."""
     resolved = resolve_folder(root, holding="train and val")
     train_list = find_list(resolved, "train")
     if train_list is not None:
@@ -51,9 +51,9 @@ def scan_clips(root: Path) -> ClipScan:
     if (resolved / "train").is_dir():
         return _from_class_folders(scan_folder(root, suffixes=VIDEO_SUFFIXES))
     raise DataError(
-        f"{root} holds no clips that can be found",
-        why="there is neither a list of clips nor a train folder with videos in class folders",
-        hint=f"lists that are known: {', '.join(name.format(split='train') for name in LISTS)}; "
+        f"no clips found in {root}",
+        why="neither a list of clips nor a train folder with videos in class folders",
+        hint=f"known names of lists: {', '.join(name.format(split='train') for name in LISTS)}; "
         "`trainmark data make kinetics DIR` makes a folder to try with",
     )
 

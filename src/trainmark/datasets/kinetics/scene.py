@@ -1,10 +1,10 @@
-"""One generated clip from (seed, split, index) and the order of its events. Pure; writes nothing.
+"""Draws one clip from (seed, split, index) and the order of its events. Pure; writes nothing.
 
-A clip shows four events one after another, each a flock of one shape in one colour drifting over a still background.
-What an event looks like, frame by frame, does not depend on when it happens: clips of all classes are made of the same
-frames, in another order. So no frame and no unordered set of frames tells the class, and a model that averages over
-frames cannot do better than chance. Every event lasts a quarter of the clip: eight equal segments, or four, meet each
-of them equally often, whichever frame of a segment is taken.
+A clip shows four events one after another, each a grid of one shape in one colour that moves over a fixed background.
+The frames of an event do not depend on its position in the clip: clips of all classes have the same frames, in another
+order. So neither a frame nor an unordered set of frames tells the class, and a model that averages over frames cannot
+do better than chance. Every event lasts a quarter of the clip, so eight or four equal segments contain each event
+equally often, whichever frame of a segment is taken.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ EVENTS = ("disc", "square", "star", "cross")
 _COLOURS = ((225, 60, 50), (60, 200, 70), (60, 90, 225), (225, 200, 50))
 ORDERS = tuple(permutations(range(len(EVENTS))))
 MAX_CLASSES = len(ORDERS)
-_STRIDE = 7  # shares no divisor with 24: the first few classes already differ in the first event and in the last
+_STRIDE = 7  # no common divisor with 24: even the first few classes differ in their first and last event
 
-_SPACING = (0.38, 0.5)  # between the shapes of a flock, in parts of the height: the smallest crop still holds one whole
-_RADIUS = (0.36, 0.44)  # of a shape, in parts of the spacing
-_SPEED = (0.06, 0.14)  # per frame, in parts of the spacing
+_SPACING = (0.38, 0.5)  # between shapes, relative to the height: the smallest crop still contains a whole shape
+_RADIUS = (0.36, 0.44)  # of a shape, relative to the spacing
+_SPEED = (0.06, 0.14)  # per frame, relative to the spacing
 _GRAIN = 4.0  # standard deviation in grey levels
 
 
@@ -52,7 +52,7 @@ def draw_clip(
 
 
 def _background(rng: np.random.Generator, size: tuple[int, int]) -> npt.NDArray[np.float32]:
-    """A slow wave in grey, the same in every frame of the clip."""
+    """A long grey wave, the same in every frame of the clip."""
     height, width = size
     y = np.linspace(0, 1, height, dtype=np.float32)[:, None]
     x = np.linspace(0, 1, width, dtype=np.float32)[None, :]
@@ -87,7 +87,7 @@ def _draw_event(background: npt.NDArray[np.float32], event: int, key: list[int],
 
 
 def _in_cell(distance: Field, spacing: float) -> Field:
-    """Distance from the nearest shape of the flock, which has no end."""
+    """Distance from the nearest shape of the infinite grid."""
     turns = distance / np.float32(spacing)
     turns -= np.floor(turns + np.float32(0.5))
     return turns * np.float32(spacing)

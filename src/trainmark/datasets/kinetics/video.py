@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 Choose = Callable[[int], npt.NDArray[np.int64]]
-"""From how many frames there are to the ones that are wanted, in order."""
+"""Maps the number of frames to the wanted ones, in order."""
 
-# Only real containers: others, such as playlists, may name further files and addresses that would be opened.
+# Only real containers: playlists and the like may name other files and URLs, which FFmpeg would open.
 _READ_OPTIONS = {"format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,avi,matroska,webm"}
 
 _CODECS = ("libx264", "mpeg4")  # every build of FFmpeg has the second
@@ -44,23 +44,26 @@ _CODEC_OPTIONS = {
 
 
 class NoFramesError(ValueError):
-    """A file that is a container, with nothing to see in it."""
+    """A valid container without any video frame."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Index:
     times: list[int] | None
-    """Of the frames, sorted; None where the container keeps none and frames can only be counted."""
+    """Time stamps of the frames, sorted; None if the container has none and frames can only be counted."""
 
     keys: list[tuple[int, int]]
-    """When a key frame is shown, sorted, and where to seek for it: to when it is decoded, as AVI counts, which is never
-    later; a container that counts otherwise then goes back to the key frame before."""
+    """For each key frame, sorted: its presentation time and the time to seek to.
+
+    That is its decoding time, which AVI uses and which is never later; with other containers the seek may end at the
+    previous key frame.
+    """
 
     num_frames: int
 
 
 def read_video(path: str, choose: Choose) -> tuple[list[Pixels | None], str | None]:
-    """One entry for each wanted frame and what went wrong, if anything. A ValueError where nothing can be had."""
+    """One entry for each wanted frame, and what went wrong, if anything. Raises ValueError if no frame can be read."""
     with _opened(path) as (container, stream):
         index = _read_index(container, stream)
         wanted = choose(index.num_frames)
@@ -69,7 +72,7 @@ def read_video(path: str, choose: Choose) -> tuple[list[Pixels | None], str | No
 
 
 def check_video(path: str, *, decode: bool) -> tuple[int, str | None]:
-    """Number of frames, and what is wrong; decodes them all, or only counts. A ValueError where there are none."""
+    """Number of frames, and what is wrong. Decodes them all, or only counts. Raises ValueError if there are none."""
     num_decoded, problem = 0, None
     with _opened(path) as (container, stream):
         index = _read_index(container, stream)
@@ -115,12 +118,12 @@ def require_video_encoder() -> None:
 
 @contextmanager
 def _opened(path: str) -> Iterator[tuple[InputContainer, VideoStream]]:
-    """FFmpeg's errors come out as ValueErrors in its own words."""
+    """Turns FFmpeg's errors into ValueError with the same message."""
     av = _import_av()
     try:
         with av.open(path, options=_READ_OPTIONS) as container:
             yield container, _video_stream(container)
-    except EOFError as error:  # after a header there is nothing
+    except EOFError as error:  # nothing after the header
         raise NoFramesError("the video has no frames") from error
     except (av.FFmpegError, OSError) as error:
         raise ValueError(_words(error)) from error
@@ -133,7 +136,7 @@ def _video_stream(container: InputContainer) -> VideoStream:
     if stream.codec_context is None:
         raise ValueError("no decoder for this video")
     _refuse_bomb(stream.codec_context.height, stream.codec_context.width)
-    stream.codec_context.thread_count = 1  # the loader has a process for each core already
+    stream.codec_context.thread_count = 1  # the loader already has one process per core
     return stream
 
 
@@ -141,11 +144,11 @@ def _read_index(container: InputContainer, stream: VideoStream) -> _Index:
     times: list[int | None] = []
     keys = []
     for packet in container.demux(stream):
-        if packet.size == 0:  # the one that ends the stream
+        if packet.size == 0:  # the end of the stream
             continue
         if packet.is_keyframe and packet.pts is not None:
             keys.append((packet.pts, packet.pts if packet.dts is None else min(packet.pts, packet.dts)))
-        if not packet.is_discard:  # decoded but not shown, for the sake of those after it
+        if not packet.is_discard:  # decoded but not shown: later frames refer to it
             times.append(packet.pts)
     if not times:
         raise NoFramesError("the video has no frames")
@@ -193,7 +196,7 @@ def _walk_by_time(
                 continue
             if frame.pts == time:
                 yield number, frame
-            break  # past it: this frame could not be decoded
+            break  # already later: the wanted frame could not be decoded
 
 
 def _walk_by_count(
@@ -222,11 +225,11 @@ def _why_bad(frame: VideoFrame) -> str | None:
 
 def _refuse_bomb(height: int, width: int) -> None:
     if height * width > MAX_PIXELS:
-        raise ValueError(f"claims {width} x {height} pixels; more than {MAX_PIXELS:,} are not decoded")
+        raise ValueError(f"claims {width} x {height} pixels; the limit is {MAX_PIXELS:,}")
 
 
 def _words(error: Exception) -> str:
-    """FFmpeg's own words without the path, which the caller names."""
+    """FFmpeg's message without the path, which the caller adds."""
     return getattr(error, "strerror", None) or str(error)
 
 

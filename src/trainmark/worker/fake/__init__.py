@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from trainmark.runfolder.document import WorkloadCell
 from trainmark.worker.engine import Engine
 from trainmark.worker.memory import is_memory_error, limit_host_memory
 
 
-def build_engine(cell: Mapping[str, Any]) -> Engine:
+def build_engine(cell: WorkloadCell) -> Engine:
     """Steps of 10 ms of a clock that only the engine moves."""
     from trainmark.worker.fake.engine import FakeClock, FakeEngine
 
-    return FakeEngine([0.01], clock=FakeClock(), samples_per_step=cell["batch_size_per_device"])
+    return FakeEngine([0.01], clock=FakeClock(), samples_per_step=cell.batch_size_per_device)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -1,7 +1,4 @@
-"""An engine without a framework and a clock without time: loop, records and statistics can be tested exactly.
-
-It is part of the product: `trainmark`'s own tests and those of a new launcher or dialect run on it.
-"""
+"""An engine without a framework and a clock that it moves itself, so that loop and records can be tested exactly."""
 
 from __future__ import annotations
 
@@ -10,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from trainmark.messages.message import Message
 
 
 @dataclass
@@ -21,10 +20,10 @@ class FakeClock:
 
 
 class FakeEngine:
-    """Each step takes the next of `seconds`, each evaluation the next of `metrics`; the last one for ever.
+    """Each step takes the next of `seconds`, each evaluation the next of `metrics`; the last one repeats.
 
-    The device lags `lag` steps behind the host. Losses fall as 1/step where none are given. A twin of a step is
-    shorter by `exchange_s`, which is also what an all-reduce takes.
+    The device lags `lag` steps behind the host. By default losses fall as 1/step. A twin step is shorter by
+    `exchange_s`, which is also the time of an all-reduce.
     """
 
     rank = 0
@@ -44,7 +43,7 @@ class FakeEngine:
         learns: bool = True,
         world_size: int = 1,
         exchange_s: float = 0.0,
-        no_twin: str | None = None,
+        no_twin: Message | None = None,
     ) -> None:
         self.world_size = world_size
         self._exchange_s, self._no_twin = exchange_s, no_twin
@@ -67,7 +66,7 @@ class FakeEngine:
         self.step()
         self.clock.now_s -= self._exchange_s
 
-    def why_no_twin(self) -> str | None:
+    def why_no_twin(self) -> Message | None:
         return self._no_twin
 
     def timestamp(self) -> tuple[int, float]:
@@ -123,13 +122,13 @@ class FakeEngine:
         progress: Mapping[str, float] = state["progress"]
         return progress
 
-    def advise_on_bad_loss(self, step: int) -> str:  # noqa: ARG002 - it has no learning rate
-        return "try a lower learning rate"
+    def advise_on_bad_loss(self, step: int) -> None:
+        """It has no learning rate."""
 
     def weights_changed(self) -> bool:
         return self._learns
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         return []
 
     def facts(self) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
-"""Was the run alone, and undisturbed? Decided from its telemetry records; docs/concepts/warnings.md explains.
+"""Whether the run had the machine to itself, decided from its telemetry records; see docs/concepts/warnings.md.
 
-The worker decides, second by second, rather than the analysis afterwards: it keeps tallies only, so a run of a week
-costs no memory, and no reader of run folders needs to know of telemetry.
+The worker decides this during the run rather than the analysis afterwards: it keeps only sums, so a run of a week costs
+no memory, and readers of run folders need not read telemetry.
 """
 
 from __future__ import annotations
@@ -10,9 +10,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainmark.units import format_count
-
-CODES = ("foreign-gpu-process", "throttled", "clock-jump", "noisy-neighbour")
+from trainmark.messages.machine import (
+    clock_jump,
+    cores_stolen,
+    foreign_gpu_process,
+    name_gpu,
+    noisy_neighbour,
+    other_processes,
+    power_capped,
+    this_host,
+    throttled,
+)
+from trainmark.messages.message import Message
 
 _LEAST_SAMPLES = 3
 _LEAST_SHARE = 0.05
@@ -20,7 +29,7 @@ _LEAST_SHARE = 0.05
 _JUMP_S = 0.5
 _LEAST_OTHER_CORES = 0.25
 _LEAST_OTHER_SHARE = 0.05
-"""Of our cores: both must be passed, since a desktop is never quite idle and a large server never at all."""
+"""Of our cores. Both limits must be exceeded: a desktop is never quite idle, and a large server even less."""
 _LEAST_STOLEN_SHARE = 0.02
 _POWER_CAP = "software power cap"
 _ACTIONS = {
@@ -33,15 +42,15 @@ _ACTIONS = {
 
 
 class Isolation:
-    """Fed with telemetry records in their order; those made while steps were timed have `is_measuring`."""
+    """Takes telemetry records in order; those from while steps were timed have `is_measuring`."""
 
-    def __init__(self, *, gpu: str = "the GPU", host: str = "this host") -> None:
-        self._gpu, self._host = gpu, host
+    def __init__(self, *, gpu: Message | None = None, host: Message | str | None = None) -> None:
+        self._gpu, self._host = gpu or name_gpu(index=0, host=None, rank=None), host or this_host()
         self._limits: dict[str, float] = {}
         self._throttling = _Throttling()
         self._num_listed = self._num_shared = 0
-        self._foreign: dict[tuple[int, str], int] = {}
-        """Most bytes of each."""
+        self._foreign: dict[tuple[int, str | None], int] = {}
+        """Largest number of bytes of each."""
         self._shift_s = 0.0
         self._jumps_s: list[float] = []
         self._load = Counter[str]()
@@ -55,11 +64,9 @@ class Isolation:
             self._note_processes(record)
             self._throttling.note(record, self._limits)
 
-    def warnings(self, *, busiest: str | None = None) -> list[tuple[str, str]]:
-        """Code and sentence. `busiest` says who else worked hardest, where that can be seen."""
-        found = (*self._warn_shared(), *self._warn_throttled(), *self._warn_clock(), *self._warn_load(busiest))
-        assert all(code in CODES for code, _ in found)
-        return list(found)
+    def warnings(self, *, busiest: Message | None = None) -> list[Message]:
+        """`busiest` says who else worked hardest, if that can be seen."""
+        return [*self._warn_shared(), *self._warn_throttled(), *self._warn_clock(), *self._warn_load(busiest)]
 
     # -- the GPU -------------------------------------------------------------------------------------------------------
 
@@ -70,45 +77,49 @@ class Isolation:
         self._num_listed += 1
         self._num_shared += bool(processes)
         for process in processes:
-            key = process["pid"], process.get("name") or "a process"
+            key = process["pid"], process.get("name")
             self._foreign[key] = max(self._foreign.get(key, 0), process.get("used_bytes") or 0)
 
-    def _warn_shared(self) -> Iterator[tuple[str, str]]:
-        if self._num_shared < 2:  # one sample may be a process that is just about to end
+    def _warn_shared(self) -> Iterator[Message]:
+        if self._num_shared < 2:  # a single sample may be a process that is about to end
             return
         (pid, name), used_bytes = max(self._foreign.items(), key=lambda item: item[1])
-        memory = f" with {used_bytes / 2**30:.1f} GiB" if used_bytes else ""
-        more = f" and {len(self._foreign) - 1} more" if len(self._foreign) > 1 else ""
-        message = (
-            f"{self._gpu} was shared in {self._num_shared} of {self._num_listed} samples, by {name} (pid {pid})"
-            f"{memory}{more}; end it or choose a free GPU with CUDA_VISIBLE_DEVICES, then run again"
+        yield foreign_gpu_process(
+            gpu=self._gpu,
+            shared=self._num_shared,
+            samples=self._num_listed,
+            name=name,
+            pid=pid,
+            used_bytes=used_bytes or None,
+            more=len(self._foreign) - 1 or None,
         )
-        yield "foreign-gpu-process", message
 
-    def _warn_throttled(self) -> Iterator[tuple[str, str]]:
+    def _warn_throttled(self) -> Iterator[Message]:
         seen = self._throttling
         if seen.num_throttled < max(_LEAST_SAMPLES, _LEAST_SHARE * seen.num_samples):
             return
         reasons = [reason for reason, _ in seen.reasons.most_common()]
-        clocks = f"; SM clock {seen.clock(is_throttled=True)} MHz then" if seen.clock(is_throttled=True) else ""
-        free, most = seen.clock(is_throttled=False), self._limits.get("sm_max_mhz")
-        clocks += f", {free} otherwise" if clocks and free else ""
-        clocks += f", at most {most:.0f}" if clocks and most else ""
-        is_capped = _POWER_CAP in reasons
-        limit = f" of {self._limits['power_w']:.0f} W, usual {self._limits['power_usual_w']:.0f} W" if is_capped else ""
-        named = ", ".join(reason + limit * (reason == _POWER_CAP) for reason in reasons)
-        actions = " and ".join(dict.fromkeys(_ACTIONS[reason] for reason in reasons))
-        share = 100 * seen.num_throttled / seen.num_samples
-        message = (
-            f"{self._gpu} was slowed down in {share:.0f}% of {seen.num_samples} samples ({named}){clocks}; "
-            f"{actions}, then run again"
+        clock = seen.clock(is_throttled=True)
+        yield throttled(
+            gpu=self._gpu,
+            share=seen.num_throttled / seen.num_samples,
+            samples=seen.num_samples,
+            reasons=[self._name_reason(reason) for reason in reasons],
+            clock_mhz=clock,
+            free_mhz=seen.clock(is_throttled=False) if clock else None,
+            max_mhz=self._limits.get("sm_max_mhz") if clock else None,
+            actions=list(dict.fromkeys(_ACTIONS[reason] for reason in reasons)),
         )
-        yield "throttled", message
+
+    def _name_reason(self, reason: str) -> Message | str:
+        if reason != _POWER_CAP:
+            return reason
+        return power_capped(limit_w=self._limits["power_w"], usual_w=self._limits["power_usual_w"])
 
     # -- the host ------------------------------------------------------------------------------------------------------
 
     def _note_clock(self, record: Mapping[str, Any]) -> None:
-        """Between two samples: a clock that is slowly put right is none that jumps."""
+        """Between two samples: a clock that is adjusted slowly does not jump."""
         shift_s = record.get("clock_shift_s")
         if shift_s is None:
             return
@@ -116,17 +127,11 @@ class Isolation:
             self._jumps_s.append(shift_s - self._shift_s)
         self._shift_s = shift_s
 
-    def _warn_clock(self) -> Iterator[tuple[str, str]]:
+    def _warn_clock(self) -> Iterator[Message]:
         if not self._jumps_s:
             return
-        largest = max(self._jumps_s, key=abs)
-        many = len(self._jumps_s)
-        times = f"{many} times, by {largest:+.1f} s at most" if many > 1 else f"by {largest:+.1f} s"
-        message = (
-            f"the clock of {self._host} jumped {times} during the run: time stamps and wall time are wrong by that, "
-            "steps and speed are not, since their clock cannot be set; check the time service, or whether it slept"
-        )
-        yield "clock-jump", message
+        times = len(self._jumps_s)
+        yield clock_jump(host=self._host, seconds=max(self._jumps_s, key=abs), times=times if times > 1 else None)
 
     def _note_load(self, record: Mapping[str, Any]) -> None:
         load = record.get("load")
@@ -137,35 +142,27 @@ class Isolation:
         for name in ("own_cores", "other_cores", "stolen_cores"):
             self._load[name] += load[name] * load["seconds"]
 
-    def _warn_load(self, busiest: str | None) -> Iterator[tuple[str, str]]:
+    def _warn_load(self, busiest: Message | None) -> Iterator[Message]:
         seconds = self._load["seconds"]
         if not seconds:
             return
         own, other, stolen = (self._load[name] / seconds for name in ("own_cores", "other_cores", "stolen_cores"))
-        of = f"of {format_count(self._num_cores, 'cores')} of {self._host}"
+        host, cores = self._host, self._num_cores
         if other > max(_LEAST_OTHER_CORES, _LEAST_OTHER_SHARE * self._num_cores):
-            who = f", the busiest {busiest}" if busiest else ""
-            message = (
-                f"other processes used {other:.2f} {of} while this run used {own:.2f}{who}; "
-                "end them or take a free machine, then run again"
-            )
-            yield "noisy-neighbour", message
+            what = other_processes(host=host, cores=cores, other=other, own=own, busiest=busiest)
+            yield noisy_neighbour(what=what)
         if stolen > _LEAST_STOLEN_SHARE * self._num_cores:
-            message = (
-                f"the hypervisor kept back {stolen:.2f} {of} that were wanted here, for other machines on the same "
-                "hardware; take a host of your own, or run at another time"
-            )
-            yield "noisy-neighbour", message
+            yield noisy_neighbour(what=cores_stolen(host=host, cores=cores, stolen=stolen))
 
 
 class _Throttling:
-    """How often, why, and at what clock."""
+    """How often the GPU was throttled, why, and at what clock."""
 
     def __init__(self) -> None:
         self.num_samples = self.num_throttled = 0
         self.reasons = Counter[str]()
         self._clocks: dict[bool, list[float]] = {True: [0, 0.0], False: [0, 0.0]}
-        """Number and sum, of the samples that were throttled and of the others."""
+        """Number and sum, for throttled samples and for the others."""
 
     def note(self, record: Mapping[str, Any], limits: Mapping[str, float]) -> None:
         reasons = record.get("gpu_throttle")
@@ -186,6 +183,6 @@ class _Throttling:
 
 
 def _is_limit_lowered(limits: Mapping[str, float]) -> bool:
-    """At its usual limit a busy card meets the power cap all the time: that is its speed, not a fault."""
+    """At its default limit a busy GPU is always at the power cap: that is normal, not throttling."""
     limit, usual = limits.get("power_w"), limits.get("power_usual_w")
     return limit is not None and usual is not None and limit < 0.99 * usual

@@ -1,8 +1,8 @@
-"""Who else used the cores of this host: the kernel's count of busy time, less that of our own processes.
+"""CPU time that others used on this host: the kernel's count of busy time, minus that of the run's own processes.
 
-CPU times only grow, so a look tells of all the time since the last one, and looks may be rare. What a look costs
-decides when the next one is due: a host with thousands of processes is looked at less often, not at a higher price.
-Processes that end leave their time with their parent, where we find it. Linux only: elsewhere nothing is known.
+CPU times only grow, so a reading covers all the time since the previous one, and readings may be rare. The cost of a
+reading decides when the next one is due: with thousands of processes there are fewer readings, not more overhead. The
+time of a process that ended is added to its parent's by the kernel. Linux only.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any
 from trainmark.runfolder.records import RUN_TAG
 
 _COST_SHARE = 1 / 4000
-"""Of one core, at most: 1 ms of looking is followed by 4 s of not looking."""
+"""Of one core, at most: a reading of 1 ms is followed by 4 s without one."""
 _LEAST_S = 0.5
-"""The kernel counts in hundredths of a second: a shorter time tells nothing."""
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+"""The kernel counts in hundredths of a second: a shorter time is too imprecise."""
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Look:
     time_s: float
     own_s: float
-    """CPU seconds of our processes since each began."""
+    """CPU seconds of our processes since each started."""
     cores: dict[int, tuple[float, float]]
-    """Busy and stolen seconds of each core since the machine began."""
+    """Busy and stolen seconds of each core since the machine started."""
 
 
 class Neighbours:
@@ -48,7 +48,7 @@ class Neighbours:
         return self._clock() >= self._due_s
 
     def look(self) -> dict[str, Any] | None:
-        """Cores used since the last look; None at the first, too soon after it, or where the kernel says nothing."""
+        """Cores used since the last call; None at the first call, too soon after it, or if the kernel says nothing."""
         begin_cpu_s = time.thread_time()
         now = self._take()
         self._due_s = self._clock() + max(_LEAST_S, (time.thread_time() - begin_cpu_s) / _COST_SHARE)
@@ -72,7 +72,7 @@ class Neighbours:
         }
 
     def busiest(self) -> tuple[int, str, float] | None:
-        """Of the others that can be seen from here: pid, name and cores used since it was first seen."""
+        """Of the visible foreign processes: pid, name and cores used since it was first seen."""
         found = []
         for pid, (seen_s, before_s) in self._others.items():
             with contextlib.suppress(OSError, ValueError):
@@ -92,12 +92,12 @@ class Neighbours:
         self._sort(pids)
         own_s = 0.0
         for pid in self._own:
-            with contextlib.suppress(OSError, ValueError):  # it may end while we look
+            with contextlib.suppress(OSError, ValueError):  # it may end meanwhile
                 own_s += _cpu_s(self._proc, pid, with_children=True)
         return _Look(time_s=self._clock(), own_s=own_s, cores=cores) if cores else None
 
     def _sort(self, pids: set[int]) -> None:
-        """Whose a process is gets asked once: that is most of the cost."""
+        """The owner of a process is looked up once: that is most of the cost."""
         self._own &= pids
         self._others = {pid: seen for pid, seen in self._others.items() if pid in pids}
         for pid in pids - self._own - self._others.keys():
@@ -108,7 +108,7 @@ class Neighbours:
                 self._others[pid] = (self._clock(), _cpu_s(self._proc, pid))
 
     def _our_cores(self) -> set[int]:
-        """Those that any process of the run may use: what happens on others is no neighbour of ours."""
+        """Cores that any process of the run may use; others do not matter."""
         cores = set(os.sched_getaffinity(0))
         for pid in self._own:
             with contextlib.suppress(OSError):
@@ -117,12 +117,12 @@ class Neighbours:
 
 
 def _read_cores(proc: Path) -> dict[int, tuple[float, float]]:
-    """Busy is user, nice and system: interrupts are nobody's, and often our own network traffic."""
+    """Busy is user, nice and system time. Interrupts are left out: they are often our own network traffic."""
     cores = {}
     with (proc / "stat").open(encoding="ascii", errors="replace") as file:
         for line in file:
             if not line.startswith("cpu"):
-                break  # what follows is long
+                break  # the rest is long
             name, *fields = line.split()
             if name != "cpu" and len(fields) >= 8:
                 ticks = [int(field) for field in fields]
@@ -131,13 +131,17 @@ def _read_cores(proc: Path) -> dict[int, tuple[float, float]]:
 
 
 def _cpu_s(proc: Path, pid: int, *, with_children: bool = False) -> float:
-    """Of the process and its threads; with those of its children that have ended."""
+    """Of the process and its threads, optionally with its children that have ended."""
     fields = (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     return sum(int(field) for field in fields[11 : 15 if with_children else 13]) / _TICKS_PER_S
 
 
 def is_of_run(pid: int, tag: str | None, *, proc: Path = Path("/proc")) -> bool:
-    """In doubt yes, so that nobody accuses our own: gone already, or, without a tag, of the same user."""
+    """Whether a process belongs to this run: it has the run's tag in its environment.
+
+    Err on the side of True: a false alarm about our own process is worse. So a process that has ended counts as ours,
+    and without a tag every process of the same user does.
+    """
     if pid == os.getpid():
         return True
     folder = proc / str(pid)
@@ -146,7 +150,7 @@ def is_of_run(pid: int, tag: str | None, *, proc: Path = Path("/proc")) -> bool:
             return folder.stat().st_uid == os.getuid()
         environment = (folder / "environ").read_bytes()
     except PermissionError:
-        return False  # another user's
+        return False  # belongs to another user
     except OSError:
         return not _exists(pid)
     return f"{RUN_TAG}={tag}".encode() in environment.split(b"\0")
@@ -160,7 +164,7 @@ def name_of(pid: int, *, proc: Path = Path("/proc")) -> str | None:
 
 
 def _exists(pid: int) -> bool:
-    """/proc may be mounted so that it hides the processes of others."""
+    """Even if /proc is mounted so that it hides the processes of other users."""
     try:
         os.kill(pid, 0)
     except PermissionError:

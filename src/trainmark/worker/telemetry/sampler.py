@@ -1,4 +1,4 @@
-"""What the machine did meanwhile, once a second, and whether anything disturbed the run."""
+"""Sample the machine once per second during a run, and report at the end what disturbed it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any
 
 from trainmark import rank_environment
+from trainmark.messages.machine import busy_process, name_gpu, this_host
+from trainmark.messages.message import Message
 from trainmark.runfolder.records import RUN_TAG, Kind
 from trainmark.units import plain
 from trainmark.worker.recorder import Recorder
@@ -20,11 +22,11 @@ from trainmark.worker.telemetry.sensors import ClockSensor, GpuSensor, HostSenso
 
 _PERIOD_S = 1.0
 _BUSY_CORES = 0.05
-"""Who uses less is not worth naming."""
+"""Processes that use less are not named."""
 
 
 class Telemetry:
-    """Also says, at the end, by what the run was disturbed; what concerns a whole host is said by its first rank."""
+    """A thread that writes telemetry records. What concerns a whole host is reported by its first rank."""
 
     def __init__(self, recorder: Recorder, *, gpu_index: int | None) -> None:
         self._recorder = recorder
@@ -34,7 +36,7 @@ class Telemetry:
         tag = os.environ.get(RUN_TAG)
         self._neighbours = Neighbours(tag) if place.is_first_of_host else None
         self._gpu = GpuSensor(gpu_index) if gpu_index is not None else None
-        # Now, before the framework is loaded: no rank of ours can be on the GPU yet.
+        # Before the framework is loaded: no rank of this run can be on the GPU yet.
         at_start = frozenset(process.pid for process in (self._gpu.processes() if self._gpu else None) or ())
         self._pick_foreign = partial(
             pick_foreign,
@@ -43,8 +45,8 @@ class Telemetry:
             at_start=at_start,
             num_local_ranks=place.num_local_ranks,
         )
-        where = f"GPU {gpu_index}" + (f" of {place.host} (rank {place.rank})" if place.num_ranks > 1 else "")
-        self._isolation = Isolation(gpu=where, host=place.host if place.num_ranks > 1 else "this host")
+        host, rank = (place.host, place.rank) if place.num_ranks > 1 else (None, None)
+        self._isolation = Isolation(gpu=name_gpu(index=gpu_index or 0, host=host, rank=rank), host=host or this_host())
         self._was_measuring = self._has_measured = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)
@@ -56,16 +58,16 @@ class Telemetry:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join(timeout=5)
-        if self._thread.is_alive():  # a driver that hangs: what was noted so far is all that is known
+        if self._thread.is_alive():  # the driver hangs: report nothing
             return
         if self._has_measured:
             self._note({"kind": Kind.TELEMETRY, **self._read_load(is_last=True)})
-        for code, message in self._isolation.warnings(busiest=self._name_busiest()):
-            self._recorder.write({"kind": Kind.WARNING, "code": code, "message": message})
+        for warning in self._isolation.warnings(busiest=self._name_busiest()):
+            self._recorder.write({"kind": Kind.WARNING, **warning.to_json()})
 
     def _work(self) -> None:
         if self._neighbours is not None:
-            self._neighbours.look()  # whose each process is takes long to find out: during set-up, not while measuring
+            self._neighbours.look()  # finding the owners of all processes is slow: do it during set-up
         limits = {"gpu_limits": self._gpu.limits()} if self._gpu is not None else {}
         while not self._stop.wait(_PERIOD_S):
             self._note({"kind": Kind.TELEMETRY, **self._read(), **limits})
@@ -73,7 +75,7 @@ class Telemetry:
 
     def _read(self) -> dict[str, Any]:
         is_measuring = self._recorder.is_stepping
-        # The second that a sample stands for must have been one of steps from its beginning.
+        # A sample covers the second before it, which must have been measured from its start.
         record: dict[str, Any] = {"is_measuring": is_measuring and self._was_measuring, **self._host.read()}
         self._was_measuring = is_measuring
         if self._clock is not None:
@@ -89,7 +91,7 @@ class Telemetry:
         return record
 
     def _read_load(self, *, is_last: bool = False) -> dict[str, Any]:
-        """From the first step to the last, pauses included: the run's own work in a pause is its own all the same."""
+        """From the first step to the last, pauses included: work of the run in a pause is its own too."""
         if self._neighbours is None:
             return {}
         is_first, self._has_measured = not self._has_measured, True
@@ -102,17 +104,17 @@ class Telemetry:
         self._isolation.note(record)
         self._recorder.write(record)
 
-    def _name_busiest(self) -> str | None:
+    def _name_busiest(self) -> Message | None:
         found = self._neighbours.busiest() if self._neighbours is not None else None
         if found is None or found[2] < _BUSY_CORES:
             return None
         pid, name, cores = found
-        return f"{plain(name)} (pid {pid}) with {cores:.2f}"
+        return busy_process(name=plain(name), pid=pid, cores=cores)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where in the run this process stands."""
+    """This process within the run."""
 
     rank: int
     num_ranks: int

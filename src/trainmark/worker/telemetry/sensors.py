@@ -1,6 +1,6 @@
-"""Readings of the machine: power, clocks, temperature, memory, utilisation, throttling, who uses the GPU.
+"""Readings of the machine: power, clocks, temperature, memory, utilisation, throttling, processes on the GPU.
 
-NVML and psutil are optional: inside a vendor container the worker records what it can.
+NVML and psutil are optional: inside a vendor container the worker records what is available.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _THROTTLE_BITS = {  # the names NVML gives to the bits of its clocks-event mask
 
 
 class ClockSensor:
-    """How far the clock that can be set has moved from the one that cannot, since the start."""
+    """How far the wall clock has moved against the monotonic clock since the start."""
 
     def __init__(self, *, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
         self._wall, self._steady = wall, steady
@@ -36,7 +36,7 @@ class ClockSensor:
         return {"clock_shift_s": round(offset_s - self._start_s, 3)}
 
     def _offset(self) -> float | None:
-        """None where we were held up between the two readings, which would look like a jump."""
+        """None if the process was suspended between the two readings, which would look like a jump."""
         for _ in range(3):
             before_s, wall_s, after_s = self._steady(), self._wall(), self._steady()
             if after_s - before_s < 0.05:
@@ -81,11 +81,11 @@ class HostSensor:
 class GpuProcess:
     pid: int
     used_bytes: int | None
-    """None where the driver does not tell."""
+    """None if the driver does not say."""
 
 
 class GpuSensor:
-    """One GPU through NVML; every reading is optional, since not all cards and containers give all of them."""
+    """One GPU through NVML; every reading is optional, since not all GPUs and containers provide all of them."""
 
     def __init__(self, index: int) -> None:
         self._nvml: Any = None
@@ -118,7 +118,7 @@ class GpuSensor:
         return self._try(readings)
 
     def processes(self) -> list[GpuProcess] | None:
-        """Those with a compute context; None where NVML does not tell."""
+        """Those with a compute context; None if NVML does not list them."""
         if self._nvml is None:
             return None
         with contextlib.suppress(self._nvml.NVMLError, AttributeError):
@@ -145,7 +145,7 @@ class GpuSensor:
         return result
 
     def memory_bytes(self) -> int | None:
-        """All of the card's memory, used or not."""
+        """Total memory of the GPU."""
         if self._nvml is None:
             return None
         with contextlib.suppress(self._nvml.NVMLError, AttributeError):
@@ -154,7 +154,7 @@ class GpuSensor:
 
 
 def physical_gpu(index: int, visible: str | None) -> int | str:
-    """NVML counts the GPUs of the box, the framework those it may see: number, or UUID, of the latter's `index`-th."""
+    """Index or UUID for NVML, which counts all GPUs, of the `index`-th GPU that is visible to the framework."""
     if not visible:
         return index
     field = visible.split(",")[index].strip()
@@ -173,11 +173,11 @@ def pick_foreign(
     at_start: frozenset[int],
     num_local_ranks: int,
 ) -> list[GpuProcess]:
-    """`at_start` are the pids listed before any rank of ours can have used the GPU.
+    """Processes on the GPU that do not belong to this run.
 
-    In a container NVML gives the pids of the host, which mean nothing here: our own is then not among them. Those that
-    were there before us are foreign all the same. Of those that came later, as many as this run has ranks on the host
-    may be ours, the largest; only what is beyond them is foreign for sure.
+    `at_start` are the pids listed before any rank of this run can have used the GPU. In a container NVML gives the pids
+    of the host, so that our own is not among them. Processes from before the run are still foreign. Of the later ones,
+    the largest may be the ranks of this run on this host; only those beyond that number are certainly foreign.
     """
     if any(process.pid == own_pid for process in listed):
         return [process for process in listed if not is_own(process.pid)]

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 
 from trainmark import rank_environment
+from trainmark.runfolder.document import WorkloadCell
 from trainmark.worker.engine import Engine
 from trainmark.worker.memory import is_memory_error, limit_host_memory
 
 
-def build_engine(cell: Mapping[str, Any]) -> Engine:
+def build_engine(cell: WorkloadCell) -> Engine:
     from trainmark.worker.torch.engine import TorchEngine
 
     return TorchEngine(cell)

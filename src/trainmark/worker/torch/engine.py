@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmark import rank_environment
+from trainmark.messages.message import Message
 from trainmark.worker.memory import peak_host_bytes
 from trainmark.worker.ranks import Ranks, SingleRank
-from trainmark.worker.samples import Share
 from trainmark.worker.torch.ranks import (
     copy_statistics_of_first,
     join_processes,
@@ -42,30 +42,29 @@ class TorchEngine(TrainingEngine[Batch]):
 
     def _start(self) -> Ranks:
         cell = self._cell
-        self._workload: TorchWorkload = load_module(cell["workload"], "torch")
-        self._device = _choose_device(cell["device"])
+        self._workload: TorchWorkload = load_module(cell.workload, "torch")
+        self._device = _choose_device(cell.device)
         ranks = join_processes(self._device) if self.world_size > 1 else SingleRank()
-        self._precision = Precision.of(cell["precision"], self._device.type)
+        self._precision = Precision.of(cell.precision, self._device.type)
         self._precision.apply(has_static_shapes=self._card.has_static_shapes)
-        torch.manual_seed(cell["seed"])
+        torch.manual_seed(cell.seed)
         self._recent: deque[torch.cuda.Event] = deque()
         self._losses = torch.zeros(_LOSS_SLOTS, pin_memory=self._device.type == "cuda")
         self._next_slot = 0
         return ranks
 
-    def _sources(self, share: Share) -> TorchSources:
-        is_fast = self._cell["recipe"] == "fast"
+    def _sources(self) -> TorchSources:
+        is_fast = self._cell.recipe == "fast"
         return TorchSources(
             workload=self._workload,
             size=self._size,
-            share=share,
             device=self._device,
             input_dtype=self._precision.dtype if is_fast else torch.float32,
             channels_last=is_fast,
         )
 
     def _build(self) -> None:
-        recipe = self._cell["recipe"]
+        recipe = self._cell.recipe
         model = self._workload.build_model(
             recipe=recipe, device_type=self._device.type, num_classes=self._feed.num_classes, size=self._size
         )
@@ -87,7 +86,7 @@ class TorchEngine(TrainingEngine[Batch]):
             is_fast=recipe == "fast",
         )
         if self.rank > 0:  # the ranks have the same weights, but must not have the same dropout: their samples differ
-            torch.manual_seed(self._cell["seed"] + _SEEDS_APART * self.rank)
+            torch.manual_seed(self._cell.seed + _SEEDS_APART * self.rank)
 
     @property
     def _syncs_batch_norm(self) -> bool:
@@ -116,7 +115,7 @@ class TorchEngine(TrainingEngine[Batch]):
         with self._train_step.without_exchange():
             self.step()
 
-    def why_no_twin(self) -> str | None:
+    def why_no_twin(self) -> Message | None:
         return self._train_step.why_no_twin()
 
     def timestamp(self) -> Any:
@@ -201,7 +200,7 @@ class TorchEngine(TrainingEngine[Batch]):
 
     # -- what the run should remember ----------------------------------------------------------------------------------
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         return super().warnings() + self._train_step.warnings()
 
     def peak_memory_bytes(self) -> int | None:

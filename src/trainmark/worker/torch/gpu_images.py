@@ -1,12 +1,12 @@
-"""JPEG files to a batch on an NVIDIA GPU, by the host's cores and nvJPEG together.
+"""JPEG files to a batch on an NVIDIA GPU, decoded by the host's cores and nvJPEG together.
 
-nvJPEG decodes more than enough while the GPU is idle, but hardly beside training: on one H200 (500x375, 96 KB) its
-hardware decoder gave 25,900 images/s alone and 300 to 450 beside a captured ResNet-50 step, whatever the batch, the
-stream's priority, the output's layout or the allocator; kernels of another stream were not held up in the same test.
-So most images are decoded by the host's cores, in processes: threads share one interpreter's lock, which is not enough
-for 7,000 images a second. nvJPEG takes a part that follows its measured speed, when no other batch is using it, and
-none where it is slower than the one core that waits for it. Only the wanted part of an image travels to the GPU;
-resize, flip and normalisation of the whole batch follow there.
+nvJPEG is fast while the GPU is idle, but not during training: on one H200 (500x375, 96 KB) its hardware decoder gave
+25,900 images/s alone and 300 to 450 beside a captured ResNet-50 step, whatever the batch, the stream's priority, the
+output's layout or the allocator; kernels of another stream were not delayed in the same test. So most images are
+decoded by the host's cores, in processes: threads share one interpreter's lock, which is not enough for 7,000 images
+per second. nvJPEG gets a share that follows its measured speed, while no other batch uses it, and nothing if it is
+slower than the one core that waits for it. Only the needed part of an image is copied to the GPU; resize, flip and
+normalisation of the whole batch follow there.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
 from trainmark.datasets.jpeg import END_OF_IMAGE
+from trainmark.messages.training import no_resize_kernel, not_compiled
 from trainmark.parent_death import serve
-from trainmark.runfolder.records import WarningCode
 from trainmark.worker.images import (
     CELL_SIDE,
     Crops,
@@ -45,11 +45,6 @@ from trainmark.worker.samples import Problems
 from trainmark.worker.torch.images import Batch, Format
 from trainmark.worker.torch.resample import crop_resize, to_geometry
 
-NO_KERNEL = (
-    "images are resized by matrix products, which slows training on a GPU, since no kernel was built ({why}); "
-    "Triton and a C compiler build it"
-)
-
 _NO_DECODER = "a process that decodes images was ended from outside, perhaps for lack of memory"
 
 CropResize = Callable[[Tensor, Tensor, Format], Tensor]
@@ -61,7 +56,7 @@ _RETRY_AFTER = 200
 """Batches."""
 _ROWS_PER_TASK = 16
 _CELL_BYTES = CELL_SIDE * CELL_SIDE * 3
-"""A row of a batch's shared memory: one crop, at the beginning of a fixed place."""
+"""A row of a batch's shared memory: one crop, at the start of a cell of fixed size."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,8 +67,12 @@ class _Place:
     cells: Tensor
 
 
+class _OfThread(threading.local):
+    stream: torch.cuda.Stream | None = None
+
+
 class GpuImages:
-    """`prepare` is called by `num_loaders` threads at once, each with a stream and a place of its own."""
+    """`prepare` is called by `num_loaders` threads at once, each with its own stream and memory."""
 
     def __init__(
         self, wanted: Format, problems: Problems, device: torch.device, *, batch_size: int, num_loaders: int
@@ -85,7 +84,7 @@ class GpuImages:
             initializer=serve,
             initargs=(os.getpid(),),
         )
-        # From this thread: the kernel counts the thread that starts a process as its parent, and loaders end earlier.
+        # Started from this thread: for the kernel the starting thread is the parent, and loader threads end earlier.
         for _ in range(num_decoders()):
             self._pool.submit(os.getpid)
         self._places: SimpleQueue[_Place] = SimpleQueue()
@@ -98,13 +97,13 @@ class GpuImages:
             raise
         self.balance = Balance()
         self._nvjpeg = threading.Lock()  # torchvision has one decoder for all threads anyway
-        self._local = threading.local()
+        self._local = _OfThread()
 
     def prepare(self, images: ImageList, labels: NDArray[np.int64]) -> Batch:
         """The result is complete when this returns.
 
-        All copies are from pinned memory, kept until then, and on the loader's own stream. From elsewhere a copy waits
-        for what is queued before it; on the training's stream that is three steps.
+        All copies are from pinned memory, which is kept until then, and on the loader's own stream. On the training's
+        stream a copy would wait for the steps queued before it.
         """
         place = self._places.get()
         try:
@@ -127,7 +126,7 @@ class GpuImages:
             place = self._places.get()
             memory = place.memory
             torch.cuda.cudart().cudaHostUnregister(place.cells.data_ptr())
-            del place  # its tensor looks into the memory, which can only be closed unseen
+            del place  # its tensor is a view of the memory, which can only be closed without views
             memory.close()
 
     def _decode(self, images: ImageList, place: _Place) -> tuple[Tensor, Crops]:
@@ -144,7 +143,7 @@ class GpuImages:
             if has_nvjpeg:
                 self._nvjpeg.release()
         first = num_by_gpu if by_gpu is not None else 0
-        if first < num_by_gpu:  # something among them was not for nvJPEG
+        if first < num_by_gpu:  # nvJPEG cannot decode one of them
             self.balance.rest()
             by_cpu = [*self._submit(images, range(num_by_gpu), place), *by_cpu]
         parts = [task.result() for task in by_cpu]
@@ -171,7 +170,7 @@ class GpuImages:
         ]
 
     def _decode_by_gpu(self, padded: Tensor, images: ImageList) -> Crops | None:
-        """None where nvJPEG cannot decode one of them: it refuses the whole list."""
+        """None if nvJPEG cannot decode one of them: it then refuses the whole list."""
         begin = time.perf_counter()
         files = images.read()
         frames = read_frames(files)
@@ -197,29 +196,28 @@ class GpuImages:
         num_bytes = batch_size * _CELL_BYTES
         memory = SharedBytes(num_bytes)
         cells = torch.frombuffer(memory.buffer, dtype=torch.uint8).reshape(batch_size, CELL_SIDE, CELL_SIDE, 3)
-        # Pinned, so that the copy to the GPU runs by itself. Refused (a limit on locked memory) it is only slower.
+        # Pinned, so that the copy to the GPU is asynchronous. If refused (a limit on locked memory), it is slower.
         cudart = torch.cuda.cudart()
         if cudart.cudaHostRegister(cells.data_ptr(), num_bytes, 0) != cudart.cudaError.success:
-            with contextlib.suppress(RuntimeError):  # CUDA tells the refusal once more, to whoever asks next
+            with contextlib.suppress(RuntimeError):  # CUDA reports the refusal again at the next call
                 torch.zeros(1, device=self._device)
         return _Place(memory=memory, cells=cells)
 
     def _wait(self) -> None:
-        """Asleep, not spinning as a stream's own synchronize does: the cores are for decoding."""
+        """Sleeping, not spinning as a stream's own synchronize does: the cores are needed for decoding."""
         done = torch.cuda.Event(blocking=True)
         done.record()
         done.synchronize()
 
     def _stream(self) -> torch.cuda.Stream:
-        if not hasattr(self._local, "stream"):
+        if self._local.stream is None:
             torch.cuda.set_device(self._device)
             self._local.stream = torch.cuda.Stream(self._device, priority=-1)
-        stream: torch.cuda.Stream = self._local.stream
-        return stream
+        return self._local.stream
 
 
 def _choose_crop_resize(wanted: Format, problems: Problems, device: torch.device) -> CropResize:
-    """The kernel where it can be built, which is tried here, on cells of the real size: loaders find it ready."""
+    """The kernel if it can be built; it is built here, on cells of the real size, before the loaders use it."""
     try:
         from trainmark.worker.torch.resample_kernel import crop_resize as by_kernel
 
@@ -228,30 +226,30 @@ def _choose_crop_resize(wanted: Format, problems: Problems, device: torch.device
         by_kernel(cell, torch.tensor([[0.0, 0.0, side, side, side, side, 0.0]], device=device), wanted)
     except torch.OutOfMemoryError:
         raise
-    except Exception as error:  # no Triton, no C compiler, a GPU it does not know: each fails in its own way
+    except Exception as error:  # no Triton, no C compiler or an unknown GPU each raise another error
         why = f"{type(error).__name__}: {error}".splitlines()[0]
-        problems.say(WarningCode.NOT_COMPILED, NO_KERNEL.format(why=why))
+        problems.warn(not_compiled(what=no_resize_kernel(why=why)))
         return crop_resize
-    torch.cuda.synchronize(device)  # what fails while it runs is no matter of building
+    torch.cuda.synchronize(device)  # an error while it runs is not an error of building it
     return by_kernel
 
 
 class Balance:
-    """nvJPEG's part of a batch, so that both sides end together."""
+    """nvJPEG's share of a batch, chosen so that both decoders finish together."""
 
     def __init__(self) -> None:
         self._share = _START_SHARE
         self._num_off = 0
 
     def share(self) -> float:
-        """Of the next batch. While nvJPEG is not worth its core it is only tried now and then: training may pause."""
+        """Of the next batch. While nvJPEG is slower than its core it is tried only rarely: training may pause."""
         if self._num_off > 0:
             self._num_off -= 1
             return 0.0
         return self._share
 
     def note(self, gpu_per_s: float, cpu_per_s: float, *, core_per_s: float) -> None:
-        """`cpu_per_s`: of the cores' part of this batch, beside others; `core_per_s`: of one core that decodes."""
+        """`cpu_per_s`: speed of all cores on their share of this batch; `core_per_s`: speed of one core."""
         if gpu_per_s < core_per_s:
             self.rest()
             return

@@ -1,8 +1,8 @@
-"""Measures the network between the real processes: `python -m trainmark.worker.torch.network FOLDER`.
+"""Measure the network between the processes of a run: `python -m trainmark.worker.torch.network FOLDER`.
 
-Started by a launcher, once per device, as the worker is. Reads network-request.json in the folder; rank 0 writes
-network.json: all-reduce over sizes, the raw samples of each. Every rank ends with a run_end record, so that the
-supervisor can tell who failed and why.
+Started by a launcher, once per device, like the worker. Reads network-request.json in the folder; rank 0 writes
+network.json: the raw samples of all-reduce for each size. Every rank ends with a run_end record, so that the supervisor
+knows which one failed and why.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import torch
 from torch import distributed
 
 from trainmark import rank_environment
+from trainmark.messages.endings import raised
+from trainmark.messages.training import sizes_done
 from trainmark.parent_death import die_with
 from trainmark.runfolder.files import NETWORK_FILE, NETWORK_REQUEST_FILE, SCHEMA, rank_file, read_json, write_json
 from trainmark.runfolder.records import Kind, Outcome
@@ -29,7 +31,7 @@ from trainmark.worker.torch.ranks import join_processes, time_all_reduce
 _SMALLEST_BYTES = 4
 _GROWTH = 4
 _SIZE_S = 0.25
-"""To spend on the samples of one size."""
+"""Time for the samples of one size."""
 
 
 def main(argv: list[str]) -> int:
@@ -39,7 +41,7 @@ def main(argv: list[str]) -> int:
     rank = rank_environment.read("RANK", os.environ, default=0)
     recorder = Recorder(folder / rank_file(rank))
     recorder.write({"kind": Kind.RUN_START, "schema": SCHEMA, "rank": rank, "pid": os.getpid()})
-    outcome, reason = Outcome.OK, "all sizes done"
+    outcome, reason = Outcome.OK, sizes_done()
     try:
         request = read_json(folder / NETWORK_REQUEST_FILE)
         if request is None:
@@ -49,8 +51,8 @@ def main(argv: list[str]) -> int:
             write_json(folder / NETWORK_FILE, {"schema": SCHEMA, **measured})
     except Exception as error:
         traceback.print_exc()
-        outcome, reason = Outcome.FAILED, f"{type(error).__name__}: {error}"[:1000]
-    recorder.write({"kind": Kind.RUN_END, "outcome": outcome, "reason": reason, "steps": None})
+        outcome, reason = Outcome.FAILED, raised(error=f"{type(error).__name__}: {error}"[:1000])
+    recorder.write({"kind": Kind.RUN_END, "outcome": outcome, **reason.to_reason(), "steps": None})
     recorder.close()
     if distributed.is_initialized() and outcome is Outcome.OK:
         distributed.destroy_process_group()
@@ -66,7 +68,7 @@ def measure_network(*, device: str, max_bytes: int, max_s: float) -> dict[str, A
     left_out: list[int] = []
     spent_s = 0.0
     for num_bytes in _sizes(max_bytes):
-        # Next to come: two to warm up and one that counts, each about the growth of the sizes longer than the last.
+        # The next size takes two warm-ups and one sample, each longer by about the growth of the sizes.
         expected_s = 3 * _GROWTH * measured[-1]["seconds"][-1] if measured else 0.0
         if left_out or spent_s + expected_s > max_s:
             left_out.append(num_bytes)

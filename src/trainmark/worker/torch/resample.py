@@ -1,10 +1,10 @@
 """Crop, antialiased resize, flip and normalise for a whole batch, as two batched matrix products.
 
-A separable resize is linear: out = Wy @ image @ Wx^T, with rows of W holding the triangle filter that Pillow uses. The
-box is where the rows are non-zero, the flip is their order. So images of different sizes, padded to one, are cropped
-and resized by two `bmm`s on the tensor cores: one launch for a batch, where a call for each image costs a core.
+A separable resize is linear: out = Wy @ image @ Wx^T, where the rows of W hold the triangle filter of Pillow. The box
+is where the rows are non-zero, the flip is their order. So images of different sizes, padded to one size, are
+cropped and resized by two `bmm`s on the tensor cores: one launch per batch instead of one call per image.
 
-On a GPU with a compiler at hand `resample_kernel` does the same in a fraction of the time.
+On a GPU with a compiler, `resample_kernel` does the same in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from trainmark.worker.torch.images import Format
 
 
 def to_geometry(crops: Crops) -> Tensor:
-    """A row for each image, of (top, left, height, width, rows, columns, is flipped).
+    """A row for each image: (top, left, height, width, rows, columns, is flipped).
 
-    First the box within the stored crop, then the crop's size, beyond which the filter does not see. One tensor, so
-    that one copy takes it to the device.
+    First the box within the stored crop, then the crop's size, which limits the filter. One tensor, so that there is
+    one copy to the device.
     """
     return torch.from_numpy(np.column_stack([crops.boxes, crops.sizes, crops.flips]).astype(np.float32))
 
 
 def crop_resize(padded: Tensor, geometry: Tensor, wanted: Format) -> Tensor:
-    """`padded`: uint8 N x H x W x 3, as decoders write it, with whatever there was beyond the crops."""
+    """`padded`: uint8 N x H x W x 3, as decoders write it, with arbitrary bytes beyond the crops."""
     device = padded.device
-    # fp16 holds 0..255 exactly and the products accumulate in fp32: off by less than a quarter of a grey level.
+    # fp16 holds 0..255 exactly and products accumulate in fp32: the error is below a quarter of a grey level.
     work = torch.float16 if device.type == "cuda" else torch.float32
     num, height, width, channels = padded.shape
     size = wanted.image_size

@@ -1,8 +1,8 @@
 """What `resample` does with matrix products, as one kernel: each output pixel sums its own few taps.
 
-Beside training every pass over a batch takes time from the training step. The products and the making of their filters
-take 1.65 ms of an H200 for 128 images, a tenth of a ResNet-50 step; the kernel, which reads each crop once, through the
-cache, and writes the batch once, takes 0.12 ms.
+Every pass over a batch takes time from the training step that runs at the same time. The products and their filters
+take 1.65 ms of an H200 for 128 images, a tenth of a ResNet-50 step. The kernel reads each crop once, through the cache,
+and writes the batch once: 0.12 ms.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def crop_resize(padded: Tensor, geometry: Tensor, wanted: Format) -> Tensor:
     """As `resample.crop_resize`."""
     num, size, channels = len(padded), wanted.image_size, len(wanted.mean)
     if padded.stride()[2:] != (channels, 1) or channels != 3:
-        raise ValueError("pixels are three bytes, side by side")
+        raise ValueError("pixels must be three adjacent bytes")
     layout = torch.channels_last if wanted.channels_last else torch.contiguous_format
     shape = (num, channels, size, size)
     batch = torch.empty(shape, dtype=wanted.dtype, device=padded.device, memory_format=layout)
@@ -62,7 +62,7 @@ def _resize(
     blue = tl.full((BLOCK,), 0.0, tl.float32)
     total = tl.full((BLOCK,), 0.0, tl.float32)
     source = padded + image * image_stride
-    # Between a centre minus and plus its reach lie at most that many whole numbers with a weight above zero.
+    # At most this many integers between centre - reach and centre + reach have a weight above zero.
     for down in range(tl.ceil(2 * y_reach).to(tl.int32)):
         y = y_first + down
         y_weight = tl.maximum(1.0 - tl.abs(y - y_centre) * y_slope, 0.0)

@@ -40,15 +40,14 @@ _SEEDS_APART = 65_537
 class TorchSources:
     workload: TorchWorkload
     size: Size
-    share: Share
     device: torch.device
     input_dtype: torch.dtype
     channels_last: bool
 
-    def make_synthetic(self, *, num_classes: int) -> Batch:
-        seed = self.share.seed * _SEEDS_APART + self.share.rank
+    def make_synthetic(self, share: Share, *, num_classes: int) -> Batch:
+        seed = share.seed * _SEEDS_APART + share.rank
         batch = self.workload.synthetic_batch(
-            batch_size=self.share.batch_size,
+            batch_size=share.batch_size,
             size=self.size,
             num_classes=num_classes,
             generator=torch.Generator(self.device).manual_seed(seed),

@@ -1,4 +1,4 @@
-"""One training step in PyTorch: eager as the seeds run it, compiled, or captured whole into a CUDA graph."""
+"""One training step in PyTorch: eager, compiled, or captured as a whole into a CUDA graph."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree
 
-from trainmark.runfolder.records import WarningCode
+from trainmark.messages.message import Message
+from trainmark.messages.scaling import one_process, step_captured
+from trainmark.messages.training import no_cpp_compiler, not_compiled
 from trainmark.worker.torch.optimizer import build_optimizer, fill_state, load_state, read_state
 from trainmark.worker.torch.workload import Batch, TorchWorkload
 from trainmark.workloads.card import Optimizer
 
-NO_COMPILER = "no C++ compiler (g++) was found, so `fast` runs without torch.compile; install g++"
 _WARM_STEPS = 3
-"""Before capture: cuDNN tries its algorithms, the allocator and the optimizer make their buffers."""
+"""Before capture: cuDNN benchmarks its algorithms, the allocator and the optimizer make their buffers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,7 @@ class Precision:
         return cls(name=name, device_type=device_type, dtype=dtypes[name])
 
     def apply(self, *, has_static_shapes: bool) -> None:
-        """fp32 means fp32: TF32 is off unless it is what is measured."""
+        """fp32 means fp32: TF32 is off unless it is asked for."""
         torch.backends.cuda.matmul.allow_tf32 = self.name == "tf32"
         torch.backends.cudnn.allow_tf32 = self.name == "tf32"
         torch.backends.cudnn.benchmark = has_static_shapes
@@ -49,7 +50,7 @@ class Precision:
 
 
 class TrainStep:
-    """Holds model, optimizer and loss scaler; `run` trains one step and leaves its loss in `loss`, on the device."""
+    """Model, optimizer and loss scaler; `run` trains one step and puts its loss into `loss`, on the device."""
 
     def __init__(
         self,
@@ -64,14 +65,14 @@ class TrainStep:
         self._is_cuda = precision.device_type == "cuda"
         self._is_compiled = is_fast and (self._is_cuda or shutil.which("g++") is not None)
         self._is_fast = is_fast
-        self._warnings: list[tuple[str, str]] = []
+        self._warnings: list[Message] = []
         if is_fast and not self._is_compiled:
-            self._warnings.append((WarningCode.NOT_COMPILED, NO_COMPILER))
+            self._warnings.append(not_compiled(what=no_cpp_compiler()))
         # A graph would have to capture the collectives too; several devices run compiled without one.
         self._wants_graph = is_fast and self._is_cuda and not isinstance(model, DistributedDataParallel)
         self._graph: torch.cuda.CUDAGraph | None = None
         self.replay_bytes = 0
-        """Memory that a captured step works in, which the allocator counts at the capture and never again."""
+        """Memory that a captured step works in, which the allocator counts only during capture."""
         self._static: Batch = None
         self._source: Batch = None
         device = next(model.parameters()).device
@@ -80,7 +81,7 @@ class TrainStep:
         self._bare: nn.Module = model.module if isinstance(model, DistributedDataParallel) else model
         groups = workload.parameter_groups(self._bare)
         self._scales = [group.lr_scale for group in groups]
-        # A captured graph reads its rates from tensors; groups of the same scale share one, so there is one fill.
+        # A captured graph reads its learning rates from tensors; groups of the same scale share one tensor.
         self._rates = {scale: torch.zeros((), device=device) for scale in self._scales} if self._wants_graph else {}
         rated = [
             {
@@ -111,7 +112,7 @@ class TrainStep:
         if self._graph is None:
             self.loss = self._step(batch)
             return
-        if self._source is not batch:  # synthetic data is one batch, which stands in the graph's buffers already
+        if self._source is not batch:  # a repeated batch is already in the graph's buffers
             for static, new in zip(_pytree.tree_leaves(self._static), _pytree.tree_leaves(batch), strict=True):
                 static.copy_(new, non_blocking=True)
             self._source = batch
@@ -119,22 +120,22 @@ class TrainStep:
 
     @contextlib.contextmanager
     def without_exchange(self) -> Iterator[None]:
-        """Steps inside exchange neither gradients nor buffers. SyncBN is part of the forward and stays in both."""
+        """Steps inside exchange neither gradients nor buffers. SyncBN is part of the forward pass and stays."""
         model = self._model
         assert isinstance(model, DistributedDataParallel)
         with model.no_sync():
-            # The flag tells of the step before: without this the first twin would send the buffers all the same,
+            # The flag reflects the previous step: without this the first twin step would still send the buffers,
             model.require_forward_param_sync = False
             yield
-        model.require_forward_param_sync = True  # and the first step after the twins would not.
+        model.require_forward_param_sync = True  # and without this the first step after the twin steps would not.
 
-    def why_no_twin(self) -> str | None:
+    def why_no_twin(self) -> Message | None:
         if self._graph is not None:
-            return "the whole step is one captured graph, exchange included"
-        return None if isinstance(self._model, DistributedDataParallel) else "there is one process only"
+            return step_captured()
+        return None if isinstance(self._model, DistributedDataParallel) else one_process()
 
     def prepare(self, batch: Batch) -> None:
-        """Compile, warm up and capture on a real batch, then put all state back: the first counted step is step 1."""
+        """Compile, warm up and capture on a real batch, then restore all state: the first counted step is step 1."""
         saved = self._save_state()
         for _ in range(_WARM_STEPS):
             self._step(batch)
@@ -151,12 +152,12 @@ class TrainStep:
             "loss_scaler": self._scaler.is_enabled(),
         }
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         new, self._warnings = self._warnings, []
         return new
 
     def state(self) -> dict[str, Any]:
-        """All that the next step depends on, for a checkpoint."""
+        """Everything that the next step depends on, for a checkpoint."""
         return {
             "model": self._bare.state_dict(),
             "optimizer": read_state(self.optimizer),
@@ -191,7 +192,7 @@ class TrainStep:
             return self._workload.compute_loss(self._model, batch)
 
     def _compile(self) -> Callable[[Batch], Tensor]:
-        # Tuning the pointwise and reduction kernels pays on a GPU: 7012 against 6954 images/s on an H200.
+        # Tuning pointwise and reduction kernels gave 7012 instead of 6954 images/s on an H200.
         options: dict[str, Any] | None = {"max_autotune_pointwise": True} if self._is_cuda else None
         return torch.compile(self._plain_loss, dynamic=False, options=options)
 
@@ -201,7 +202,7 @@ class TrainStep:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         # On the stream that warmed up: gradients accumulate on the stream that first saw them.
-        # Thread-local: the loaders' threads allocate and copy meanwhile, which has nothing to do with the capture.
+        # Thread-local: the loaders' threads allocate and copy meanwhile, which must not affect the capture.
         stream = torch.cuda.current_stream()
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             self.loss = self._step(self._static)
@@ -229,13 +230,13 @@ class TrainStep:
         if scale is None or tracker is None:
             self._scaler.load_state_dict(state)
             return
-        # load_state_dict would make new tensors, unknown to a captured graph.
+        # load_state_dict would make new tensors, which a captured graph would not use.
         scale.fill_(state["scale"])
         tracker.fill_(state["_growth_tracker"])
 
 
 def _count_free_bytes(graph: torch.cuda.CUDAGraph) -> int:
-    """In the graph's own pool, which no loader's thread takes from: what replays use and nothing holds in between."""
+    """Of the graph's own memory pool, which no loader thread uses: replays need it, nothing holds it in between."""
     pool = tuple(graph.pool())
     segments = [found for found in torch.cuda.memory_snapshot() if tuple(found.get("segment_pool_id", ())) == pool]
     return sum(segment["total_size"] - segment["allocated_size"] for segment in segments)

@@ -1,4 +1,4 @@
-"""HRNet's view of Cityscapes: augmented crops to train on, whole images to evaluate with."""
+"""Cityscapes for HRNet: augmented crops for training, whole images for evaluation."""
 
 from __future__ import annotations
 

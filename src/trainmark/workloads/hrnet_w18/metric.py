@@ -1,4 +1,4 @@
-"""Mean intersection over union from one confusion matrix over all images, not from a mean over images."""
+"""Mean intersection over union from one confusion matrix over all images (not a mean over images)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 
 def summarise(scores: NDArray[Any], truth: None) -> dict[str, float]:  # noqa: ARG001 - the same for every workload
-    """`scores[t, p]` counts the pixels of class t called p; ignored pixels are in none.
+    """`scores[t, p]` counts the pixels of class t that were predicted as p, without ignored pixels.
 
-    A class that stands neither in the truth nor in the predictions has no IoU and is left out of the mean; one that is
-    predicted but never there counts as 0.
+    A class that is neither in the truth nor in the predictions has no IoU and is left out of the mean; one that is
+    only predicted counts as 0.
     """
     hits = np.diag(scores).astype(np.float64)
     union = scores.sum(0) + scores.sum(1) - hits

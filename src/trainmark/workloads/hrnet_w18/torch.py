@@ -24,9 +24,9 @@ _FREQUENCIES = (
     0.337, 0.056, 0.210, 0.006, 0.008, 0.012, 0.002, 0.005, 0.146, 0.011,
     0.037, 0.012, 0.0012, 0.064, 0.0025, 0.0022, 0.0021, 0.0009, 0.004, 0.0811,
 )  # fmt: skip
-"""About those of Cityscapes, in the order of the train ids; the last is what is ignored."""
+"""Approximately those of Cityscapes, in the order of the train ids; the last is for ignored pixels."""
 _REGION = 32
-"""Pixels along a side of a patch of one class in a synthetic label."""
+"""Side in pixels of a patch of one class in a synthetic label."""
 
 
 def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001 - for any
@@ -39,7 +39,7 @@ def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
 
 
 def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Mean cross-entropy of the pixels that are not ignored; 0, not 0/0, where there are none."""
+    """Mean cross-entropy of the pixels that are not ignored; 0 if there are none."""
     [(images, labels)] = batch
     logits = model(normalise(images, MEAN, STD)).float()
     total = functional.cross_entropy(logits, labels.long(), ignore_index=IGNORED, reduction="sum")
@@ -47,7 +47,7 @@ def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def synthetic_batch(*, batch_size: int, size: ImageSize, num_classes: int, generator: torch.Generator) -> Batch:
-    """Noise, and labels in patches with about the class frequencies of the real data set."""
+    """Noise, and labels in patches with approximately the class frequencies of the real data set."""
     device = generator.device
     shape = (batch_size, size.height, size.width)
     images = torch.randint(0, 256, (*shape, 3), dtype=torch.uint8, generator=generator, device=device)
@@ -70,7 +70,7 @@ def _confusion(logits: Tensor, labels: Tensor) -> Tensor:
     num_classes = logits.shape[1]
     num_cells = num_classes * num_classes
     cells = labels.long() * num_classes + logits.argmax(1)
-    # Ignored pixels are counted in a cell of their own, behind the last: picking them out first would cost a copy.
+    # Ignored pixels are counted in an extra cell at the end: removing them first would cost a copy.
     cells = torch.where(labels == IGNORED, num_cells, cells)
     counts = torch.bincount(cells.flatten(), minlength=num_cells + 1)
     return counts[:num_cells].reshape(num_classes, num_classes).double()

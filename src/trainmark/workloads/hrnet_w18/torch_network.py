@@ -1,10 +1,10 @@
-"""HRNet-W18 with the FCN head of the recipe, by hand: timm's HRNet classifies and has no segmentation head.
+"""HRNet-W18 with the FCN head of the recipe. Our own code: timm's HRNet classifies and has no segmentation head.
 
-Every image is kept at four resolutions at once, a quarter of the input and three halvings of it; after each module each
+Features are kept at four resolutions at once, a quarter of the input and three halvings of that; after each module each
 resolution receives the sum of all of them.
 
-Weights start as the framework sets them. The recipe's 0.001 only waits for pretrained weights; from scratch, in one
-comparison of 40 steps on generated streets, it ended at a loss of 1.38, He's scale at 1.42 and this at 1.31.
+Weights have the framework's default initialisation. The recipe's 0.001 is meant for pretrained weights; from scratch,
+in one comparison of 40 steps on generated streets, it reached a loss of 1.38, He's scale 1.42 and the default 1.31.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _STEM_CHANNELS = 64
 _STAGE_1_CHANNELS = 256
 _BLOCKS_PER_BRANCH = 4
 _NUM_MODULES = {2: 1, 3: 4, 4: 3}
-"""Of the stage with so many branches."""
+"""By the number of branches of the stage."""
 
 
 class Network(nn.Module):
-    """Images to class scores at the input's own size, which may be any."""
+    """Images of any size to class scores of the same size."""
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Network(nn.Module):
 
 
 class Exchange(nn.Module):
-    """Four basic blocks on each branch, then every branch becomes the sum of all, brought to its resolution."""
+    """Four basic blocks on each branch, then every branch becomes the sum of all branches at its resolution."""
 
     def __init__(self, num_branches: int) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ def _path(source: int, target: int) -> nn.Module:
 def _convolve(inputs: int, outputs: int, kernel: int, *, stride: int = 1, relu: bool = True) -> nn.Sequential:
     convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
     norm = nn.BatchNorm2d(outputs)
-    norm.num_batches_tracked = None  # a counter nobody reads, which would cost a kernel for each of 300 layers
+    norm.num_batches_tracked = None  # nothing reads this counter, and it would cost a kernel for each of 300 layers
     layers = [convolution, norm, *([nn.ReLU(inplace=True)] if relu else [])]
     return nn.Sequential(*layers)
 

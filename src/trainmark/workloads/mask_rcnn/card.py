@@ -45,5 +45,5 @@ CARD = Card(
 
 
 def regions_per_image(size: ImageSize) -> int:
-    """The recipe's 512 to train on, a quarter of them with an object; fewer at `small`, where a CPU does them."""
+    """Regions to train on: the recipe's 512, a quarter of them with an object; fewer at `small`, for a CPU."""
     return 512 if size.height >= 320 else size.height // 4

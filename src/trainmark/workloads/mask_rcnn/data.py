@@ -1,7 +1,7 @@
-"""Mask R-CNN's view of COCO: the whole image as bytes, its boxes and bitmaps, half of them mirrored.
+"""COCO for Mask R-CNN: the whole image as bytes, its boxes and bitmaps, mirrored with probability 1/2.
 
-The device resizes and normalises, so images and bitmaps travel at their own size. Crowds are left out of training; in
-evaluation they are regions in which detections do not count.
+The device resizes and normalises, so images and bitmaps are copied at their own size. Crowds are left out of training;
+in evaluation they are regions in which detections do not count.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from trainmark.workloads.data import Sample, UnusableSampleError
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
 SIDE_MULTIPLE = 32
-"""A batch is padded to sides that the coarsest level of the pyramid divides."""
+"""A batch is padded to multiples of this, the stride of the coarsest level of the pyramid."""
 LONG_PER_SHORT = 1333 / 800
-"""The longest side allowed, for a short side of 1."""
+"""The largest allowed long side, for a short side of 1."""
 _MAX_MASK_BYTES = 2**30
-"""Of one image: 900 objects at 1280 x 960. More is a broken file, not a picture."""
+"""Of one image: 900 objects at 1280 x 960. More means a broken file."""
 
 
 def open_data(root: Path, *, size: ImageSize) -> CocoImages:  # noqa: ARG001 - images are resized on the device
@@ -47,9 +47,9 @@ class CocoImages:
         return None if self._val is None else Truth(self._val)
 
     def order(self, *, seed: int, epoch: int, global_batch: int) -> NDArray[np.int64]:
-        """Global batches of wide images or of tall ones, so that little is padded, in random order.
+        """Global batches of either wide or tall images, so that there is little padding, in random order.
 
-        What remains of both kinds makes mixed batches; the last, short one is left out. No image comes twice.
+        The rest of both kinds makes mixed batches; an incomplete last batch is left out. No image is repeated.
         """
         rng = np.random.default_rng([seed, epoch])
         shuffled = rng.permutation(self.num_train)
@@ -124,7 +124,7 @@ class CocoImages:
 
 
 def input_size(height: int, width: int, short_side: int) -> tuple[int, int]:
-    """(height, width) with the short side at `short_side`, or smaller where the long side would be too long."""
+    """(height, width) with the short side at `short_side`, or smaller if the long side would be too long."""
     scale = min(short_side / min(height, width), longest_side(short_side) / max(height, width))
     return max(1, round(height * scale)), max(1, round(width * scale))
 
@@ -134,14 +134,14 @@ def longest_side(short_side: int) -> int:
 
 
 class Truth:
-    """The validation annotations, turned into what COCO's evaluation reads when it asks."""
+    """The validation annotations, converted on demand to what COCO's evaluation reads."""
 
     def __init__(self, split: CocoSplit) -> None:
         self._split = split
         self.num_classes = len(split.categories)
 
     def of_images(self, image_ids: set[int]) -> list[dict[str, Any]]:
-        """Annotations of these images, crowds too, by label. Numbered anew: the tools take id 0 for no id."""
+        """Annotations of these images, crowds included, by label. Renumbered from 1: the tools treat id 0 as no id."""
         split = self._split
         found: list[dict[str, Any]] = []
         for image, image_id in enumerate(split.images.ids.tolist()):

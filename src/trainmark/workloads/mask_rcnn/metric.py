@@ -1,4 +1,4 @@
-"""COCO's average precision of boxes and masks, by COCO's own tools."""
+"""COCO's average precision of boxes and masks, computed by COCO's own tools."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Annotations(Protocol):
 
 
 def summarise(scores: list[dict[str, Any]], truth: Annotations) -> dict[str, float]:
-    """AP over IoU .5 to .95, and AP at .5, between 0 and 1, over the images that were looked at.
+    """AP over IoU .5 to .95, and AP at .5, between 0 and 1, over the images that were evaluated.
 
-    An image that could not be read is no item, and its objects do not count as missed; the run's warnings name it. An
-    image that comes twice counts once. Nothing comes out where there is no object to find.
+    An image that could not be read has no item, and its objects do not count as missed; the run's warnings name it. A
+    repeated image counts once. Empty if there is no object to find.
     """
     items = {item["image_id"]: item for item in reversed(scores)}  # the first of each
     annotations = truth.of_images(set(items))
@@ -36,7 +36,7 @@ def _evaluate(
 
     sizes = {image_id: item["size"] for image_id, item in sorted(items.items())}
     images = [{"id": image_id, "height": height, "width": width} for image_id, (height, width) in sizes.items()]
-    with contextlib.redirect_stdout(io.StringIO()):  # it reports its progress there, where results belong
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints its progress, and stdout is for results
         expected = _as_coco(images, annotations, num_classes)
         found = _as_coco(images, _detections(items, kind), num_classes)
         evaluation = COCOeval(expected, found, kind)

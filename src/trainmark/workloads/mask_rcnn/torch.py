@@ -1,4 +1,4 @@
-"""Mask R-CNN in PyTorch behind the engine's contract."""
+"""Mask R-CNN in PyTorch. The network is in `torch_model`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from trainmark.workloads.mask_rcnn.torch_norm import noise_images
 from trainmark.workloads.torch import ParameterGroup
 
 Batch = dict[str, list[Any]]
-"""`images` as bytes, height x width x 3, each of its own size; `targets` in training, `image_ids` in evaluation."""
+"""`images` as bytes (height x width x 3, different sizes); `targets` in training, `image_ids` in evaluation."""
 
 _OBJECTS_PER_IMAGE = 7
 """COCO has 7.3."""
 _OBJECT_SIDES = (0.06, 0.6)
-"""Of the short side: 48 to 480 pixels at 800, evenly in the logarithm."""
+"""Relative to the short side: 48 to 480 pixels at 800, log-uniform."""
 
 
 def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001
@@ -46,7 +46,7 @@ def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def score(model: nn.Module, batch: Batch) -> list[dict[str, Any]]:
-    """One item per image, also where nothing was found: who is in the list was looked at."""
+    """One item per image, also if nothing was found: the items say which images were evaluated."""
     found = model(batch["images"])
     return [_as_item(int(number), result) for number, result in zip(batch["image_ids"], found, strict=True)]
 
@@ -56,7 +56,7 @@ def _as_item(image_id: int, result: Mapping[str, Tensor]) -> dict[str, Any]:
 
     boxes = result["boxes"].float()
     corners, far = boxes[:, :2], boxes[:, 2:]
-    # COCO's run lengths go down the columns: with the axes turned on the device, the host copies nothing.
+    # COCO's run lengths go down the columns: transposing on the device saves a copy on the host.
     masks = (result["masks"][:, 0] > 0.5).to(torch.uint8).transpose(1, 2).contiguous().cpu().numpy()
     height, width = result["masks"].shape[-2:]
     runs = coco_mask.encode(np.transpose(masks, (2, 1, 0))) if len(masks) else []
@@ -71,7 +71,7 @@ def _as_item(image_id: int, result: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def synthetic_batch(*, batch_size: int, size: ImageSize, num_classes: int, generator: torch.Generator) -> Batch:
-    """Cloudy noise with seven ellipses to find in each image, in place, size and class at random."""
+    """Cloudy noise with seven ellipses to find in each image, at random places, sizes and classes."""
     noise = noise_images(batch_size, size.height, size.width, generator).permute(0, 2, 3, 1)
     images = list((noise * 55 + 115).clamp(0, 255).to(torch.uint8).contiguous())
     return {"images": images, "targets": [_random_target(size, num_classes, generator) for _ in images]}

@@ -1,4 +1,4 @@
-"""Mask R-CNN R50-FPN: torchvision's parts with every number of the recipe, and boxes that stay in float32."""
+"""Mask R-CNN R50-FPN: torchvision's parts with the numbers of the recipe, and boxes that stay in float32."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Target = dict[str, Tensor]
 
 _FPN_CHANNELS = 256
 _LEVELS = ("0", "1", "2", "3")
-"""P2 to P5, from which regions are pooled; P6 serves the RPN alone."""
+"""P2 to P5, from which regions are pooled; P6 is only for the RPN."""
 _ANCHOR_SIZES = ((32,), (64,), (128,), (256,), (512,))
 _RATIOS = (0.5, 1.0, 2.0)
 
@@ -55,10 +55,10 @@ def build_mask_rcnn(*, num_outputs: int, short_side: int, num_regions: int) -> R
 
 
 def _initialise_heads(model: RecipeRCNN) -> None:
-    """The last layers start near nothing, so that the first losses are those of a guess.
+    """The last layers start near zero, so that the first losses are those of a random guess.
 
-    Classes and boxes as in the seed. The mask's last layer differs from the seed's, whose scale grows as classes get
-    fewer: with the five of a small data set the first mask loss is ten times its usual value and carries all away.
+    Classes and boxes as in the seed. The mask's last layer differs: the seed's scale grows with fewer classes, and with
+    the five of a small data set the first mask loss would be ten times its usual value and the training would diverge.
     """
     heads = model.roi_heads
     last = ((heads.box_predictor.cls_score, 0.01), (heads.box_predictor.bbox_pred, 0.001))
@@ -68,10 +68,10 @@ def _initialise_heads(model: RecipeRCNN) -> None:
 
 
 class RecipeRCNN(MaskRCNN):  # type: ignore[misc]
-    """torchvision's stages in torchvision's order. Its own forward looks for bad boxes, and waits for the device."""
+    """torchvision's stages in torchvision's order, without its search for bad boxes, which waits for the device."""
 
     def forward(self, images: list[Tensor], targets: list[Target] | None = None) -> Any:
-        """Losses by name in training, else one dict of detections per image, in the image's own pixels."""
+        """Losses by name in training, else one dict of detections per image, in pixels of the image."""
         batch, resized = self.transform(images, targets)
         features = self.backbone(batch.tensors)
         proposals, proposal_losses = self.rpn(batch, features, resized)
@@ -125,9 +125,9 @@ def _mask_head(num_outputs: int) -> dict[str, Any]:
 
 
 class Transform(GeneralizedRCNNTransform):  # type: ignore[misc]
-    """Bytes to a padded, normalised batch. torchvision's own copies small tensors to the device, and waits, per image.
+    """Bytes to a padded, normalised batch. torchvision's own waits for a copy to the device for each image.
 
-    Takes images as height x width x 3 bytes; the way back, to the image's own pixels, is torchvision's.
+    Takes images as height x width x 3 bytes; converting detections back to the image's pixels is torchvision's.
     """
 
     def __init__(self, short_side: int) -> None:
@@ -165,14 +165,14 @@ def _resized_target(target: Target, old: torch.Size, new: tuple[int, int]) -> Ta
 
 
 class Anchors(AnchorGenerator):  # type: ignore[misc]
-    """In float32 whatever the features are: bfloat16 would place them on a grid of four pixels."""
+    """In float32 whatever the type of the features: bfloat16 would place them on a grid of four pixels."""
 
     def set_cell_anchors(self, dtype: torch.dtype, device: torch.device) -> None:  # noqa: ARG002
         super().set_cell_anchors(torch.float32, device)
 
 
 class FloatRPNHead(RPNHead):  # type: ignore[misc]
-    """Offsets in float32: torchvision rounds the anchors to the offsets' type before it adds them."""
+    """Offsets in float32: torchvision converts the anchors to the offsets' type before adding them."""
 
     def forward(self, x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         logits, offsets = super().forward(x)

@@ -1,8 +1,8 @@
-"""BatchNorm with fixed numbers, and where those come from when no pretrained weights do.
+"""BatchNorm with fixed statistics, and how to choose them without pretrained weights.
 
-A frozen BatchNorm of mean 0 and variance 1 does nothing, and fifty layers of random convolutions without normalisation
-die or explode. So, before training from scratch, the statistics are measured once, layer after layer, on noise images
-that look like the input; from then on they are fixed, as the recipe wants.
+A frozen BatchNorm of mean 0 and variance 1 does nothing, and the activations of fifty random convolutions without
+normalisation vanish or explode. So before training from scratch the statistics are measured once, layer by layer, on
+noise images that resemble the input; after that they are fixed, as in the recipe.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _OCTAVES = (4, 8, 16, 32, 64, 128)
 _IMAGES, _SIDE = 2, 192
 
 _RESIDUAL_SCALE = 0.25
-"""Of what a block adds to its input. With more, a network that no statistics hold in place runs away."""
+"""Scale of what a block adds to its input. With more, a network with fixed statistics diverges."""
 _FEATURE_SIZE = 0.5
 """Standard deviation of the pyramid's outputs."""
 
 
 class FrozenNorm(FrozenBatchNorm2d):  # type: ignore[misc]  # torchvision has no types
-    """torchvision's, as one kernel that keeps half precision: theirs multiplies and adds, and promotes to float32."""
+    """torchvision's as one kernel that keeps half precision: theirs multiplies, adds and promotes to float32."""
 
     is_measuring = False
 
@@ -40,7 +40,7 @@ class FrozenNorm(FrozenBatchNorm2d):  # type: ignore[misc]  # torchvision has no
 
 @torch.no_grad()
 def calibrate(backbone: BackboneWithFPN) -> None:
-    """One forward pass; each norm measures what comes in, and passes it on normalised. The order is the layers' own."""
+    """One forward pass in which each norm measures its input and passes it on normalised."""
     norms = [module for module in backbone.modules() if isinstance(module, FrozenNorm)]
     for block in backbone.modules():
         if isinstance(block, Bottleneck):
@@ -54,21 +54,21 @@ def calibrate(backbone: BackboneWithFPN) -> None:
 
 
 def _centre(pyramid: FeaturePyramidNetwork, features: dict[str, Tensor]) -> None:
-    """The pyramid's outputs start with mean 0 and a given size.
+    """The pyramid's outputs start with mean 0 and a given standard deviation.
 
-    What comes out of a ReLU has a mean larger than its spread. Over the 12,544 inputs of the first linear layer that
-    is one direction so steep that a learning rate of .02 throws it out within ten steps, and the rest learns nothing.
+    The output of a ReLU has a mean larger than its spread. Over the 12,544 inputs of the first linear layer that is one
+    direction so steep that the training diverges within ten steps at a learning rate of .02.
     """
     for lateral, feature in zip(pyramid.inner_blocks, features.values(), strict=True):
         lateral[0].bias.copy_(-functional.conv2d(feature, lateral[0].weight).mean(dim=(0, 2, 3)))
     outputs = torch.cat([level.flatten() for level in pyramid(features).values()])
-    for lateral in pyramid.inner_blocks:  # all is linear up to here: the outputs scale as the laterals do
+    for lateral in pyramid.inner_blocks:  # everything up to here is linear: the outputs scale with the laterals
         lateral[0].weight.mul_(_FEATURE_SIZE / outputs.std())
         lateral[0].bias.mul_(_FEATURE_SIZE / outputs.std())
 
 
 def noise_images(num_images: int, height: int, width: int, generator: torch.Generator | None = None) -> Tensor:
-    """Normalised images with detail at every scale, most of it grey, and some grain: as photographs have it."""
+    """Normalised images with detail at every scale, mostly grey, and some grain, like photographs."""
     device = None if generator is None else generator.device
 
     def noise(channels: int, rows: int, columns: int) -> Tensor:

@@ -1,7 +1,7 @@
-"""PSENet's views of a photograph as one affine transform, and its change of colours. No framework.
+"""PSENet's augmentation of a photograph: one affine transform, and a change of colours. No framework.
 
-Scaling, stretching, flipping, turning and cropping are one matrix, so the pixels are read once, and the words' corners
-go through the same matrix as the pixels. Kernels are shrunk afterwards: turning and flipping do not change lengths.
+Scaling, stretching, flipping, rotating and cropping are one matrix, so the pixels are read once, and the words' corners
+use the same matrix as the pixels. Kernels are shrunk afterwards: rotating and flipping do not change lengths.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MULTIPLE = 32
 
 
 def train_view(rng: np.random.Generator, *, height: int, width: int, side: int, centres: NDArray[np.float64]) -> Matrix:
-    """`centres` are those of the words to be found, one of which the forced crops hold."""
+    """`centres` are those of the words to find; a forced crop contains one of them."""
     scale = rng.choice(_SCALES) * side / min(height, width)
     stretch = math.sqrt(rng.choice(_ASPECTS))
     sized = np.array([round_up(width * scale / stretch), round_up(height * scale * stretch)])
@@ -42,7 +42,7 @@ def train_view(rng: np.random.Generator, *, height: int, width: int, side: int, 
 def _choose_corner(
     rng: np.random.Generator, centres: NDArray[np.float64], sized: NDArray[np.int64], side: int
 ) -> NDArray[np.int64]:
-    """Of the crop: anywhere, or by force with the centre of some word in it. A small image stands at the top left."""
+    """Of the crop: anywhere, or so that it contains the centre of a word. A small image is at the top left."""
     low, high = np.zeros(2, dtype=np.int64), np.maximum(sized - side, 0)
     visible = centres[((centres >= 0) & (centres < sized)).all(axis=1)]
     if rng.random() < _FORCED_PART and len(visible):
@@ -52,7 +52,7 @@ def _choose_corner(
 
 
 def eval_view(*, height: int, width: int, side: int) -> tuple[Matrix, tuple[int, int]]:
-    """Short side to `side`, both sides up to a multiple of 32; and the (height, width) that this gives."""
+    """Short side to `side`, both sides rounded up to a multiple of 32; also the resulting (height, width)."""
     scale = side / min(height, width)
     sized = round_up(height * scale), round_up(width * scale)
     return np.array([[sized[1] / width, 0, 0], [0, sized[0] / height, 0]]), sized
@@ -74,7 +74,7 @@ def warp(pixels: NDArray[np.uint8], matrix: Matrix, *, height: int, width: int) 
 
 
 def jitter_colours(rng: np.random.Generator, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Brightness and saturation, as one matrix of colours."""
+    """Brightness and saturation as one colour matrix."""
     brightness = rng.uniform(1 - _BRIGHTNESS, 1 + _BRIGHTNESS)
     saturation = rng.uniform(1 - _SATURATION, 1 + _SATURATION)
     colours = brightness * (saturation * np.eye(3) + (1 - saturation) * _LUMA)

@@ -1,4 +1,4 @@
-"""ICDAR 2015 as PSENet sees it: augmented crops with label maps to train on, whole images with quads to evaluate."""
+"""ICDAR 2015 for PSENet: augmented crops with label maps for training, whole images with quads for evaluation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TextImages:
     """Of the training crop, and the shorter side of an evaluation image."""
 
     num_classes = 1
-    truth = None  # the words travel with their images
+    truth = None  # the words are part of the samples
 
     @property
     def num_train(self) -> int:

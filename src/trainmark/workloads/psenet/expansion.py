@@ -1,13 +1,13 @@
 """Progressive scale expansion: from seven maps to one label per word, then to rectangles. numpy and OpenCV only.
 
 The words are the 4-connected components of the smallest kernel, numbered by their first pixel in reading order. Kernel
-by kernel they grow breadth-first, one ring of 4-neighbours at a time, over the pixels of the next larger kernel. First
-come wins. Where two words reach a pixel in the same ring, the side decides: the word below it has it before the one
-above, then the one to its right, then the one to its left.
+by kernel they grow breadth-first, one ring of 4-neighbours at a time, over the pixels of the next larger kernel. The
+first word to reach a pixel gets it. If two words reach a pixel in the same ring, the direction decides: the word below
+it comes before the one above, then the one to its right, then the one to its left.
 
-Two facts make this fast without a compiler of its own. Growth ends with the whole text map, so a component of the text
-map that holds a single word becomes that word, whatever lay between; only words that touch need to be grown. And the
-pixels that lie in one direction of the distinct pixels of a ring are distinct, so a ring is four array operations.
+Two facts make this fast in numpy. Growth ends with the whole text map, so a component of the text map that contains a
+single word becomes that word, whatever the kernels between are; only words that touch need to be grown. And the
+neighbours in one direction of the distinct pixels of a ring are distinct, so a ring is four array operations.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Labels = NDArray[np.int32]
 
 
 class Expander:
-    """For images of one size, whose memory it keeps: fresh pages for each image would cost more than the growth."""
+    """For images of one size; it reuses its memory, because new pages for each image would cost more than growing."""
 
     def __init__(self, height: int, width: int) -> None:
-        # With a border that is never text, so that no step has to look where the image ends.
+        # With a border that is never text, so that no step has to check for the edge of the image.
         shape = height + 2, width + 2
         self._free = np.zeros(shape, dtype=np.uint8)
         self._components, self._areas, self._labels = (np.zeros(shape, dtype=np.int32) for _ in range(3))
 
     def expand(self, maps: NDArray[np.uint8], *, min_area: int = MIN_AREA) -> tuple[Labels, int]:
-        """Labels 1 to n, 0 where no word is, and n; the labels stay until the next call.
+        """Labels 1 to n (0: no word), and n; the labels are valid until the next call.
 
         Bit i of `maps` is map i; a kernel counts within the text only.
         """
@@ -49,7 +49,7 @@ class Expander:
         owner = np.zeros(num_areas, dtype=np.int32)
         owner[area_of_word[1:]] = np.arange(1, num_words + 1)
         owner[num_inside != 1] = 0
-        owner.take(areas, out=labels, mode="clip")  # no area is out of range; with "raise" numpy copies the output
+        owner.take(areas, out=labels, mode="clip")  # no area is out of range; with "raise" numpy would copy the output
         is_shared = (num_inside > 1)[area_of_place]
         _grow(labels.ravel(), free.ravel(), places[is_shared], numbers[is_shared], stride=free.shape[1])
         return labels[1:-1, 1:-1], num_words
@@ -70,12 +70,12 @@ class Expander:
 def _grow(labels: Labels, free: NDArray[np.uint8], edge: NDArray[np.int64], numbers: Labels, *, stride: int) -> None:
     """Writes into the flat `labels`, kernel by kernel; `edge` and `numbers` are the pixels of the words to grow.
 
-    `free` holds the maps of the pixels that are nobody's yet and 0 for all others.
+    `free` has the maps of the pixels that belong to no word yet, and 0 for all others.
     """
     labels[edge] = numbers
     free[edge] = 0
     for number in range(NUM_KERNELS - 2, -1, -1):
-        # Only a pixel next to text that is nobody's yet can grow, now or later.
+        # Only a pixel next to text without a word can grow, now or later.
         edge = edge[(free[edge - stride] | free[edge + stride] | free[edge - 1] | free[edge + 1]) != 0]
         rings = [edge]
         while len(rings[-1]):

@@ -1,7 +1,7 @@
-"""From words to what the network is taught: seven nested maps, and which pixels count. No framework.
+"""The labels that PSENet learns: seven nested maps, and which pixels count. No framework.
 
-All eight travel in one byte per pixel: bit i is map i, from the whole text (0) to the smallest kernel (6), and bit 7
-says that the pixel is trained on. That is an eighth of the bytes of eight maps.
+All eight are one byte per pixel: bit i is map i, from the whole text (0) to the smallest kernel (6), and bit 7 says
+that the pixel is trained on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TRAINED = 1 << NUM_KERNELS
 _MAX_OFFSET = 20  # pixels
 
 Polygon = NDArray[np.int32]
-"""Corners (x, y), whole pixels."""
+"""Corners (x, y) in integer pixels."""
 
 
 def kernel_rate(number: int) -> float:
@@ -30,7 +30,7 @@ def kernel_rate(number: int) -> float:
 
 def shrink_offset(polygon: Polygon, rate: float) -> int:
     """Pixels by which the outline moves inwards, from the polygon's area and perimeter."""
-    corners: list[list[int]] = polygon.tolist()  # plain numbers: for four corners numpy would take ten times as long
+    corners: list[list[int]] = polygon.tolist()  # Python numbers: numpy would take ten times as long for four corners
     sides = list(zip(corners, corners[1:] + corners[:1], strict=True))
     area = abs(sum(x * v - y * u for (x, y), (u, v) in sides)) / 2
     perimeter = sum(math.hypot(u - x, v - y) for (x, y), (u, v) in sides)
@@ -38,7 +38,7 @@ def shrink_offset(polygon: Polygon, rate: float) -> int:
 
 
 def shrink(polygon: Polygon, rate: float) -> list[Polygon]:
-    """What is left, which may be several pieces; the polygon itself where nothing is."""
+    """What is left, possibly several pieces; the polygon itself if nothing is."""
     offset = shrink_offset(polygon, rate)
     if offset == 0:
         return [polygon]
@@ -51,7 +51,7 @@ def shrink(polygon: Polygon, rate: float) -> list[Polygon]:
 def draw_labels(
     words: Sequence[Polygon], ignored: Sequence[Polygon], *, frame: Polygon, side: int
 ) -> NDArray[np.uint8]:
-    """`frame` is the outline of the photograph in the input; what lies outside of it is not trained on."""
+    """`frame` is the outline of the photograph in the input; pixels outside of it are not trained on."""
     maps = np.zeros((NUM_KERNELS + 1, side, side), dtype=np.uint8)
     for number in range(NUM_KERNELS):
         for word in words:

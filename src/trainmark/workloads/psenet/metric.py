@@ -1,9 +1,9 @@
 """ICDAR's matching of found and true words, and precision, recall and F from its counts. No framework.
 
-A found word and a true word match where they share more than half of their union. True words marked `###` need not be
-found, and a found word that lies in such a one by more than half of its own area counts neither way. Matching is one to
-one and greedy in the order of the label file, as ICDAR's own script does it. Areas are pyclipper's, exact on a grid of
-1/256 pixel and right for any quadrilateral, also one whose label crosses itself: what its outline encloses counts.
+A found word and a true word match if they share more than half of their union. True words marked `###` need not be
+found, and a found word with more than half of its area inside such a word is ignored. Matching is one to one and
+greedy in the order of the label file, as in ICDAR's own script. Areas are pyclipper's, exact on a grid of 1/256 pixel
+and correct for any quadrilateral, also for one that crosses itself: everything that its outline encloses counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Paths = Sequence[Sequence[Sequence[int]]]
 
 
 def summarise(scores: NDArray[Any], truth: None) -> dict[str, float]:  # noqa: ARG001 - the same for every workload
-    """`scores` are the counts over all images. Without a word to find there is nothing to say."""
+    """`scores` are the counts over all images. Empty if there is no word to find."""
     matched, num_truth, num_detected = (float(count) for count in scores)
     if num_truth == 0:
         return {}
@@ -56,7 +56,7 @@ def count_matches(found: Quads, true: Quads, is_ignored: NDArray[np.bool_]) -> t
 
 
 def _may_touch(true: Quads, found: Quads) -> NDArray[np.bool_]:
-    """By their upright bounds: most pairs of an image are far apart."""
+    """By their bounding boxes: most pairs of an image are far apart."""
     low_t, high_t = true.min(axis=1, initial=np.inf)[:, None], true.max(axis=1, initial=-np.inf)[:, None]
     low_f, high_f = found.min(axis=1, initial=np.inf)[None], found.max(axis=1, initial=-np.inf)[None]
     touches: NDArray[np.bool_] = ((low_t <= high_f) & (low_f <= high_t)).all(axis=2)
@@ -64,7 +64,7 @@ def _may_touch(true: Quads, found: Quads) -> NDArray[np.bool_]:
 
 
 def _outline(quad: NDArray[np.float64]) -> Paths:
-    """Without crossings; empty for a quad without an area."""
+    """Without self-intersections; empty for a quad without an area."""
     path = np.rint(quad * _GRID).astype(np.int64).tolist()
     simple: Paths = pyclipper.SimplifyPolygon(path, pyclipper.PFT_NONZERO)
     return simple

@@ -20,7 +20,7 @@ from trainmark.workloads.psenet.torch_model import PSENet
 from trainmark.workloads.torch import ParameterGroup, normalise
 
 Batch = dict[str, Any]
-"""`images` and `labels`, one tensor each, to train; `images`, `quads`, `ignored`, `scale`, a list each, to evaluate."""
+"""Training: `images` and `labels`, one tensor each. Evaluation: `images`, `quads`, `ignored`, `scale`, a list each."""
 
 _NUM_WORDS = 8
 """Of a synthetic image."""
@@ -31,7 +31,7 @@ def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageS
 
 
 def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
-    """The recipe decays everything alike."""
+    """The recipe decays all parameters equally."""
     return [ParameterGroup(params=list(model.parameters()), weight_decay=CARD.optimizer.weight_decay)]
 
 
@@ -41,7 +41,7 @@ def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
 
 @torch.no_grad()
 def score(model: nn.Module, batch: Batch) -> Tensor:
-    """Counts of words: matched, true, found. Images of one size go through the network together, unpadded."""
+    """Counts of words: matched, true, found. Images of the same size share a forward pass, unpadded."""
     images: list[Tensor] = batch["images"]
     counts = np.zeros(3)
     for shape in dict.fromkeys(image.shape for image in images):
@@ -58,7 +58,7 @@ def score(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def pack_maps(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """A byte per pixel with bit i where map i is more likely than not, and the text's score: 5 bytes, not 28."""
+    """A byte per pixel with bit i set if map i is more likely than not, and the text score: 5 bytes instead of 28."""
     bits = torch.zeros_like(logits[:, 0], dtype=torch.uint8)
     for number in range(NUM_KERNELS):
         bits |= (logits[:, number] > 0).to(torch.uint8) << number
@@ -66,7 +66,7 @@ def pack_maps(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def synthetic_batch(*, batch_size: int, size: ImageSize, num_classes: int, generator: torch.Generator) -> Batch:  # noqa: ARG001
-    """Noise, and labels of eight turned rectangles per image, the last of which is not trained on."""
+    """Noise, and labels of eight rotated rectangles per image, the last of which is not trained on."""
     device, shape = generator.device, (batch_size, size.height, size.width)
     images = torch.randint(0, 256, (*shape, 3), dtype=torch.uint8, generator=generator, device=device)
     random = torch.rand((_NUM_WORDS, 5, batch_size, 1, 1), generator=generator, device=device)

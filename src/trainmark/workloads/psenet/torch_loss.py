@@ -1,4 +1,4 @@
-"""PSENet's loss: Dice on sigmoids, with the hardest negatives of the text map chosen on the device."""
+"""PSENet's loss: Dice on sigmoids, with hard negatives of the text map chosen on the device."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def unpack(packed: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def dice_loss(scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
-    """1 - 2 sum(pg) / (sum(p^2) + .001 + sum(g^2) + .001) over the last two dimensions, where the mask is set."""
+    """1 - 2 sum(pg) / (sum(p^2) + .001 + sum(g^2) + .001) over the last two dimensions, within the mask."""
     scores = scores * mask
     inside = (target & mask).to(scores.dtype)
     overlap = (scores * inside).sum(dim=(-2, -1))
@@ -42,10 +42,10 @@ def dice_loss(scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
 def choose_pixels(scores: Tensor, text: Tensor, is_trained: Tensor) -> Tensor:
     """The pixels that the text map learns from, per image: all positives and three times as many hard negatives.
 
-    The plain definition sorts the scores of the trained negatives and takes those not below the k-th, k being three
-    times the positives, at most all negatives; without positives it takes every trained pixel. Here everything else is
-    given a score below all scores, so the k-th of the whole image is the same number and the choice is the same, equal
-    scores at the edge included (all of them are taken). k stays on the device: the host does not wait.
+    By definition: sort the scores of the trained negatives and take those not below the k-th, where k is three times
+    the number of positives, at most all negatives; without positives take every trained pixel. Here all other pixels
+    get a score below all scores, so that the k-th of the whole image is the same number and the choice is the same,
+    ties included (all of them are taken). k stays on the device: the host does not wait.
     """
     positive, negative = text & is_trained, ~text & is_trained
     num_positive, num_negative = positive.sum(dim=(1, 2)), negative.sum(dim=(1, 2))

@@ -58,7 +58,7 @@ def train_view(
 
 
 def _central_boxes(sizes: NDArray[np.int64]) -> Boxes:
-    """As much of the image as the allowed ratios admit, for the rare image that no try fits."""
+    """The largest box of an allowed ratio, for the rare image that no try fits."""
     height, width = sizes[:, 0], sizes[:, 1]
     box_width = np.minimum(width, np.rint(height * _RATIO[1]))
     box_height = np.minimum(height, np.rint(width / _RATIO[0]))
@@ -67,7 +67,7 @@ def _central_boxes(sizes: NDArray[np.int64]) -> Boxes:
 
 
 def _uniforms(seed: int, epoch: int, indices: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Numbers in [0, 1) by hashing (seed, epoch, index, k): numpy's generators cost 50 µs to seed for each sample."""
+    """Numbers in [0, 1) by hashing (seed, epoch, index, k): seeding numpy's generators costs 50 µs per sample."""
     key = _mix(np.asarray(indices, dtype=np.uint64) ^ _mix(np.array([(seed & 0xFFFF_FFFF) << 32 | epoch], np.uint64)))
     hashed = _mix(key[:, None] + _mix(np.arange(1, count + 1, dtype=np.uint64)))
     return (hashed >> np.uint64(11)).astype(np.float64) * 2.0**-53
@@ -82,7 +82,7 @@ def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def eval_view(sizes: NDArray[np.int64], *, image_size: int) -> tuple[Boxes, NDArray[np.bool_]]:
-    """Short side to 256/224 of the input, then the centre, both in whole pixels; told in those of the image before."""
+    """Short side to 256/224 of the input, then the centre, both in whole pixels; in pixels of the original image."""
     short = round(image_size * EVAL_SHORT_SIDE_RATIO)
     resized = np.floor(short * sizes / sizes.min(axis=1, keepdims=True))
     corner = np.rint((resized - image_size) / 2)

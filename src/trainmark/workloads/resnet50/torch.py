@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 in PyTorch: torchvision's model, which has the stride in the 3x3 as v1.5 wants."""
+"""ResNet-50 v1.5 in PyTorch: torchvision's model, which has the stride in the 3x3 convolution as in v1.5."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageS
 
 def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
     inputs, targets = batch
-    # Autocast leaves this log-softmax in half precision, which costs the gradients of the wrong classes a percent.
+    # Autocast would leave this log-softmax in half precision: an error of 1% in the gradients of the wrong classes.
     return functional.cross_entropy(model(inputs).float(), targets, label_smoothing=LABEL_SMOOTHING)
 
 
@@ -37,7 +37,7 @@ def score(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
-    """BatchNorm is not decayed; everything else is, the classifier's bias too, as the seed does."""
+    """BatchNorm is not decayed; everything else is, including the classifier's bias, as in the seed."""
     norms = {id(p) for m in model.modules() if isinstance(m, nn.BatchNorm2d) for p in m.parameters(recurse=False)}
     decayed = [p for p in model.parameters() if id(p) not in norms]
     exempt = [p for p in model.parameters() if id(p) in norms]

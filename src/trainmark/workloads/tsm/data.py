@@ -1,6 +1,6 @@
-"""A folder of clips as TSM sees it: which frames of a clip, which part of the picture, mirrored or not.
+"""Clips for TSM: which frames of a clip, which part of the picture, mirrored or not.
 
-All frames of a clip are cut and mirrored alike. Frames stay bytes, height x width x 3; the device normalises them.
+All frames of a clip are cropped and mirrored in the same way. Frames stay bytes; the device normalises them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ STD = (0.229, 0.224, 0.225)
 
 _SCALES = (1.0, 0.875, 0.75, 0.66)
 _MAX_SCALE_STEPS = 1
-"""Height and width may take neighbouring scales: the picture is stretched a little."""
+"""Height and width may have adjacent scales, which stretches the picture a little."""
 _PLACES = tuple((y / 4, x / 4) for y in range(5) for x in range(5) if (y % 2, x % 2) in ((0, 0), (1, 1)))
-"""Of the free room above and left of the crop: corners, middles of edges, centre, and the four points between."""
+"""Of the room above and left of the crop: corners, middles of edges, centre, and the four points between."""
 _EVAL_SHARE = 224 / 256
-"""Short side to 256, then the middle 224: in pixels of the frame a square of 7/8 of its short side."""
+"""Short side to 256, then the central 224: in pixels of the frame a square of 7/8 of its short side."""
 
 Box = tuple[int, int, int, int]
 """Top, left, height, width."""
@@ -87,13 +87,13 @@ class Clips:
 
 
 def choose_frames(num_frames: int, places: NDArray[np.float64]) -> NDArray[np.int64]:
-    """One frame of each of as many equal segments as there are `places`, each a place within its segment, 0 to 1."""
+    """One frame of each of `len(places)` equal segments; a place is a position within its segment, 0 to 1."""
     numbers = np.floor((np.arange(len(places)) + places) * num_frames / len(places)).astype(np.int64)
     return np.minimum(numbers, num_frames - 1)
 
 
 def multi_scale_crop(height: int, width: int, rng: np.random.Generator) -> Box:
-    """A part of the short side in each direction, at one of 13 fixed places."""
+    """A fraction of the short side in each direction, at one of 13 fixed places."""
     rows, columns = rng.choice(_SCALE_PAIRS)
     short = min(height, width)
     crop_height, crop_width = max(1, int(short * _SCALES[rows])), max(1, int(short * _SCALES[columns]))
@@ -119,7 +119,7 @@ def centre_crop(height: int, width: int) -> Box:
 def _cut(frame: NDArray[np.uint8], box: Box, is_mirrored: bool, *, out: NDArray[np.uint8]) -> None:
     top, left, height, width = box
     part = frame[top : top + height, left : left + width]
-    # Taking every second or third pixel of a much larger picture would make edges flicker from frame to frame.
+    # Skipping pixels of a much larger picture would make edges flicker from frame to frame.
     smooth = height > 1.5 * out.shape[0]
     resized = cv2.resize(part, out.shape[1::-1], interpolation=cv2.INTER_AREA if smooth else cv2.INTER_LINEAR)
     out[:] = resized[:, ::-1] if is_mirrored else resized

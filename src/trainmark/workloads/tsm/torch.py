@@ -21,7 +21,7 @@ _LAYERS = (3, 4, 6, 3)
 
 
 class Tsm(ResNet):  # type: ignore[misc]
-    """Parameters are named as in torchvision's ResNet-50, with the shift and without it."""
+    """Parameter names are those of torchvision's ResNet-50, with and without the shift."""
 
     def __init__(
         self, *, num_classes: int, num_frames: int, is_shifted: bool, layers: tuple[int, ...] = _LAYERS
@@ -43,7 +43,7 @@ class Tsm(ResNet):  # type: ignore[misc]
 
 
 def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:
-    """`unshifted` is the control: the same network, to which the order of the frames means nothing."""
+    """`unshifted` is the control: the same network, which cannot see the order of the frames."""
     model = Tsm(num_classes=num_classes, num_frames=size.num_frames, is_shifted=recipe != "unshifted")
     if recipe == "fast":
         speed_up_shifts(model)
@@ -83,7 +83,7 @@ def _logits(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def synthetic_batch(*, batch_size: int, size: ImageSize, num_classes: int, generator: torch.Generator) -> Batch:
-    """Noise as bytes, as decoded frames are, and labels all equally frequent, as Kinetics' nearly are."""
+    """Noise as bytes, and labels that are equally frequent, as they nearly are in Kinetics."""
     device = generator.device
     shape = (batch_size, size.num_frames, size.height, size.width, 3)
     frames = torch.randint(0, 256, shape, generator=generator, device=device, dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""The temporal shift: part of the channels of every frame come from its neighbours in time."""
+"""The temporal shift: some channels of every frame come from its neighbours in time."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from torch.nn import functional
 from torchvision.models.resnet import Bottleneck
 
 SHARE = 8
-"""One channel in eight comes from the next frame, another one in eight from the frame before."""
+"""One channel in eight comes from the next frame, another one in eight from the previous frame."""
 
 
 def temporal_shift(frames: Tensor, num_frames: int) -> Tensor:
-    """(clips x frames) x channels x height x width; the layout in memory stays as it is."""
+    """(clips x frames) x channels x height x width; the memory layout does not change."""
     shifted: Tensor = _Shift.apply(frames, num_frames)
     return shifted
 
 
 class _Shift(torch.autograd.Function):
-    """By hand, because what autograd makes of the slices costs several passes over the whole tensor.
+    """A function of its own, because autograd's version of the slices costs several passes over the whole tensor.
 
-    Both directions are three copies and two small fills. The gradient of a shift is the shift the other way round.
+    Both directions are three copies and two small fills. The gradient of a shift is the opposite shift.
     """
 
     @staticmethod
@@ -92,7 +92,7 @@ def _from_previous(clips: Tensor) -> Tensor:
 
 
 class ShiftedConv2d(nn.Conv2d):
-    """A convolution of what the shift gives; its weights are named like those of a plain one."""
+    """A convolution after the shift; its weights have the names of a plain convolution."""
 
     num_frames: int
     is_compiled: bool = False
@@ -103,7 +103,7 @@ class ShiftedConv2d(nn.Conv2d):
 
 
 class ShiftedBottleneck(Bottleneck):  # type: ignore[misc]
-    """The shift stands before conv1, inside the residual branch, so that the identity still has the frame itself."""
+    """The shift comes before conv1, inside the residual branch, so that the identity path keeps the frame."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -8,10 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trainmark.messages.message import Message
+from trainmark.messages.scaling import one_process
+from trainmark.runfolder.document import WorkloadCell
 from trainmark.workloads.registry import load_card, load_module
 
 
-def build_engine(cell: Mapping[str, Any]) -> SampleEngine:
+def build_engine(cell: WorkloadCell) -> SampleEngine:
     return SampleEngine(cell)
 
 
@@ -30,11 +33,11 @@ class SampleEngine:
     world_size = 1
     steps_per_epoch = None
 
-    def __init__(self, cell: Mapping[str, Any]) -> None:
-        self.samples_per_step = int(cell["batch_size_per_device"])
-        self._lr = cell["lr"] or load_card(cell["workload"]).schedule.base_lr
-        module = load_module(cell["workload"], cell["framework"])
-        self._line = module.Line(batch_size=self.samples_per_step, seed=cell["seed"])
+    def __init__(self, cell: WorkloadCell) -> None:
+        self.samples_per_step = int(cell.batch_size_per_device)
+        self._lr = cell.lr or load_card(cell.workload).schedule.base_lr
+        module = load_module(cell.workload, cell.framework)
+        self._line = module.Line(batch_size=self.samples_per_step, seed=cell.seed)
 
     def step(self) -> None:
         self._line.step(self._lr)
@@ -42,8 +45,8 @@ class SampleEngine:
     def twin_step(self) -> None:
         self.step()
 
-    def why_no_twin(self) -> str | None:
-        return "one process exchanges nothing"
+    def why_no_twin(self) -> Message:
+        return one_process()
 
     def timestamp(self) -> float:
         return time.perf_counter()
@@ -93,13 +96,13 @@ class SampleEngine:
         self._line.slope, self._line.offset = state["weights"]
         return dict(state["progress"])
 
-    def advise_on_bad_loss(self, step: int) -> str:
-        return "try a lower learning rate"
+    def advise_on_bad_loss(self, step: int) -> None:
+        pass
 
     def weights_changed(self) -> bool:
         return bool(self._line.slope or self._line.offset)
 
-    def warnings(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[Message]:
         return []
 
     def facts(self) -> Mapping[str, Any]:

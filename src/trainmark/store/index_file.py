@@ -1,4 +1,4 @@
-"""The index file read by the standard library alone: SQLAlchemy takes 0.4 s to load, `show` may take one."""
+"""Reads the index file with the standard library only: importing SQLAlchemy would add 0.4 s to every `show`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from typing import Any
 from trainmark.store.columns import VERSION
 
 BUSY_S = 30
+"""How long to wait for another process that writes the index."""
 
 
 class FileReader:
-    """Of a file that is there and of this version; anything else is a sqlite3.Error."""
+    """A missing or damaged file, or one of another version, is a sqlite3.Error."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=BUSY_S)
         found = self._connection.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
         if found != (VERSION,):
             self._connection.close()
-            raise sqlite3.DatabaseError("the index is of another version")
+            raise sqlite3.DatabaseError("the index has another version")
 
     def read(self, table: str, names: Sequence[str], *, run_id: str | None) -> list[tuple[Any, ...]]:
-        """The names are ours, never a user's."""
+        """`table` and `names` are constants of this program, never input."""
         columns = ", ".join(f'"{name}"' for name in names)
         query = f'SELECT {columns} FROM "{table}"'  # noqa: S608
         if run_id is None:
