@@ -74,15 +74,8 @@ class Trained:
 
 
 def train(workload: str, recipe: str, precision: str, *, size: str, batch_size: int) -> Trained:
-    cell = make_cell(
-        workload=workload,
-        device="cuda",
-        recipe=recipe,
-        precision=precision,
-        size=size,
-        batch_size_per_device=batch_size,
-    )
-    engine = TorchEngine(cell.to_json())
+    facts = {"workload": workload, "recipe": recipe, "precision": precision, "size": size}
+    engine = TorchEngine(make_workload_cell(device="cuda", batch_size_per_device=batch_size, **facts))
     engine.learning_rate = lambda _: 0.002  # type: ignore[method-assign]
     engine.begin_epoch(0)
     engine.step()
