@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from trainmark.worker.torch.collective import sync_batch_norms
+from trainmark.worker.torch.ranks import sync_batch_norms
 from trainmark.workloads import torch_resize
 from trainmark.workloads.hrnet_w18 import torch as hrnet
 from trainmark.workloads.hrnet_w18.card import CARD as HRNET_CARD
