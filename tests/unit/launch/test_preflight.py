@@ -99,6 +99,7 @@ def test_one_process_a_machine_by_the_remote_shell_and_all_ranks_by_mpirun() -> 
     assert "TRAINMARK_LEASE" not in by_slurm.environment, "nobody writes one for it"
 
 
+@pytest.mark.serial
 def test_two_real_processes_meet(tmp_path: Path) -> None:
     (tmp_path / "token").touch()
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -25,6 +25,8 @@ from waiting import wait_until
 
 STEP = '{"kind":"step","step":%d,"seconds":0.01,"samples":4}\n'
 
+pytestmark = pytest.mark.serial
+
 
 def write_worker(folder: Path, body: str) -> Command:
     script = folder / "worker.py"

@@ -3,11 +3,15 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from trainmark.silence_limit import SilenceLimit
 from trainmark.worker.alarm import Alarm
 from waiting import wait_until
 
 QUICK = SilenceLimit(least_s=0.1, factor=2.0)
+
+pytestmark = pytest.mark.serial
 
 
 def wait_for(path: Path, text: str) -> str:

@@ -228,6 +228,7 @@ def spinning(tag: str | None) -> Iterator[int]:
         process.wait()
 
 
+@pytest.mark.serial
 def test_a_real_neighbour_is_told() -> None:
     neighbours = Neighbours("r1")
     with spinning(None) as other:
@@ -245,6 +246,7 @@ def test_a_real_neighbour_is_told() -> None:
     assert busiest[2] >= 0.7 * other_s / 1.2 - 0.1
 
 
+@pytest.mark.serial
 def test_real_processes_of_our_own_are_no_neighbours() -> None:
     neighbours = Neighbours("r1")
     with spinning("r1") as own:
@@ -311,6 +313,7 @@ class FakeNvml:
         return [SimpleNamespace(pid=pid, usedGpuMemory=1 << 30) for pid in (1, os.getpid())]
 
 
+@pytest.mark.serial
 def test_a_run_ends_with_its_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
     monkeypatch.setattr("trainmark.worker.telemetry.sampler._PERIOD_S", 0.1)
@@ -341,6 +344,7 @@ def test_a_run_ends_with_its_warnings(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "(software thermal slowdown); SM clock 1000" in hot
 
 
+@pytest.mark.serial
 def test_the_first_rank_of_a_host_looks_at_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainmark.worker.telemetry.sampler._PERIOD_S", 0.1)
     path = tmp_path / "rank0.jsonl"
