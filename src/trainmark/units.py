@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 ABSENT = "–"
-"""What stands in a table where nothing was measured: absent is never 0 and never blank."""
+"""Shown in a table where nothing was measured: absent is never 0 and never blank."""
 
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -82,7 +82,7 @@ _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b)?", re.IGNORECASE)
 
 
 def parse_bytes(text: str) -> int | None:
-    """8000000000, 8GB (of 1000) or 8GiB (of 1024); None for what is no such number."""
+    """8000000000, 8GB (of 1000) or 8GiB (of 1024); None for anything else."""
     match = _BYTES.fullmatch(text.strip())
     if match is None:
         return None

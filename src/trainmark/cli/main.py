@@ -1,7 +1,7 @@
 """The command line: verbs in the order of work; an error is one sentence and a hint.
 
 argparse, since `--help` must take under 0.1 s: only the module of the requested verb is loaded, and it imports what is
-heavy inside its functions. `docs/decisions/0008-argparse-with-own-messages.md` has the reason.
+heavy inside its functions. `docs/decisions/0011-argparse-with-own-messages.md` has the reason.
 """
 
 from __future__ import annotations

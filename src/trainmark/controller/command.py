@@ -90,7 +90,7 @@ def _check_program(cells: Sequence[CommandCell]) -> None:
 
 
 def _choose_launcher(cell: CommandCell, name: str, suite: CommandSuite, machine: Machine) -> str:
-    """A command that is told the number of devices starts its own processes; others get one for each device."""
+    """A command that gets the number of devices starts its own processes; others get one for each device."""
     asked = launchers().load(name)
     is_here = asked.is_direct or (asked.build_commands is None and asked.machines is Machines.HOSTS)
     if cell.starts_its_own_processes and is_here:

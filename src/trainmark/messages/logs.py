@@ -92,8 +92,8 @@ def damaged() -> None: ...
 @declare(
     "edited-times",
     title="时间戳被改动",
-    en="its MLPerf time stamps are {days:.0f} days away from those of its other lines",
-    zh="其 MLPerf 时间戳与其他行的时间戳相差 {days:.0f} 天",
+    en="the time stamps of its begin and end marks are {days:.0f} days away from those of its other lines",
+    zh="其起止标记的时间戳与其他行的时间戳相差 {days:.0f} 天",
 )
 def edited_times(*, days: float) -> None: ...
 

@@ -107,7 +107,9 @@ class Message:
     def _render(self, lang: Language) -> str:
         declaration = find_declaration(self.code)
         values = {name: _say(value, lang, declaration) for name, value in self.params.items()}
-        return _fill(declaration.zh if lang == "zh" else declaration.en, values, lang)
+        # A process that ends a run must be able to say so, whatever it was told; a file's English is the better text.
+        formatter = _Formatter(lang, is_strict=self.recorded is not None)
+        return _fill(declaration.zh if lang == "zh" else declaration.en, values, formatter)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,16 +187,18 @@ def _say(value: Any, lang: Language, declaration: Declaration[...]) -> Any:
 
 
 class _Formatter(string.Formatter):
-    def __init__(self, lang: Language) -> None:
-        self._lang = lang
+    def __init__(self, lang: Language, *, is_strict: bool) -> None:
+        self._lang, self._is_strict = lang, is_strict
 
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ARG002
         value = kwargs[str(key)]
-        if is_absent(value):
+        if is_absent(value) and self._is_strict:
             raise ValueError(f"{key} is missing")
         return value
 
     def format_field(self, value: Any, format_spec: str) -> str:
+        if is_absent(value):
+            return ""
         if isinstance(value, list):
             return _SEPARATORS[self._lang][format_spec].join(str(item) for item in value)
         if format_spec == "bytes":
@@ -215,11 +219,11 @@ def fields_of(template: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
 
 
-def _fill(template: str, values: Mapping[str, Any], lang: Language) -> str:
+def _fill(template: str, values: Mapping[str, Any], formatter: _Formatter) -> str:
     def choose(match: re.Match[str]) -> str:
         alternatives = match[1].split("|")
         whole = (text for text in alternatives if not any(is_absent(values.get(name)) for name in fields_of(text)))
         return next(whole, "")
 
-    # Chosen before anything is filled in: what stands in a parameter is never read as a format string.
-    return _Formatter(lang).vformat(_OPTIONAL.sub(choose, template), (), values)
+    # Chosen before anything is filled in: the text of a parameter is never used as a format string.
+    return formatter.vformat(_OPTIONAL.sub(choose, template), (), values)

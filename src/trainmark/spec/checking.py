@@ -1,6 +1,6 @@
 """Reads a raw table (from TOML or the command line) value by value and collects every fault instead of raising one.
 
-Suites, cluster files and commands are all checked with this. `docs/decisions/0007-own-spec-checker.md` has the reason.
+Suites, cluster files and commands are all checked with this. `docs/decisions/0010-own-spec-checker.md` has the reason.
 """
 
 from __future__ import annotations

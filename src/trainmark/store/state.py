@@ -53,7 +53,7 @@ def _stat(found: os.stat_result) -> tuple[int, int]:
 @dataclass(frozen=True, kw_only=True)
 class FoundEnding:
     outcome: str | None
-    """None while the run is going on."""
+    """None while it is running."""
     reason: str
     reason_code: str | None
     reason_params: Json

@@ -1,6 +1,6 @@
 """What the measured loop needs of a framework, and what a framework has to provide.
 
-Nothing here or in the loop knows a framework, so a fake can stand in (`worker/fake/`).
+Nothing here or in the loop knows a framework, so a fake can replace it (`worker/fake/`).
 
 To add a framework NAME, write
 

@@ -1,4 +1,4 @@
-"""What the processes of a run do as one, so that none goes on where another cannot.
+"""What the processes of a run do as one, so that none continues where another cannot.
 
 `Ranks` needs two operations of a framework; the rest is built on them. All of it runs on the host: a collective on the
 device would have to be waited for, and its queue would run dry.

@@ -124,3 +124,9 @@ def test_the_kernel_counts_its_kills(group: str, file: str, tmp_path: Path) -> N
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text("low 0\noom 4\noom_kill 3\noom_group_kill 0\n")
     assert read_oom_kills(tmp_path) == 3
+
+
+def test_a_rank_that_gives_no_reason_still_ends_the_run() -> None:
+    ends = {0: {"outcome": "failed"}, 1: {"outcome": "ok"}}
+    ending = decide(run_ends=ends, returncode=1, ended_by=None)
+    assert (ending.outcome, ending.reason.english) == (Outcome.FAILED, "rank 0: ")

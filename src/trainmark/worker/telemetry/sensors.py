@@ -97,7 +97,7 @@ class GpuSensor:
             by_index = isinstance(which, int)
             find = nvml.nvmlDeviceGetHandleByIndex if by_index else nvml.nvmlDeviceGetHandleByUUID
             self._handle = find(which)
-        except Exception:  # noqa: S110 - absent, too old or forbidden: the run goes on without telemetry
+        except Exception:  # noqa: S110 - absent, too old or forbidden: the run continues without telemetry
             pass
         else:
             self._nvml = nvml
