@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from making import make_cell, make_images, make_workload_cell
@@ -61,8 +64,71 @@ def test_fast_equals_reference_over_20_steps(precision: str, tolerance: float) -
     assert reference[-1] < 0.9 * reference[0]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """What 20 steps left: their losses, and of the first step the gradients and BatchNorm's statistics."""
+
+    losses: Tensor
+    gradients: Tensor
+    statistics: Tensor
+
+
+def train(workload: str, recipe: str, precision: str, *, size: str, batch_size: int) -> Trained:
+    facts = {"workload": workload, "recipe": recipe, "precision": precision, "size": size}
+    engine = TorchEngine(make_workload_cell(device="cuda", batch_size_per_device=batch_size, **facts))
+    engine.learning_rate = lambda _: 0.002  # type: ignore[method-assign]
+    engine.begin_epoch(0)
+    engine.step()
+    handles = [engine.queue_loss()]
+    engine.wait()
+    gradients = torch.cat([p.grad.flatten().double() for p in engine.model.parameters() if p.grad is not None])
+    buffers = [b for name, b in engine.model.named_buffers() if "running" in name]
+    statistics = torch.cat([buffer.flatten().double() for buffer in buffers])
+    for _ in range(19):
+        engine.step()
+        handles.append(engine.queue_loss())
+    engine.wait()
+    losses = torch.tensor([engine.read_loss(handle) for handle in handles], dtype=torch.float64)
+    engine.close()
+    return Trained(losses=losses, gradients=gradients.cpu(), statistics=statistics.cpu())
+
+
+def errors(one: Trained, true: Trained) -> Trained:
+    """Of the first against the second, relative."""
+    losses = ((one.losses - true.losses).abs() / true.losses).max()
+    gradients = (one.gradients - true.gradients).norm() / true.gradients.norm()
+    return Trained(
+        losses=losses,
+        gradients=gradients,
+        statistics=(one.statistics - true.statistics).norm() / true.statistics.norm(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("workload", "size", "batch_size"), [("tsm", "medium", 16), ("psenet", "medium", 8), ("hrnet_w18", "full", 4)]
+)
+def test_fast_is_as_near_to_fp32_as_the_reference_is(
+    workload: str, size: str, batch_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In half precision within 3 times the error of the reference's own half precision; in fp32 nearly equal."""
+    monkeypatch.setattr("trainmark.workloads.tsm.torch.DROPOUT", 0.0)  # compiled, it draws other numbers
+    run = partial(train, workload, size=size, batch_size=batch_size)
+    true = run("reference", "fp32")
+    reference, fast, fast_fp32 = (
+        errors(run(recipe, precision), true)
+        for recipe, precision in (("reference", "bf16"), ("fast", "bf16"), ("fast", "fp32"))
+    )
+    print(f"\n{workload}: {reference=} {fast=} {fast_fp32=}")
+    assert fast.losses <= 3 * reference.losses
+    assert fast.gradients <= 3 * reference.gradients
+    assert fast.statistics <= 3 * reference.statistics
+    assert fast_fp32.losses < 0.01
+    assert fast_fp32.gradients < 0.1 * reference.gradients
+    assert fast_fp32.statistics < 1e-4
+
+
 def test_the_stem_is_the_same_convolution() -> None:
-    from trainmark.workloads.resnet50.torch_stem import SpaceToDepthStem
+    from trainmark.workloads.torch_stem import SpaceToDepthConv2d
 
     torch.backends.cudnn.allow_tf32 = False
     plain = torch.nn.Conv2d(3, 64, 7, 2, 3, bias=False).cuda()
@@ -70,7 +136,7 @@ def test_the_stem_is_the_same_convolution() -> None:
     gradient = torch.randn(4, 64, 112, 112, device="cuda")
     wanted = plain(images)
     (wanted_gradient,) = torch.autograd.grad(wanted, plain.weight, gradient)
-    stem = SpaceToDepthStem(plain)
+    stem = SpaceToDepthConv2d.of(plain)
     got = stem(images)
     (got_gradient,) = torch.autograd.grad(got, plain.weight, gradient)
     torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
@@ -79,7 +145,7 @@ def test_the_stem_is_the_same_convolution() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_max_pool_is_the_frameworks(dtype: torch.dtype) -> None:
-    from trainmark.workloads.resnet50.torch_stem import MaxPool3x3Stride2
+    from trainmark.workloads.torch_stem import MaxPool3x3Stride2
 
     x = functional.relu(torch.randn(3, 64, 30, 42, device="cuda").to(dtype)).to(memory_format=torch.channels_last)
     x[0, 0, 3, 3] = float("nan")
@@ -127,3 +193,27 @@ def test_images_on_the_gpu_are_those_of_the_cpu(tmp_path: Path) -> None:
     assert torch.equal(batches["cpu"][1], batches["cuda"][1])
     apart = (batches["cpu"][0] - batches["cuda"][0]).abs() * 0.225 * 255
     assert apart.mean() < 3  # noise images, chroma upsampled differently by each decoder
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("factor", [2, 4, 8])
+def test_the_gradient_of_a_resize_is_the_frameworks(factor: int, dtype: torch.dtype) -> None:
+    from trainmark.workloads.torch_resize import concatenate_enlarged, enlarge
+
+    coarse = torch.randn(3, 40, 6, 10, device="cuda", requires_grad=True)
+    fine = torch.randn(3, 8, 6 * factor, 10 * factor, device="cuda", requires_grad=True)
+    size = fine.shape[-2:]
+    gradient = torch.randn(3, 48, *size, device="cuda").to(dtype)
+    twin_coarse, twin_fine = (x.detach().clone().requires_grad_() for x in (coarse, fine))
+    got = concatenate_enlarged([fine.to(dtype), coarse.to(dtype)])
+    enlarged = functional.interpolate(twin_coarse, size=size, mode="bilinear", align_corners=False)
+    wanted = torch.cat([twin_fine, enlarged], 1)
+    tolerance = 2e-2 if dtype is torch.bfloat16 else 1e-4
+    torch.testing.assert_close(got.float(), wanted, rtol=tolerance, atol=tolerance)
+    got.backward(gradient)
+    wanted.backward(gradient.float())
+    torch.testing.assert_close(coarse.grad, twin_coarse.grad, rtol=tolerance, atol=30 * tolerance)
+    torch.testing.assert_close(fine.grad, twin_fine.grad, rtol=tolerance, atol=tolerance)
+    alone = coarse.detach().clone().requires_grad_()
+    enlarge(alone, size).backward(gradient[:, 8:].float())
+    torch.testing.assert_close(alone.grad, twin_coarse.grad, rtol=1e-4, atol=1e-3)

@@ -12,8 +12,8 @@ from torchvision.transforms import RandomResizedCrop
 from trainmark.workloads.resnet50 import data, metric
 from trainmark.workloads.resnet50 import torch as workload
 from trainmark.workloads.resnet50.card import CARD
-from trainmark.workloads.resnet50.torch_norm import SumBatchNorm2d, speed_up_norms
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
+from trainmark.workloads.torch_norm import SumBatchNorm2d, speed_up_norms
 
 
 @pytest.fixture(scope="module")

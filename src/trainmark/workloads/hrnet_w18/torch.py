@@ -10,6 +10,7 @@ from trainmark.datasets.cityscapes.labels import IGNORED
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.hrnet_w18.card import CARD
 from trainmark.workloads.hrnet_w18.data import MEAN, STD
+from trainmark.workloads.hrnet_w18.torch_fast import FastNetwork
 from trainmark.workloads.hrnet_w18.torch_network import Network
 from trainmark.workloads.torch import ParameterGroup, normalise
 
@@ -29,7 +30,7 @@ _REGION = 32
 
 
 def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001 - for any
-    return Network(num_classes)
+    return FastNetwork(num_classes) if recipe == "fast" else Network(num_classes)
 
 
 def parameter_groups(model: nn.Module) -> list[ParameterGroup]:

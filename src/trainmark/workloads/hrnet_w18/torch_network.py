@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-_CHANNELS = (18, 36, 72, 144)
+CHANNELS = (18, 36, 72, 144)
 _STEM_CHANNELS = 64
 _STAGE_1_CHANNELS = 256
 _BLOCKS_PER_BRANCH = 4
@@ -34,16 +34,16 @@ class Network(nn.Module):
         )
         bottlenecks = [Bottleneck(_STEM_CHANNELS if n == 0 else _STAGE_1_CHANNELS) for n in range(4)]
         self.stage1 = nn.Sequential(*bottlenecks)
-        first, second = _CHANNELS[:2]
+        first, second = CHANNELS[:2]
         self.enter = nn.ModuleList(
             [_convolve(_STAGE_1_CHANNELS, first, 3), _convolve(_STAGE_1_CHANNELS, second, 3, stride=2)]
         )
         self.stage2 = _stage(2)
-        self.down3 = _convolve(_CHANNELS[1], _CHANNELS[2], 3, stride=2)
+        self.down3 = _convolve(CHANNELS[1], CHANNELS[2], 3, stride=2)
         self.stage3 = _stage(3)
-        self.down4 = _convolve(_CHANNELS[2], _CHANNELS[3], 3, stride=2)
+        self.down4 = _convolve(CHANNELS[2], CHANNELS[3], 3, stride=2)
         self.stage4 = _stage(4)
-        width = sum(_CHANNELS)
+        width = sum(CHANNELS)
         self.mix = _convolve(width, width, 1)
         self.classify = nn.Conv2d(width, num_classes, 1, bias=False)
 
@@ -62,7 +62,7 @@ class Exchange(nn.Module):
 
     def __init__(self, num_branches: int) -> None:
         super().__init__()
-        channels = _CHANNELS[:num_branches]
+        channels = CHANNELS[:num_branches]
         self.branches = nn.ModuleList(
             nn.Sequential(*(BasicBlock(width) for _ in range(_BLOCKS_PER_BRANCH))) for width in channels
         )
@@ -116,7 +116,7 @@ def _stage(num_branches: int) -> nn.Sequential:
 
 def _path(source: int, target: int) -> nn.Module:
     """From one branch's channels to another's: a chain of halvings downwards, a 1x1 upwards (the resize follows)."""
-    inputs, outputs = _CHANNELS[source], _CHANNELS[target]
+    inputs, outputs = CHANNELS[source], CHANNELS[target]
     if source == target:
         return nn.Identity()
     if source > target:

@@ -14,6 +14,7 @@ from trainmark.workloads.psenet.data import MEAN, STD
 from trainmark.workloads.psenet.expansion import Expander, find_boxes
 from trainmark.workloads.psenet.labels import TRAINED, kernel_rate
 from trainmark.workloads.psenet.metric import count_matches
+from trainmark.workloads.psenet.torch_fast import FastPSENet
 from trainmark.workloads.psenet.torch_loss import psenet_loss
 from trainmark.workloads.psenet.torch_model import PSENet
 from trainmark.workloads.torch import ParameterGroup, normalise
@@ -26,7 +27,7 @@ _NUM_WORDS = 8
 
 
 def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001
-    return PSENet()
+    return FastPSENet() if recipe == "fast" and device_type == "cuda" else PSENet()
 
 
 def parameter_groups(model: nn.Module) -> list[ParameterGroup]:

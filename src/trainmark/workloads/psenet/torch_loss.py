@@ -50,8 +50,28 @@ def choose_pixels(scores: Tensor, text: Tensor, is_trained: Tensor) -> Tensor:
     positive, negative = text & is_trained, ~text & is_trained
     num_positive, num_negative = positive.sum(dim=(1, 2)), negative.sum(dim=(1, 2))
     num_wanted = torch.minimum(_NEGATIVES_PER_POSITIVE * num_positive, num_negative)
-    ranked = torch.where(negative, scores, -1.0).flatten(1).sort(dim=1, descending=True).values
-    threshold = ranked.gather(1, (num_wanted - 1).clamp(min=0)[:, None])[:, :, None]
+    ranked = torch.where(negative, scores, -1.0).flatten(1)
+    find = find_nth_largest if torch.compiler.is_compiling() else sort_nth_largest
+    threshold = find(ranked, num_wanted.clamp(min=1))[:, None, None]
     chosen = positive | (negative & (scores >= threshold))
     has_both = ((num_positive > 0) & (num_negative > 0))[:, None, None]
     return torch.where(has_both, chosen, is_trained)
+
+
+def sort_nth_largest(values: Tensor, rank: Tensor) -> Tensor:
+    """Of each row, the value with this rank; the largest has rank 1."""
+    return values.sort(dim=1, descending=True).values.gather(1, rank[:, None] - 1)[:, 0]
+
+
+def find_nth_largest(values: Tensor, rank: Tensor) -> Tensor:
+    """The same for values of which those wanted are between 0 and 1: in 15 passes that count, for a compiler to fuse.
+
+    Floats from 0 up have the order of their bits. The largest number that at least `rank` values reach is the value
+    sought; each pass finds its next two bits. 1.0 has bit 29 as its highest.
+    """
+    bits = values.view(torch.int32)  # negative for negative values
+    found = torch.zeros_like(rank, dtype=torch.int32)
+    for shift in range(28, -1, -2):
+        reached = [(bits >= (found + (digit << shift))[:, None]).sum(dim=1) >= rank for digit in (1, 2, 3)]
+        found = found + (sum(part.to(torch.int32) for part in reached) << shift)
+    return found.view(torch.float32)

@@ -10,6 +10,8 @@ from torchvision.models import resnet50
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.resnet50.card import CARD, LABEL_SMOOTHING
 from trainmark.workloads.torch import ParameterGroup, count_correct
+from trainmark.workloads.torch_norm import speed_up_norms
+from trainmark.workloads.torch_stem import speed_up_stem
 
 Batch = tuple[Tensor, Tensor]
 """Normalised images and labels."""
@@ -18,9 +20,6 @@ Batch = tuple[Tensor, Tensor]
 def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001 - any size
     model: nn.Module = resnet50(num_classes=num_classes)
     if recipe == "fast" and device_type == "cuda":
-        from trainmark.workloads.resnet50.torch_norm import speed_up_norms
-        from trainmark.workloads.resnet50.torch_stem import speed_up_stem
-
         speed_up_stem(model)
         speed_up_norms(model)
     return model

@@ -9,9 +9,11 @@ from torchvision.models.resnet import Bottleneck, ResNet
 
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.torch import ParameterGroup, count_correct, normalise
+from trainmark.workloads.torch_norm import speed_up_norms
+from trainmark.workloads.torch_stem import speed_up_stem
 from trainmark.workloads.tsm.card import CARD, DROPOUT
 from trainmark.workloads.tsm.data import MEAN, STD
-from trainmark.workloads.tsm.torch_shift import ShiftedBottleneck, set_num_frames
+from trainmark.workloads.tsm.torch_shift import ShiftedBottleneck, set_num_frames, speed_up_shifts
 
 Batch = dict[str, Tensor]
 
@@ -40,9 +42,15 @@ class Tsm(ResNet):  # type: ignore[misc]
         return mean
 
 
-def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001
+def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:
     """`unshifted` is the control: the same network, which cannot see the order of the frames."""
-    return Tsm(num_classes=num_classes, num_frames=size.num_frames, is_shifted=recipe != "unshifted")
+    model = Tsm(num_classes=num_classes, num_frames=size.num_frames, is_shifted=recipe != "unshifted")
+    if recipe == "fast":
+        speed_up_shifts(model)
+        if device_type == "cuda":
+            speed_up_stem(model)
+            speed_up_norms(model)
+    return model
 
 
 def parameter_groups(model: nn.Module) -> list[ParameterGroup]:

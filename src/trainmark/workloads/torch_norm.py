@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 def speed_up_norms(model: nn.Module) -> None:
@@ -31,14 +32,17 @@ class SumBatchNorm2d(nn.BatchNorm2d):
         return twin.train(norm.training)
 
     def forward(self, x: Tensor) -> Tensor:
+        """`x` may have more channels than the norm, as `torch_padding` adds them: they are zero and stay zero."""
+        extra = x.shape[1] - self.num_features
         if not self.training:
-            return super().forward(x)
-        wide = x.float()
+            return functional.pad(super().forward(x[:, : self.num_features]), (0, 0, 0, 0, 0, extra))
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
         mean = wide.mean((0, 2, 3))
         variance = ((wide * wide).mean((0, 2, 3)) - mean * mean).clamp_min(0)
-        self._track(mean.detach(), variance.detach(), x.numel() // x.shape[1])
-        scale = self.weight * torch.rsqrt(variance + self.eps)
-        shift = self.bias - mean * scale
+        kept = slice(0, self.num_features)
+        self._track(mean.detach()[kept], variance.detach()[kept], x.numel() // x.shape[1])
+        scale = functional.pad(self.weight, (0, extra)) * torch.rsqrt(variance + self.eps)
+        shift = functional.pad(self.bias, (0, extra)) - mean * scale
         return (wide * scale[:, None, None] + shift[:, None, None]).to(x.dtype)
 
     def _track(self, mean: Tensor, variance: Tensor, count: int) -> None:

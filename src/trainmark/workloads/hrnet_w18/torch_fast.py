@@ -1,0 +1,166 @@
+"""HRNet-W18 for NVIDIA GPUs: the network of `torch_network`, the same parameters, run in another way.
+
+- Branches of 18 and 36 channels carry 24 and 40 (`torch_padding`).
+- The compiler sees the network in parts, most of which occur several times, and compiles each kind once.
+- The branches of a module do not depend on each other. Each has its own stream, so that they share the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn import functional
+
+from trainmark.workloads.hrnet_w18.torch_network import CHANNELS, Network
+from trainmark.workloads.torch_norm import SumBatchNorm2d, speed_up_norms
+from trainmark.workloads.torch_padding import convolve_padded
+from trainmark.workloads.torch_resize import concatenate_enlarged, enlarge
+from trainmark.workloads.torch_stem import SpaceToDepthConv2d
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _uncompiled(function: _F) -> _F:
+    """Python runs this itself; what it calls is compiled."""
+    plain: _F = torch.compiler.disable(function, recursive=False)
+    return plain
+
+
+class FastNetwork(Network):
+    """What is marked `uncompiled` is plain Python between the compiled parts, which are the other functions here."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        speed_up_norms(self)
+        first: Any = self.stem[0]
+        first[0] = SpaceToDepthConv2d.of(first[0])
+        self._streams: list[torch.cuda.Stream] = []
+
+    @_uncompiled
+    def forward(self, images: Tensor) -> Tensor:
+        branches = _enter(self, images)
+        streams = self._fork(branches)
+        for stage, down in ((self.stage2, self.down3), (self.stage3, self.down4), (self.stage4, None)):
+            for module in stage:
+                branches = _exchange(module, branches, streams)
+            if down is not None:
+                lowest = len(branches) - 1
+                with _on(streams, lowest):
+                    branches.append(_convolve(down, branches[-1]))
+                _hand_over(streams, lowest, lowest + 1, branches[-1])
+        for source in range(1, len(branches)):
+            _hand_over(streams, source, 0, branches[source])
+        return _classify(self, branches, images.shape[-2:])
+
+    @_uncompiled
+    def _fork(self, branches: Sequence[Tensor]) -> list[torch.cuda.Stream]:
+        """One stream for each branch, of which the first is the current one; none where all have to share one."""
+        # DDP sends a gradient when the stream of the last one of its bucket has it: there may be no other streams.
+        if not branches[0].is_cuda or distributed.is_initialized():
+            return []
+        if not self._streams:
+            self._streams = [torch.cuda.Stream(branches[0].device) for _ in CHANNELS[1:]]
+        streams = [torch.cuda.current_stream(), *self._streams]
+        for number in range(1, len(streams)):
+            _hand_over(streams, 0, number, branches[min(number, len(branches) - 1)])
+        return streams
+
+
+@_uncompiled
+def _exchange(module: Any, inputs: Sequence[Tensor], streams: Sequence[torch.cuda.Stream]) -> list[Tensor]:
+    branches = []
+    for number, x in enumerate(inputs):
+        with _on(streams, number):
+            branches.append(_run_blocks(module.branches[number], x))
+    done = [stream.record_event() for stream in streams[: len(branches)]]
+    sums = []
+    for target in range(len(branches)):
+        for source in range(len(branches)):
+            if streams and source != target:
+                streams[target].wait_event(done[source])
+                branches[source].record_stream(streams[target])
+        with _on(streams, target):
+            gather = _gather_finest if target == 0 else _gather
+            sums.append(gather(module.paths[target], branches, target))
+    return sums
+
+
+@_uncompiled
+def _on(streams: Sequence[torch.cuda.Stream], number: int) -> AbstractContextManager[Any]:
+    return torch.cuda.stream(streams[number]) if streams else nullcontext()
+
+
+@_uncompiled
+def _hand_over(streams: Sequence[torch.cuda.Stream], source: int, target: int, x: Tensor) -> None:
+    """What the first stream made is used on the second."""
+    if streams:
+        streams[target].wait_stream(streams[source])
+        x.record_stream(streams[target])
+
+
+# -- compiled parts ----------------------------------------------------------------------------------------------------
+
+
+def _enter(network: Any, images: Tensor) -> list[Tensor]:
+    x = images
+    for unit in network.stem:
+        x = _convolve(unit, x)
+    for block in network.stage1:
+        shortcut = x if isinstance(block.shortcut, nn.Identity) else _convolve(block.shortcut, x)
+        for unit in block.body:
+            x = _convolve(unit, x)
+        x = functional.relu(x + shortcut)
+    return [_convolve(unit, x) for unit in network.enter]
+
+
+def _run_blocks(blocks: Any, x: Tensor) -> Tensor:
+    for block in blocks:
+        first, second = block.body
+        x = functional.relu(_convolve(second, _convolve(first, x)) + x)
+    return x
+
+
+def _gather(paths: Any, branches: Sequence[Tensor], target: int) -> Tensor:
+    total, size = branches[target], branches[target].shape[-2:]
+    for source, branch in enumerate(branches):
+        if source > target:
+            total = total + enlarge(_convolve(paths[source], branch), size)
+        elif source < target:
+            part = branch
+            for unit in paths[source]:
+                part = _convolve(unit, part)
+            total = total + part
+    return functional.relu(total)
+
+
+def _gather_finest(paths: Any, branches: Sequence[Tensor], target: int) -> Tensor:
+    """A code of its own: the compiler keeps at most eight variants of one, and the gathers are nine."""
+    return _gather(paths, branches, target)
+
+
+def _classify(network: Any, branches: Sequence[Tensor], size: Sequence[int]) -> Tensor:
+    convolution, norm, relu = network.mix
+    together = concatenate_enlarged(branches)
+    mixed = relu(_normalise(norm, convolve_padded(convolution, together, parts=CHANNELS)))
+    scores = convolve_padded(network.classify, mixed)[:, : network.classify.out_channels]
+    return enlarge(scores, size)
+
+
+def _convolve(unit: Any, x: Tensor) -> Tensor:
+    """A convolution, its norm and where there is one its ReLU."""
+    convolution, norm, *relu = unit
+    has_padding = isinstance(convolution, SpaceToDepthConv2d)  # of its own
+    x = _normalise(norm, convolution(x) if has_padding else convolve_padded(convolution, x))
+    return functional.relu(x) if relu else x
+
+
+def _normalise(norm: Any, x: Tensor) -> Tensor:
+    if isinstance(norm, SumBatchNorm2d):
+        return norm.forward(x)
+    # SyncBatchNorm, where several devices train together, knows nothing of additional channels.
+    real: Tensor = norm(x[:, : norm.num_features])
+    return functional.pad(real, (0, 0, 0, 0, 0, x.shape[1] - real.shape[1]))

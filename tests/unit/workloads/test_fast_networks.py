@@ -1,0 +1,166 @@
+"""What the `fast` recipes replace is the same function: outputs, gradients and running statistics in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from trainmark.worker.torch.ranks import sync_batch_norms
+from trainmark.workloads import torch_resize
+from trainmark.workloads.hrnet_w18 import torch as hrnet
+from trainmark.workloads.hrnet_w18.card import CARD as HRNET_CARD
+from trainmark.workloads.psenet import torch as psenet
+from trainmark.workloads.psenet.card import CARD as PSENET_CARD
+from trainmark.workloads.psenet.torch_loss import find_nth_largest, sort_nth_largest
+from trainmark.workloads.torch_norm import speed_up_norms
+from trainmark.workloads.torch_padding import convolve_padded
+from trainmark.workloads.torch_stem import SpaceToDepthConv2d, speed_up_stem
+from trainmark.workloads.tsm import torch as tsm
+from trainmark.workloads.tsm.torch_shift import speed_up_shifts
+
+
+def build_tsm(recipe: str) -> nn.Module:
+    torch.manual_seed(0)
+    model = tsm.Tsm(num_classes=5, num_frames=4, is_shifted=True, layers=(1, 2, 1, 1))
+    model.dropout.p = 0.0
+    if recipe == "fast":
+        speed_up_shifts(model)
+        speed_up_stem(model)
+        speed_up_norms(model)
+    return model
+
+
+def build_psenet(recipe: str) -> nn.Module:
+    torch.manual_seed(0)
+    return psenet.build_model(recipe=recipe, device_type="cuda", num_classes=1, size=PSENET_CARD.sizes["small"])
+
+
+def build_hrnet(recipe: str) -> nn.Module:
+    torch.manual_seed(0)
+    return hrnet.build_model(recipe=recipe, device_type="cuda", num_classes=19, size=HRNET_CARD.sizes["small"])
+
+
+@pytest.mark.parametrize("build", [build_tsm, build_psenet, build_hrnet])
+def test_the_network_is_the_same_function(build: Callable[[str], nn.Module]) -> None:
+    images = torch.randn(4, 3, 64, 64, dtype=torch.float64)
+    reference, fast = build("reference").double().train(), build("fast").double().train()
+    wanted, got = reference(images), fast(images)
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
+    gradient = torch.randn_like(wanted)
+    wanted.backward(gradient)
+    got.backward(gradient)
+    twins = dict(fast.named_parameters())
+    assert list(twins) == [name for name, _ in reference.named_parameters()]
+    for name, parameter in reference.named_parameters():
+        twin = twins[name].grad
+        assert twin is not None
+        assert parameter.grad is not None
+        assert (twin - parameter.grad).norm() <= 1e-5 * parameter.grad.norm() + 1e-9, name
+    left, right = reference.state_dict(), fast.state_dict()
+    assert set(left) == set(right)
+    for name in left:
+        if not name.endswith("num_batches_tracked"):
+            torch.testing.assert_close(right[name], left[name], msg=name)
+    torch.testing.assert_close(fast.eval()(images), reference.eval()(images), rtol=1e-5, atol=1e-6)
+
+
+def test_the_fast_hrnet_runs_with_synced_norms() -> None:
+    """They do not know of additional channels, so they see the real ones only."""
+    images = torch.randn(2, 3, 64, 64)
+    plain = build_hrnet("fast").train()
+    synced = sync_batch_norms(build_hrnet("fast")).train()
+    torch.testing.assert_close(synced(images), plain(images), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(64, 96), (37, 50)])
+def test_the_fast_networks_take_any_size(shape: tuple[int, int]) -> None:
+    images = torch.randn(2, 3, *shape)
+    reference, fast = build_hrnet("reference").eval(), build_hrnet("fast").eval()
+    torch.testing.assert_close(fast(images), reference(images), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("side", [3, 7])
+def test_blocks_of_pixels_give_the_same_convolution(side: int) -> None:
+    plain = nn.Conv2d(3, 10, side, stride=2, padding=side // 2, bias=False).double()
+    images, gradient = torch.randn(2, 3, 12, 16).double(), torch.randn(2, 10, 6, 8).double()
+    wanted = plain(images)
+    (wanted_gradient,) = torch.autograd.grad(wanted, plain.weight, gradient)
+    fast = SpaceToDepthConv2d.of(plain)
+    got = fast(images)
+    (got_gradient,) = torch.autograd.grad(got, plain.weight, gradient)
+    torch.testing.assert_close(got, wanted)
+    torch.testing.assert_close(got_gradient, wanted_gradient)
+    torch.testing.assert_close(fast(images[..., 1:]), plain(images[..., 1:]))
+    with pytest.raises(ValueError, match="3x3 or 7x7"):
+        SpaceToDepthConv2d.of(nn.Conv2d(3, 10, 5, stride=2, padding=2))
+
+
+def test_additional_channels_are_zero_and_get_no_gradient() -> None:
+    convolution = nn.Conv2d(5 + 8, 6, 3, padding=1)
+    first, second = torch.randn(2, 5, 7, 7), torch.randn(2, 8, 7, 7)
+    wanted = convolution(torch.cat([first, second], 1))
+    padded = torch.cat([functional.pad(first, (0, 0, 0, 0, 0, 3)), second], 1)
+    got = convolve_padded(convolution, padded, parts=(5, 8))
+    assert got.shape[1] == 8
+    torch.testing.assert_close(got[:, :6], wanted)
+    assert not got[:, 6:].any()
+    got.sum().backward()
+    assert convolution.weight.grad is not None
+    assert convolution.weight.grad.shape == convolution.weight.shape
+
+
+def test_the_nth_largest_without_sorting() -> None:
+    torch.manual_seed(0)
+    values = torch.rand(6, 999)
+    values[0], values[1], values[2, :500], values[3] = 1.0, 0.0, -1.0, (10 * values[3]).round() / 10
+    values[4] = values[4] * 1e-30
+    rank = torch.tensor([3, 999, 17, 500, 400, 1])
+    assert torch.equal(find_nth_largest(values, rank), sort_nth_largest(values, rank))
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A copy of the kernel's module, made while Triton takes kernels for Python."""
+    if find_spec("triton") is None:
+        pytest.skip("Triton comes with PyTorch for NVIDIA GPUs only")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    path = Path(torch_resize.__file__).with_name("torch_resize_kernel.py")
+    source = path.read_text().replace("trainmark::", "trainmark_interpreted::")
+    module = ModuleType("interpreted_resize")
+    exec(compile(source, str(path), "exec"), module.__dict__)
+    return module
+
+
+@pytest.mark.parametrize(("factor", "channels", "first", "all_channels"), [(2, 5, 0, 5), (4, 8, 3, 16), (8, 3, 2, 5)])
+def test_the_gradient_of_a_resize(
+    kernel: ModuleType, factor: int, channels: int, first: int, all_channels: int
+) -> None:
+    height, width = 3, 5
+    x = torch.randn(2, channels, height, width, requires_grad=True)
+    size = (factor * height, factor * width)
+    enlarged = functional.interpolate(x, size=size, mode="bilinear", align_corners=False)
+    gradient = torch.randn(2, all_channels, *size).contiguous(memory_format=torch.channels_last)
+    enlarged.backward(gradient[:, first : first + channels])
+    got = torch.full_like(x, float("nan")).contiguous(memory_format=torch.channels_last).detach()
+    kernel._shrink_kernel[(-(-got.numel() // 64),)](
+        gradient, got, height, width, 2 * height * width, all_channels, first,
+        CHANNELS=channels, FACTOR=factor, BLOCK=64,
+    )  # fmt: skip
+    assert x.grad is not None
+    torch.testing.assert_close(got, x.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_only_even_factors_take_the_kernel() -> None:
+    x = torch.zeros(1, 2, 4, 6)
+    factors: list[tuple[tuple[int, int], int | None]] = [
+        ((4, 6), 1), ((8, 12), 2), ((32, 48), 8), ((12, 18), None), ((8, 18), None), ((9, 12), None),
+    ]  # fmt: skip
+    for size, factor in factors:
+        assert torch_resize._factor(x, size) == factor
