@@ -14,7 +14,7 @@ from trainmark.controller.execute import RunRequest, Task
 from trainmark.controller.launching import choose_launcher, make_job, read_reach
 from trainmark.controller.listener import Listener
 from trainmark.controller.sweep import SweepRuns, find_unfinished
-from trainmark.errors import DataError, Fault, InputError, SpecError
+from trainmark.errors import DataError, InputError
 from trainmark.frameworks import frameworks
 from trainmark.launch.job import Job
 from trainmark.launch.registry import launchers
@@ -109,9 +109,9 @@ def _read_suite(what: str, overrides: Mapping[str, Any], catalog: Catalog) -> Su
         raw = {"name": what, "cells": [{"workload": what}]}
     else:
         hint = f"{suggest(what, (*catalog, *shipped))}; the name of your own suite must end in .toml"
-        raise SpecError(
-            "nothing to run", [Fault(where="WHAT", problem=f"unknown workload or suite {what!r}", hint=hint)]
-        )
+        if what.endswith((".py", ".sh")):
+            hint = "to measure a script: trainmark run -- python train.py"
+        raise InputError(f"unknown workload or suite {what!r}", hint=hint)
     return parse_suite(raw, origin=what, catalog=catalog, overrides=overrides)
 
 

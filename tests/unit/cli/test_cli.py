@@ -600,3 +600,11 @@ def test_a_terminal_that_goes_away_ends_a_run_in_order(tmp_path: Path) -> None:
         assert controller.wait(timeout=60) == 129
     (ending,) = tmp_path.glob("*/exit.json")
     assert "interrupted by SIGHUP" in ending.read_text()
+
+
+@pytest.mark.parametrize(("what", "hint"), [("train.py", "trainmark run -- python train.py"), ("resnet5", "resnet50")])
+def test_an_unknown_workload_is_named_with_a_hint(what: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run("run", what, capsys=capsys)
+    assert code == 2
+    assert f"unknown workload or suite '{what}'" in err
+    assert hint in err
