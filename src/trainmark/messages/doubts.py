@@ -1,4 +1,4 @@
-"""What limits an interval: found in the series of steps and said beside the number, so that no interval is too narrow."""
+"""What limits an interval: found in the series of steps and said beside the number; no interval is too narrow then."""
 
 from __future__ import annotations
 
