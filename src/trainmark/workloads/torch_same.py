@@ -21,8 +21,8 @@ class SameConv2d(nn.Conv2d):
 def pad_input(convolution: nn.Conv2d, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
     """The input and the padding to give to `conv2d` with it: only uneven padding costs a copy."""
     if not isinstance(convolution, SameConv2d):
-        top, left = convolution.padding
-        return x, (int(top), int(left))
+        assert isinstance(convolution.padding, tuple)
+        return x, (convolution.padding[0], convolution.padding[1])
     height, width = (
         max(0, (-(-size // stride) - 1) * stride + kernel - size)
         for size, kernel, stride in zip(x.shape[-2:], convolution.kernel_size, convolution.stride, strict=True)

@@ -274,9 +274,7 @@ def test_views_are_deterministic_and_carry_corners_with_pixels() -> None:
         for x, y in augment.apply(matrix, centres):
             if 4 < x < 123 and 4 < y < 123:
                 assert view[round(y), round(x)].min() > 200
-    views = [
-        augment.train_view(np.random.default_rng(9), height=200, width=300, side=128, quads=quads) for _ in (0, 1)
-    ]
+    views = [augment.train_view(np.random.default_rng(9), height=200, width=300, side=128, quads=quads) for _ in (0, 1)]
     np.testing.assert_array_equal(*views)
 
 
