@@ -5,7 +5,7 @@ numpy is imported only to analyse steps: reading a thousand kept analyses needs 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -31,14 +31,11 @@ class Analysis:
     """Found in the numbers of this run alone."""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**vars(self), "estimate": self.estimate.to_json() if self.estimate is not None else None}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Analysis:
-        estimate = value["estimate"]
-        if estimate is not None:
-            ci95 = estimate["ci95"]
-            estimate = Estimate(**{**estimate, "ci95": tuple(ci95) if ci95 is not None else None})
+        estimate = Estimate.from_json(value["estimate"]) if value["estimate"] is not None else None
         return cls(**{**value, "estimate": estimate, "warnings": tuple(value["warnings"])})
 
 

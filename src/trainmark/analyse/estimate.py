@@ -10,6 +10,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
+
+from trainmark.messages.doubts import within_one_run
+from trainmark.messages.message import Message
+
+TOO_NOISY = 0.25
+"""A wider interval, as a share of the value, is not a result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +27,10 @@ class Estimate:
     """Samples per second of all devices together: sum of samples over sum of seconds, never a mean of rates."""
 
     ci95: tuple[float, float] | None
-    """Interval that covers the true throughput in 95 of 100 measurements; None if there are too few steps."""
+    """Interval that covers the true throughput in 95 of 100 measurements.
+
+    None if there are too few steps, or if `doubts` say why no interval can be trusted.
+    """
 
     num_steps: int
     """Number of steady-state steps, from which `value` is computed."""
@@ -37,6 +47,12 @@ class Estimate:
     dof: float | None
     """Degrees of freedom of `std_error`, for Student's t; infinite if the error is known to be zero."""
 
+    spread: tuple[float, float] | None = None
+    """The rates that were seen: of the middle 90% of the steps, or from the slowest run to the fastest."""
+
+    doubts: tuple[Message, ...] = ()
+    """What was found in the series and limits what the interval says: two levels, a drift, rare stalls, ..."""
+
     @property
     def relative_half_width(self) -> float | None:
         """Half of the interval divided by the value: the x of "± x"."""
@@ -44,6 +60,31 @@ class Estimate:
             return None
         low, high = self.ci95
         return (high - low) / 2 / self.value
+
+    @property
+    def is_too_noisy(self) -> bool:
+        """Whether the interval is so wide that `value` must not be shown as a result, only `spread`."""
+        return self.relative_half_width is not None and self.relative_half_width > TOO_NOISY
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether there is no interval because of what `doubts` name."""
+        return self.ci95 is None and bool(self.doubts)
+
+    @property
+    def is_within_one_run(self) -> bool:
+        """Whether the interval says nothing about how much another run would differ."""
+        return any(doubt.code == within_one_run.code for doubt in self.doubts)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "doubts": [doubt.to_json() for doubt in self.doubts]}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Estimate:
+        """Also of a version that knew neither `spread` nor `doubts`."""
+        pairs = {name: tuple(pair) if (pair := value.get(name)) is not None else None for name in ("ci95", "spread")}
+        doubts = tuple(Message.from_json(doubt) for doubt in value.get("doubts", ()))
+        return cls(**{**value, **pairs, "doubts": doubts})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,8 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from trainmark.analyse.estimate import Estimate, log_interval
+from trainmark.messages.doubts import within_one_run
+from trainmark.messages.message import Message
 
 BETWEEN = "runs-t"
 WITHIN = "runs-within"
@@ -86,4 +88,12 @@ def _pooled(
         method=method,
         std_error=std_error,
         dof=dof,
+        spread=(min(estimate.value for estimate in estimates), max(estimate.value for estimate in estimates)),
+        doubts=_shared_doubts(estimates),
     )
+
+
+def _shared_doubts(estimates: Sequence[Estimate]) -> tuple[Message, ...]:
+    """What was found in any of the runs, except that a single run says nothing about others: now there are others."""
+    found = dict.fromkeys(doubt for estimate in estimates for doubt in estimate.doubts)
+    return tuple(doubt for doubt in found if doubt.code != within_one_run.code)

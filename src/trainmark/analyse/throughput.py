@@ -44,6 +44,7 @@ from trainmark.analyse.estimate import Estimate, log_interval
 from trainmark.analyse.longrun import long_run_variance
 from trainmark.analyse.steady import find_steady_start
 from trainmark.errors import InputError
+from trainmark.messages.doubts import within_one_run
 from trainmark.store.rows import RunRow
 
 METHOD = "ar-t"
@@ -90,6 +91,7 @@ def estimate_throughput(seconds: ArrayLike, samples: ArrayLike, *, restarts: Seq
 def _estimate_steady(durations: NDArray[np.float64], counts: NDArray[np.float64], *, num_warmup_steps: int) -> Estimate:
     n = len(durations)
     value = float(counts.sum() / durations.sum())
+    spread = find_spread(counts / durations)
     if n < MIN_STEPS:
         return Estimate(
             value=value,
@@ -99,6 +101,7 @@ def _estimate_steady(durations: NDArray[np.float64], counts: NDArray[np.float64]
             method=NO_METHOD,
             std_error=None,
             dof=None,
+            spread=spread,
         )
     # To first order, the logarithm of a ratio of sums changes by the mean of these.
     influence = counts / counts.mean() - durations / durations.mean()
@@ -112,7 +115,15 @@ def _estimate_steady(durations: NDArray[np.float64], counts: NDArray[np.float64]
         method=METHOD,
         std_error=value * relative_error,
         dof=long_run.dof,
+        spread=spread,
+        doubts=(within_one_run(),),
     )
+
+
+def find_spread(rates: NDArray[np.float64]) -> tuple[float, float]:
+    """The range of the middle 90% of the rates."""
+    low, high = np.quantile(rates, (0.05, 0.95))
+    return float(low), float(high)
 
 
 def record_rates(seconds: ArrayLike, samples: ArrayLike) -> NDArray[np.float64]:

@@ -1,0 +1,69 @@
+"""What limits an interval: found in the series of steps and said beside the number; no interval is too narrow then."""
+
+from __future__ import annotations
+
+from trainmark.messages.message import declare
+
+
+@declare(
+    "within-one-run",
+    en="the interval is within one run: another run may differ by more; use --repeat",
+    zh="该区间只反映单次运行之内的波动：另一次运行的差别可能更大；请使用 --repeat",
+)
+def within_one_run() -> None: ...
+
+
+@declare(
+    "two-levels",
+    en="the speed switched between two levels: {high:,.4g} and {low:,.4g} {times:# times}; run longer or lock clocks",
+    zh="速度在两个水平之间切换：{high:,.4g} 与 {low:,.4g}（{times} 次）；请延长运行时间或锁定时钟频率",
+)
+def two_levels(*, high: float, low: float, times: int) -> None: ...
+
+
+@declare(
+    "level-changed",
+    en="the speed changed from {before:,.4g} to {after:,.4g} after step {step}; the interval is of what came after",
+    zh="第 {step} 步之后，速度由 {before:,.4g} 变为 {after:,.4g}；区间只针对其后的部分",
+)
+def level_changed(*, before: float, after: float, step: int) -> None: ...
+
+
+@declare(
+    "drift",
+    en="the speed drifted by {change:+.1%} during the run; let the machine reach a stable temperature or run longer",
+    zh="运行期间速度漂移了 {change:+.1%}；请等机器温度稳定，或延长运行时间",
+)
+def drift(*, change: float) -> None: ...
+
+
+@declare(
+    "still-warming-up",
+    en="still warming up: the last {share:.0%} of the steps were {change:+.1%} from those before; run longer",
+    zh="仍在预热：最后 {share:.0%} 的步与之前相比相差 {change:+.1%}；请延长运行时间",
+)
+def still_warming_up(*, share: float, change: float) -> None: ...
+
+
+@declare(
+    "rare-stalls",
+    en="rare stalls: {stalls:# steps} of {steps} took about {times:.3g} times as long as usual",
+    zh="偶发停顿：{steps} 步中有 {stalls} 步的用时约为平常的 {times:.3g} 倍",
+)
+def rare_stalls(*, stalls: int, steps: int, times: float) -> None: ...
+
+
+@declare(
+    "period",
+    en="every {period}th step takes longer; the value is of whole periods",
+    zh="每隔 {period} 步就有一步较慢；数值取自完整的周期",
+)
+def period(*, period: int) -> None: ...
+
+
+@declare(
+    "printed-digits",
+    en="durations are rounded to {share:.2g} of a step, which is in the interval",
+    zh="时间只精确到一步的 {share:.2g}，区间已包含这一误差",
+)
+def printed_digits(*, share: float) -> None: ...
