@@ -100,6 +100,8 @@ class RunRow:
     machine: str | None = None
     """Name of the accelerator, or of the CPU if there is none."""
     environment: dict[str, Any] = field(default_factory=dict)
+    accepted: tuple[dict[str, Any], ...] = ()
+    """Laws that the run breaks and a person accepted: law, because, unix_s; see `runfolder/acceptance.py`."""
     folder_state: str | None = None
     """None if exit.json has the outcome. Otherwise the state of the folder from which the outcome was derived."""
     reading_version: str | None = None
