@@ -164,6 +164,7 @@ def _make_task(cell: Cell, plan: Plan) -> Task:
         suite=plan.suite.name,
         unit=card.unit,
         model=card.title,
+        workload_version=card.version,
         measure=MeasureRecord(**asdict(measure)),
         eval_every=None if cell.epochs is None else evaluation_interval(card.schedule, epochs=cell.epochs),
         memory_limit_bytes=memory_limit_bytes(),

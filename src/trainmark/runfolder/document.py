@@ -206,6 +206,8 @@ class RunDocument:
     """The log format that was read, or `mark` for a script that marks its steps."""
     unit: str = "samples"
     model: str | None = None
+    workload_version: int | None = None
+    """Of the workload's card; None for a command, and in folders of older versions, whose workloads had version 1."""
     measure: MeasureRecord | None = None
     eval_every: int | None = None
     """Epochs from one evaluation to the next."""
@@ -278,7 +280,7 @@ class RunDocument:
 
 
 _TEXTS = ("suite", "source", "dialect", "model", "purpose", "asked", "sweep", "retry_of", "resumed_from")
-_INTEGERS = ("eval_every", "memory_limit_bytes", "attempt")
+_INTEGERS = ("workload_version", "eval_every", "memory_limit_bytes", "attempt")
 _NESTED = ("cell", "measure", "log", "provenance", "others")
 _ALWAYS = ("cell_id", "suite", "unit", "model")
 _KNOWN = frozenset(

@@ -23,6 +23,7 @@ from trainmark.runfolder.records import (
     decode_record,
     read_records,
 )
+from trainmark.runfolder.values import as_float
 from trainmark.store.rows import Steps
 
 _COLUMNS = ("seconds", "samples", "steps", "times", "loss_steps", "losses")
@@ -42,6 +43,8 @@ class RankRecords:
     communication: Json | None = None
     has_end: bool = False
     """Whether there is a run_end record."""
+    first_step_unix_s: float | None = None
+    """When the first step was done, by the clock of the process; None in logs, which say it in many ways or not."""
 
 
 def no_steps() -> Steps:
@@ -75,8 +78,11 @@ def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
     peak: int | None = None
     communication: Communication | None = None
     has_end = False
+    first_step_unix_s: float | None = None
     for record in read_records(path):
         kind = record["kind"]
+        if first_step_unix_s is None and (kind == Kind.STEP or (is_marked and kind == Kind.RUN_START)):
+            first_step_unix_s = as_float(record.get("unix_s"))  # a mark ends a step: the first starts the clock
         if kind == Kind.STEP:
             steps.add(Step.from_json(record))
         elif kind == Kind.EVAL:
@@ -105,6 +111,7 @@ def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
         peak_memory_bytes=peak,
         communication=communication.to_json() if communication is not None else None,
         has_end=has_end,
+        first_step_unix_s=first_step_unix_s,
     )
 
 

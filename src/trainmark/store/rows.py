@@ -73,6 +73,10 @@ class RunRow:
     warnings: tuple[dict[str, Any], ...] = ()
     """Each with code, message and params, as `Message.to_json` gives them."""
     peak_memory_bytes: int | None = None
+    first_step_s: float | None = None
+    """From the start of the run until its first step was done: imports, data, compilation. None if unknown."""
+    workload_version: int | None = None
+    """Of the workload's card; None for commands, imported logs and older versions."""
     lr: float | None = None
     """The peak learning rate that the user set; None: that of the recipe, which is in `environment`."""
     until_target: dict[str, float] = field(default_factory=dict)
