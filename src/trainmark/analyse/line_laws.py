@@ -84,14 +84,23 @@ def find_far_repeats(lines: Sequence[Line]) -> Broken:
         measured = [(run, estimate) for run in _ok(line) if (estimate := estimate_run(run)) is not None]
         if len(measured) < _MIN_REPEATS:
             continue
-        for place, (run, estimate) in enumerate(measured):
-            others = [other for at, (_, other) in enumerate(measured) if at != place]
-            apart = math.log(estimate.value) - fmean(math.log(other.value) for other in others)
-            spread = stdev(math.log(other.value) for other in others)
-            error = _error(estimate, others, spread)
-            is_chance = error > 0 and two_sided_chance(apart / error, len(others) - 1) >= _LEVEL / len(measured)
-            if abs(apart) > _MIN_APART and not is_chance:
-                yield run.id, far_repeat(apart=math.expm1(apart), others=len(others), spread=spread)
+        for place, apart, spread in find_outliers([estimate for _, estimate in measured]):
+            others = len(measured) - 1
+            yield measured[place][0].id, far_repeat(apart=math.expm1(apart), others=others, spread=spread)
+
+
+def find_outliers(repeats: Sequence[Estimate]) -> Iterator[tuple[int, float, float]]:
+    """Place, logarithm of the ratio to the others, and spread of the others."""
+    logs, errors = [math.log(one.value) for one in repeats], [_relative_error(one) for one in repeats]
+    for place, own in enumerate(logs):
+        others = logs[:place] + logs[place + 1 :]
+        apart, spread = own - fmean(others), stdev(others)
+        # A run whose own steps say little may differ by more than the others do.
+        within = fmean(error**2 for at, error in enumerate(errors) if at != place)
+        error = math.sqrt(max(spread, errors[place]) ** 2 + max(spread**2, within) / len(others))
+        is_chance = error > 0 and two_sided_chance(apart / error, len(others) - 1) >= _LEVEL / len(repeats)
+        if abs(apart) > _MIN_APART and not is_chance:
+            yield place, apart, spread
 
 
 def two_sided_chance(t: float, dof: int) -> float:
@@ -105,13 +114,6 @@ def two_sided_chance(t: float, dof: int) -> float:
         inside += term
         term *= cosine2 * (n - 1) / n
     return 1 - (2 / math.pi * (angle + inside) if is_odd else inside)
-
-
-def _error(one: Estimate, others: Sequence[Estimate], spread: float) -> float:
-    """Of the difference; a run whose own steps say little may differ by more than the others do."""
-    own = max(spread, _relative_error(one))
-    within = fmean(_relative_error(other) ** 2 for other in others)
-    return math.sqrt(own**2 + max(spread**2, within) / len(others))
 
 
 def _relative_error(estimate: Estimate) -> float:

@@ -13,6 +13,7 @@ from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.peaks import find_peak
 from trainmark.errors import TrainmarkError
 from trainmark.messages.laws import above_peak, faster_than_clock, impossible_metric, odd_first_loss
+from trainmark.messages.machine import clock_jump
 from trainmark.messages.message import Message
 from trainmark.store.rows import RunRow
 from trainmark.workloads.card import Card
@@ -24,6 +25,9 @@ _FASTER_WITH_EVALUATIONS = 2.0
 _RESOLUTIONS = 10
 """A stretch must be so many times longer than the smallest step of its clock."""
 _MIN_STRETCHES = 4
+_MIN_OWN_S = 2.0
+_OWN_SLACK_S = 1.0
+"""Records are written in bursts, behind the steps."""
 _WHOLE = 0.02
 _FRACTIONS = ("acc", "top1", "top5", "top_1", "top_5", "miou", "map", "precision", "recall", "hmean", "f1", "f_measure",
     "ap", "ap50", "ap75", "bbox_map", "mask_map", "box_ap", "mask_ap", "segm_map", "dice")  # fmt: skip
@@ -51,6 +55,8 @@ def check_clock(row: RunRow, estimate: Estimate | None) -> Message | None:
     """
     if estimate is None or row.log.get("is_cumulative") or len(row.times) != len(row.seconds):
         return None
+    if row.stamped_s is not None and row.dialect is None:
+        return _check_own_clock(row, estimate, row.stamped_s)
     claimed_s, elapsed_s, has_evaluation = _stretches(row)
     if len(claimed_s) < _MIN_STRETCHES:
         return None
@@ -65,6 +71,19 @@ def check_clock(row: RunRow, estimate: Estimate | None) -> Message | None:
         return None
     usual = float(np.median(times))
     return faster_than_clock(claimed=estimate.value, clock=estimate.value / usual, unit=row.unit, times=usual)
+
+
+def _check_own_clock(row: RunRow, estimate: Estimate, stamped_s: float) -> Message | None:
+    """Of our own workers: the time of day between the first and the last step record, without the recorded pauses."""
+    has_gap = row.resumed_from is not None or row.resumed_steps
+    has_jumped = any(warning.get("code") == clock_jump.code for warning in row.warnings)
+    if has_gap or has_jumped or stamped_s < _MIN_OWN_S:
+        return None
+    claimed_s, elapsed_s = float(row.seconds[1:].sum()), stamped_s - sum(row.pauses.values())
+    if claimed_s <= 0 or elapsed_s <= _FASTER * claimed_s + _OWN_SLACK_S:
+        return None
+    times = elapsed_s / claimed_s
+    return faster_than_clock(claimed=estimate.value, clock=estimate.value / times, unit=row.unit, times=times)
 
 
 def _is_whole(times: NDArray[np.float64]) -> bool:

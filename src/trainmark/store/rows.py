@@ -73,6 +73,8 @@ class RunRow:
     warnings: tuple[dict[str, Any], ...] = ()
     """Each with code, message and params, as `Message.to_json` gives them."""
     peak_memory_bytes: int | None = None
+    stamped_s: float | None = None
+    """Between the first step record and the last, by the time of day; None in logs, whose stamps are in `times`."""
     first_step_s: float | None = None
     """From the start of the run until its first step was done: imports, data, compilation. None if unknown."""
     workload_version: int | None = None
