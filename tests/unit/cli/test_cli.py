@@ -179,7 +179,7 @@ def test_fewer_images_than_a_batch_are_refused(tmp_path: Path, capsys: pytest.Ca
         "run quick --device cpu --launcher dry",
         "run -- true",
         "show",
-        "accept",
+        "accept RUN --law superlinear --withdraw",
         "report",
         "export --format csv",
         "import LOG",
@@ -554,6 +554,7 @@ def test_the_set_of_flags_is_pinned() -> None:
         "run",
         "import",
         "show",
+        "accept",
         "report",
         "export",
     ]
