@@ -33,6 +33,7 @@ P = ParamSpec("P")
 
 SUBJECTS = (
     "commands",
+    "comparison",
     "doubts",
     "endings",
     "laws",
