@@ -36,6 +36,7 @@ SUBJECTS = (
     "comparison",
     "doubts",
     "endings",
+    "laws",
     "logs",
     "machine",
     "numbers",
