@@ -81,6 +81,8 @@ def _identifying_facts(document: RunDocument) -> Json:
     if document.find_batch is not None:
         document = replace(document, find_batch=None, memory_limit_bytes=None)
     facts = {name: value for name, value in document.to_json().items() if name not in ("schema", "cell", "cell_id")}
+    if document.workload_version == 1:  # which the first versions did not write
+        del facts["workload_version"]
     # The first versions wrote the dialect of a command before it was known: their sweeps keep their identity.
     return {**facts, "dialect": None} if document.source == "command" else facts
 

@@ -77,6 +77,7 @@ def _describe(log: ReadLog, provenance: Provenance, target: Json | None) -> RunD
             meaning=log.dialect.meaning,
             basis=log.basis,
             is_generic=log.dialect.is_generic,
+            has_seconds=log.gathered.has_seconds or log.gathered.has_totals,
             is_tf32_off=facts.is_tf32_off,
             stated={name: _stated(record) for name, record in sorted(log.gathered.stated.items())},
             target=target,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
 from trainmark.analyse.estimate import Ratio
+from trainmark.analyse.naming import short_model
 from trainmark.analyse.table import Line
 from trainmark.report.words import UNITS, say_outcome
-from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_bytes, format_interval, format_number, format_plus_minus
 
 OTHER_BASELINE_MARK = "*"
@@ -19,20 +17,7 @@ def say_workload(line: Line, _: str) -> str:
     first = line.first
     size = f" ({first.size})" if first.size not in (None, "full") else ""
     variant = f" @ {line.variant}" if line.variant else ""
-    return f"{first.workload or _short_model(first)}{size}{variant}"
-
-
-def _short_model(row: RunRow) -> str:
-    """A command without the paths of its interpreter and its script, which do not tell two commands apart."""
-    if row.model is None:
-        return PurePath(row.source).name
-    if row.source != "command":
-        return row.model
-    words = row.model.split(" ")
-    is_script = len(words) > 1 and not words[1].startswith("-")  # after python, -c and -m are not a script's name
-    has_interpreter = is_script and words[0].rsplit("/", 1)[-1].startswith("python")
-    first, *rest = words[1:] if has_interpreter else words
-    return " ".join([first.rsplit("/", 1)[-1], *rest])
+    return f"{first.workload or short_model(first)}{size}{variant}"
 
 
 def say_devices(line: Line, _: str) -> str:

@@ -139,6 +139,8 @@ class LogFacts:
     confidence: float | None = None
     scope: str | None = None
     covers: str | None = None
+    has_seconds: bool | None = None
+    """Whether it prints how long its steps took, and not only a rate; None in folders of older versions."""
     is_cumulative: bool = False
     """In folders of older versions: records are means since the start as printed, and not differences of them."""
     meaning: str | None = None
@@ -162,6 +164,7 @@ class LogFacts:
             confidence=as_float(given.get("confidence")),
             scope=as_text(given.get("scope")),
             covers=as_text(given.get("covers")),
+            has_seconds=as_bool(given.get("has_seconds")),
             is_cumulative=bool(given.get("is_cumulative")),
             meaning=as_text(given.get("meaning")),
             basis=as_text(given.get("basis")),
@@ -216,6 +219,8 @@ class RunDocument:
     """The log format that was read, or `mark` for a script that marks its steps."""
     unit: str = "samples"
     model: str | None = None
+    workload_version: int | None = None
+    """Of the workload's card; None for a command, and in folders of older versions, whose workloads had version 1."""
     measure: MeasureRecord | None = None
     eval_every: int | None = None
     """Epochs from one evaluation to the next."""
@@ -225,6 +230,8 @@ class RunDocument:
     """None: a measurement. `find-batch`: a probe whether a batch fits."""
     find_batch: Json | None = None
     """How the batch size was found; for people to read."""
+    image: str | None = None
+    """The container image as the user named it: NAME or NAME@sha256:DIGEST."""
     asked: str | None = None
     """The command line."""
     sweep: str | None = None
@@ -287,8 +294,8 @@ class RunDocument:
         write_json(folder / RUN_FILE, self.to_json())
 
 
-_TEXTS = ("suite", "source", "dialect", "model", "purpose", "asked", "sweep", "retry_of", "resumed_from")
-_INTEGERS = ("eval_every", "memory_limit_bytes", "attempt")
+_TEXTS = ("suite", "source", "dialect", "model", "purpose", "image", "asked", "sweep", "retry_of", "resumed_from")
+_INTEGERS = ("workload_version", "eval_every", "memory_limit_bytes", "attempt")
 _NESTED = ("cell", "measure", "log", "provenance", "others")
 _ALWAYS = ("cell_id", "suite", "unit", "model")
 _KNOWN = frozenset(

@@ -8,6 +8,7 @@ from typing import Any
 
 from trainmark.messages.endings import changed_after_end, file_damaged, no_end_record, unreadable
 from trainmark.messages.message import Message
+from trainmark.runfolder.acceptance import read_accepted
 from trainmark.runfolder.document import CellRecord, RunDocument
 from trainmark.runfolder.ending import find_changed
 from trainmark.runfolder.files import (
@@ -19,7 +20,7 @@ from trainmark.runfolder.files import (
     rank_file,
     read_json,
 )
-from trainmark.runfolder.records import Outcome
+from trainmark.runfolder.records import MAX_SECONDS, Outcome
 from trainmark.runfolder.values import as_object, as_text
 from trainmark.store.marked_steps import read_command
 from trainmark.store.rank_records import RankRecords, no_steps, read_import, read_ranks
@@ -65,8 +66,10 @@ def read_run(folder: Path) -> RunRow | None:
         "environment": environment,
         "machine": _machine(document.cell, environment),
         "num_records": recorded.num_steps,
+        "first_step_s": _first_step_s(document, recorded),
         "warnings": (*warnings, *_warn_of_changes(folder, document, ending, recorded)),
         "folder_state": ending.state,
+        "accepted": read_accepted(folder),
     }
     return RunRow(**facts, load_steps=lambda: recorded.steps, reading_version=reading_version())
 
@@ -91,6 +94,14 @@ def _warn_of_changes(folder: Path, document: RunDocument, ending: FoundEnding, r
     if ending.outcome == Outcome.OK and not recorded.has_end and not _is_command(document):
         return [no_end_record(file=rank_file(0)).to_json()]
     return []
+
+
+def _first_step_s(document: RunDocument, recorded: RankRecords) -> float | None:
+    """None for a run on several machines, whose clocks may differ, and for one that went on from a checkpoint."""
+    begin, end = document.created_unix_s, recorded.first_step_unix_s
+    if begin is None or end is None or document.cell.nodes not in (None, 1) or document.resumed_from is not None:
+        return None
+    return end - begin if 0 <= end - begin <= MAX_SECONDS else None
 
 
 def _machine(cell: CellRecord, environment: Json) -> str | None:

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from trainmark.runfolder.records import (
     read_records,
 )
 from trainmark.runfolder.step_table import STEPS_FILE, open_steps
+from trainmark.runfolder.values import as_float
 from trainmark.store.imported_steps import num_records, read_table
 from trainmark.store.rows import Steps
 
@@ -44,6 +46,10 @@ class RankRecords:
     communication: Json | None = None
     has_end: bool = False
     """Whether there is a run_end record."""
+    first_step_unix_s: float | None = None
+    """When the first step was done, by the clock of the process; None in logs, which say it in many ways or not."""
+    stamped_s: float | None = None
+    """Between the first step record and the last, by the time of day; None in logs."""
 
 
 def no_steps() -> Steps:
@@ -86,10 +92,15 @@ def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
     peak: int | None = None
     communication: Communication | None = None
     has_end = False
+    first_step_unix_s: float | None = None
+    last_step_unix_s: Any = None
     for record in read_records(path):
         kind = record["kind"]
+        if first_step_unix_s is None and (kind == Kind.STEP or (is_marked and kind == Kind.RUN_START)):
+            first_step_unix_s = as_float(record.get("unix_s"))  # a mark ends a step: the first starts the clock
         if kind == Kind.STEP:
             steps.add(Step.from_json(record))
+            last_step_unix_s = record.get("unix_s")
         elif kind == Kind.EVAL:
             evals.append(Evaluation.from_json(record)._asdict())
         elif kind == Kind.WARNING:
@@ -116,7 +127,13 @@ def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
         peak_memory_bytes=peak,
         communication=communication.to_json() if communication is not None else None,
         has_end=has_end,
+        first_step_unix_s=first_step_unix_s,
+        stamped_s=_between(first_step_unix_s, as_float(last_step_unix_s)),
     )
+
+
+def _between(begin: float | None, end: float | None) -> float | None:
+    return end - begin if begin is not None and end is not None and end > begin else None
 
 
 class _StepColumns:
