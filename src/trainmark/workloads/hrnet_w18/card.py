@@ -42,5 +42,6 @@ CARD = Card(
     targets=(Target(metric="miou", value=0.78),),
     dataset="cityscapes",
     source="PaddleSeg FCN-HRNetW18, Cityscapes 1024x512",
+    version=2,
     sync_batch_norm=True,
 )

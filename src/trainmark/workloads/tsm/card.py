@@ -34,6 +34,7 @@ CARD = Card(
     targets=(Target(metric="top1", value=0.711),),
     dataset="kinetics",
     source="TSM: Temporal Shift Module for Efficient Video Understanding, official PyTorch recipe, 8 segments",
+    version=2,
 )
 
 DROPOUT = 0.5
