@@ -53,7 +53,9 @@ class History:
             extra: list[dict[str, Any]] = []
             if metric is not None:
                 value = metric[1] + 0.0001 * number
-                extra.append({"kind": "eval", "step": 60, "epoch": 1, "time_s": 1.0, "metric": metric[0], "value": value})
+                extra.append(
+                    {"kind": "eval", "step": 60, "epoch": 1, "time_s": 1.0, "metric": metric[0], "value": value}
+                )
             if memory is not None:
                 extra.append({"kind": "phase", "phase": "end", "edge": "end", "peak_memory_bytes": memory + number})
             outcome = outcomes[number - 1] if number <= len(outcomes) else "ok"

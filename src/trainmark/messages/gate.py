@@ -42,9 +42,7 @@ def faster(*, change: float, low: float, high: float) -> None: ...
     "{tolerance:.1%} that are allowed were lost; {advice}",
     zh="{change:+.1%}«，但 {low:+.1%} 至 {high:+.1%} 都有可能»：无法判断损失是否超过允许的 {tolerance:.1%}；{advice}",
 )
-def undecided(
-    *, change: float, low: float | None, high: float | None, tolerance: float, advice: Message
-) -> None: ...
+def undecided(*, change: float, low: float | None, high: float | None, tolerance: float, advice: Message) -> None: ...
 
 
 @declare("gate-more-runs", en="run with --repeat {repeat}", zh="请用 --repeat {repeat} 运行")

@@ -86,10 +86,24 @@ def test_what_noise_hides_is_inconclusive_and_says_what_would_help(store: Histor
     assert (result.status, result.exit_code) == (Status.INCONCLUSIVE, 4)
     assert "cannot tell whether more than the 2.0% that are allowed were lost" in answer(result)
     assert "more runs would not decide it" in answer(result)
-    store.measure([98.6, 99.0, 99.4])
+
+
+@pytest.mark.parametrize(
+    ("accepted", "now", "says"),
+    [
+        ([99.0, 99.5, 100.0, 100.5, 101.0, 100.0, 99.8, 100.2], [98.4, 99.2], "; run with --repeat "),
+        ([99.3, 100.0, 100.7], [97.8, 98.5, 99.2], "; the baseline has only 3 runs: update it from --repeat "),
+    ],
+)
+def test_the_advice_depends_on_which_side_has_too_few_runs(
+    store: History, baseline: Path, accepted: list[float], now: list[float], says: str
+) -> None:
+    store.measure(accepted)
     accept(store, baseline)
-    store.measure([97.6, 98.0, 98.4])
-    assert "; run with --repeat 7" in answer(judge(store, baseline))
+    store.measure(now)
+    result = judge(store, baseline)
+    assert result.exit_code == 4
+    assert says in answer(result)
 
 
 def test_single_runs_decide_nothing(store: History, baseline: Path) -> None:
@@ -97,7 +111,9 @@ def test_single_runs_decide_nothing(store: History, baseline: Path) -> None:
     accept(store, baseline)
     text = baseline.read_text()
     values = next(line for line in text.splitlines() if line.startswith("throughput"))
-    baseline.write_text(text.replace(values, "throughput = [100.0]").replace('last_run = "runs-0000-3"', 'last_run = "x"'))
+    baseline.write_text(
+        text.replace(values, "throughput = [100.0]").replace('last_run = "runs-0000-3"', 'last_run = "x"')
+    )
     other = History(store.root.parent / "other")
     other.measure([90.0])
     result = judge(other, baseline)

@@ -38,7 +38,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     write_baseline(path, cells)
     found = read_baseline(path).cells
     assert [cell.key for cell in found] == [cell.key for cell in cells]
-    assert found[0].values[Metric.THROUGHPUT] == pytest.approx((1528.123456789, 1530.0, 1.5e9), rel=1e-9)
+    assert found[0].values[Metric.THROUGHPUT] == pytest.approx((1528.123456789, 1530.0, 1.5e9), rel=1e-8)
     assert found[0].machine_facts == cells[0].machine_facts
     assert found[0].facts == cells[0].facts
     assert (found[0].metric_name, found[0].suite, found[0].last_run) == ("top1", "nightly", cells[0].last_run)
