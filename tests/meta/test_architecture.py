@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "worker": BOTTOM | {"workloads", "datasets"},
     "logs": BOTTOM,
     "store": BOTTOM,
-    "analyse": BOTTOM | {"store"},
+    "analyse": BOTTOM | {"store", "workloads"},  # cards only: facts such as FLOPs per sample
     "report": BOTTOM | {"store", "analyse"},
     "controller": BOTTOM | {"spec", "plan", "launch", "workloads", "worker", "datasets", "logs", "store", "analyse"},
     "cli": BOTTOM

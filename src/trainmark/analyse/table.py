@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from trainmark.analyse.analysis import estimate_run, own_warnings
+from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.baseline import find_baselines, host_of, software_of
 from trainmark.analyse.estimate import Estimate, Ratio, efficiency, speedup
 from trainmark.analyse.repeats import pool
-from trainmark.messages.scaling import mixed_batch, superlinear
 from trainmark.store.rows import RunRow
 
 Key = tuple[object, ...]
@@ -35,6 +33,11 @@ class Line:
     """The first run of the line that `speedup` divides by."""
     has_other_baseline: bool = False
     """The baseline has other software or another host: nothing nearer has fewer devices."""
+
+    @property
+    def known(self) -> Estimate | None:
+        """The estimate, unless it is too noisy to be a result."""
+        return None if self.estimate is None or self.estimate.is_too_noisy else self.estimate
 
     @property
     def num_ok(self) -> int:
@@ -139,7 +142,8 @@ def _kind(row: RunRow) -> Key:
 def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, divisor: _Divisor | None, variant: str) -> Line:
     first = runs[0]
     # The same number of devices on more nodes is not more devices.
-    if estimate is None or divisor is None or first.devices == divisor.first.devices:
+    is_same = divisor is not None and first.devices == divisor.first.devices
+    if estimate is None or divisor is None or is_same or estimate.is_too_noisy or divisor.estimate.is_too_noisy:
         return Line(first=first, runs=tuple(runs), estimate=estimate, variant=variant)
     ratio = (first.devices or 1) / (divisor.first.devices or 1)
     return Line(
@@ -202,59 +206,3 @@ def _environment_words(row: RunRow) -> tuple[str, ...]:
         str(host or ""),
         f"{cores} cores" if cores else "",
     )
-
-
-# -- warnings ----------------------------------------------------------------------------------------------------------
-
-Warnings = dict[str, list[dict[str, Any]]]
-"""By run id, as `Message.to_json` gives them."""
-
-_SUPERLINEAR = 1.005
-
-
-def warnings_of(lines: Sequence[Line]) -> Warnings:
-    """Recorded by a run, found in its numbers, and found by comparing it with other runs."""
-    rows = [run for line in lines for run in line.runs]
-    beside = _check_side_by_side(rows, lines)
-    return {row.id: [*own_warnings(row), *beside.get(row.id, ())] for row in rows}
-
-
-def check_rows(rows: Sequence[RunRow]) -> Warnings:
-    """Found by comparing runs. Only imported logs are checked, so without one there are none."""
-    is_needed = any(row.dialect is not None for row in rows)
-    return _check_side_by_side(rows, build_lines(rows)) if is_needed else {}
-
-
-def _check_side_by_side(rows: Sequence[RunRow], lines: Sequence[Line]) -> Warnings:
-    found: Warnings = {}
-    for run_id, warning in (*_find_mixed_batches(rows), *_find_superlinear(lines)):
-        found.setdefault(run_id, []).append(warning)
-    return found
-
-
-def _find_mixed_batches(rows: Sequence[RunRow]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """More devices with another batch than the fewest devices: the quotient of the two is not a speed-up."""
-    groups: dict[Key, list[RunRow]] = {}
-    for row in rows:
-        if row.dialect is not None and row.devices and row.batch_size_per_device and (row.workload or row.model):
-            groups.setdefault((row.workload or row.model, row.framework, row.precision, row.machine), []).append(row)
-    for group in groups.values():
-        fewest = min(row.devices or 0 for row in group)
-        base = {row.batch_size_per_device for row in group if row.devices == fewest}
-        sizes = [str(size) for size in sorted(base, key=str)]
-        for row in group:
-            batch, devices = row.batch_size_per_device, row.devices
-            if batch is not None and devices is not None and batch not in base:
-                warning = mixed_batch(batch=batch, devices=devices, base_batches=sizes, base_devices=fewest)
-                yield row.id, warning.to_json()
-
-
-def _find_superlinear(lines: Sequence[Line]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """More speed-up than devices: the baseline is too slow."""
-    for line in lines:
-        if line.speedup is None or line.baseline is None:
-            continue
-        for run in line.runs:
-            ratio = (run.devices or 1) / (line.baseline.devices or 1)
-            if run.dialect is not None and line.speedup.value > _SUPERLINEAR * ratio:
-                yield run.id, superlinear(speedup=line.speedup.value, ratio=ratio).to_json()

@@ -24,6 +24,7 @@ VERBS = {
     "run": "measure a workload, a suite or a command of your own",
     "import": "read the logs of other training programs",
     "show": "show the results in the terminal",
+    "accept": "admit runs that break a law, with a written reason",
     "check": "judge the latest runs against a baseline file, for CI",
     "report": "write a report of the results",
     "export": "write the results in the formats of other systems",

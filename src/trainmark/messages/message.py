@@ -37,6 +37,7 @@ SUBJECTS = (
     "doubts",
     "endings",
     "gate",
+    "laws",
     "logs",
     "machine",
     "numbers",

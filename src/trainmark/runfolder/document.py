@@ -139,6 +139,8 @@ class LogFacts:
     confidence: float | None = None
     scope: str | None = None
     covers: str | None = None
+    has_seconds: bool | None = None
+    """Whether it prints how long its steps took, and not only a rate; None in folders of older versions."""
     is_cumulative: bool = False
     is_tf32_off: bool | None = None
     stated: Json = field(default_factory=dict)
@@ -153,6 +155,7 @@ class LogFacts:
             confidence=as_float(given.get("confidence")),
             scope=as_text(given.get("scope")),
             covers=as_text(given.get("covers")),
+            has_seconds=as_bool(given.get("has_seconds")),
             is_cumulative=bool(given.get("is_cumulative")),
             is_tf32_off=as_bool(given.get("is_tf32_off")),
             stated=as_object(given.get("stated")),

@@ -179,6 +179,7 @@ def test_fewer_images_than_a_batch_are_refused(tmp_path: Path, capsys: pytest.Ca
         "run quick --device cpu --launcher dry",
         "run -- true",
         "show",
+        "accept RUN --law superlinear --withdraw",
         "report",
         "export --format csv",
         "import LOG",
@@ -541,6 +542,7 @@ def test_the_set_of_flags_is_pinned() -> None:
         "run": sorted(f"--{name}" for name in [*axes.split(), *own.split()]),
         "import": sorted(f"--{name}" for name in facts.split()),
         "show": ["--json", "--protocol", "--reindex", "--store"],
+        "accept": ["--because", "--json", "--law", "--store", "--withdraw"],
         "report": ["--format", "--json", "--lang", "--output", "--store"],
         "export": ["--format", "--output", "--store"],
     }
@@ -552,6 +554,7 @@ def test_the_set_of_flags_is_pinned() -> None:
         "run",
         "import",
         "show",
+        "accept",
         "report",
         "export",
     ]
