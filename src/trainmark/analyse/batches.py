@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.identity import Identity, identity_of
-from trainmark.analyse.laws import is_admitted
-from trainmark.analyse.table import without_replaced
+from trainmark.analyse.laws import broken_laws
+from trainmark.analyse.line_laws import find_far_repeats
+from trainmark.analyse.table import build_lines, without_replaced
 from trainmark.analyse.tolerance import Metric
+from trainmark.messages.laws import far_repeat
+from trainmark.messages.message import Message
 from trainmark.store.rows import RunRow
 
 _LOWER_IS_BETTER = frozenset({"loss", "error", "err", "perplexity", "ppl", "wer", "cer", "mae", "mse", "rmse"})
@@ -35,7 +39,18 @@ class Batch:
     @property
     def measured(self) -> tuple[RunRow, ...]:
         """Runs with a throughput that is plausible, or was accepted as it is."""
-        return tuple(row for row in self.ok if estimate_run(row) is not None and is_admitted(row))
+        return tuple(row for row in self.ok if estimate_run(row) is not None and not self.broken_laws(row))
+
+    def broken_laws(self, row: RunRow) -> list[Message]:
+        """Why a run of the batch is not admitted.
+
+        To be far from repeats in earlier batches is no reason: whether this batch differs is what a check asks.
+        """
+        return [why for why in broken_laws(row) if why.code != far_repeat.code or row.id in self._far]
+
+    @cached_property
+    def _far(self) -> frozenset[str]:
+        return frozenset(run_id for run_id, _ in find_far_repeats(build_lines(self.ok)))
 
     @property
     def first(self) -> RunRow:

@@ -15,7 +15,6 @@ from trainmark.analyse.accepted import Accepted
 from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.batches import Batch, values_of
 from trainmark.analyse.gate_result import Finding, Status
-from trainmark.analyse.laws import broken_laws
 from trainmark.analyse.repeats import pool
 from trainmark.analyse.tolerance import Metric
 from trainmark.analyse.verdict import Judgement, Sides, judge_cells
@@ -59,7 +58,7 @@ def judge_throughput(cases: Sequence[Case]) -> list[Finding]:
 def why_no_number(batch: Batch) -> Message | None:
     """Why the batch has no throughput that can be judged or accepted; None if it has one."""
     for row in batch.ok:
-        if broken := broken_laws(row):
+        if broken := batch.broken_laws(row):
             return messages.implausible(run=row.id, why=broken[0])
     estimates = [estimate for row in batch.measured if (estimate := estimate_run(row)) is not None]
     if len(estimates) < len(batch.ok) or not estimates:

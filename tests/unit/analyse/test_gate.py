@@ -232,6 +232,27 @@ def test_a_run_without_steps_cannot_be_judged(store: History, baseline: Path) ->
     assert "recorded no steps" in answer(result)
 
 
+def test_a_run_that_breaks_a_law_is_not_judged(store: History, baseline: Path) -> None:
+    """Four repeats agree and one is 10% off: it may be the machine, so neither side of the limit is believed."""
+    store.measure(100)
+    accept(store, baseline)
+    store.measure([100.0, 100.1, 99.9, 100.05, 90.0])
+    result = judge(store, baseline)
+    assert (result.status, result.exit_code) == (Status.INCONCLUSIVE, 4)
+    assert "run runs-0001-5 breaks a law: " in answer(result)
+    refused = update(store.read(), baseline, [])
+    assert [str(refusal.why).split(":")[0] for refusal in refused.refusals] == ["has no throughput that can be judged"]
+
+
+def test_the_same_code_that_got_slower_is_a_regression(store: History, baseline: Path) -> None:
+    """A driver or a hot machine: compared with all earlier repeats the new ones are far, but that is the finding."""
+    for _ in range(3):
+        store.measure(100)
+    accept(store, baseline)
+    store.measure(90)
+    assert judge(store, baseline).exit_code == 3
+
+
 def test_too_noisy_is_inconclusive(store: History, baseline: Path) -> None:
     store.measure(100)
     accept(store, baseline)
