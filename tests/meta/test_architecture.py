@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 BOTTOM = {"units", "errors", "messages", "plugins", "frameworks", "runfolder", "parent_death", "rank_environment",
-    "host", "mark", "silence_limit"}  # fmt: skip
+    "host", "gpus", "mark", "silence_limit"}  # fmt: skip
 MAY_IMPORT = {
     "units": set(),
     "errors": set(),
@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "parent_death": set(),
     "rank_environment": set(),
     "host": set(),
+    "gpus": set(),
     "mark": {"rank_environment"},
     "silence_limit": {"runfolder"},
     "spec": BOTTOM,
@@ -36,7 +37,7 @@ MAY_IMPORT = {
     "worker": BOTTOM | {"workloads", "datasets"},
     "logs": BOTTOM,
     "store": BOTTOM,
-    "analyse": BOTTOM | {"store"},
+    "analyse": BOTTOM | {"store", "workloads"},  # cards only: facts such as FLOPs per sample
     "report": BOTTOM | {"store", "analyse"},
     "controller": BOTTOM | {"spec", "plan", "launch", "workloads", "worker", "datasets", "logs", "store", "analyse"},
     "cli": BOTTOM

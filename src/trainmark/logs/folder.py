@@ -72,6 +72,7 @@ def _describe(log: ReadLog, provenance: Provenance, target: Json | None) -> RunD
             confidence=log.confidence,
             scope=log.gathered.scope or log.dialect.scope,
             covers=log.dialect.covers,
+            has_seconds=log.gathered.has_seconds,
             is_cumulative=log.dialect.is_cumulative,
             is_tf32_off=facts.is_tf32_off,
             stated={name: _stated(record) for name, record in sorted(log.gathered.stated.items())},

@@ -133,6 +133,14 @@ def _codes(warnings: Any) -> str:
     return " ".join(dict.fromkeys(warning["code"] for warning in warnings))
 
 
+def _laws(marks: Any) -> str:
+    return " ".join(mark["law"] for mark in marks)
+
+
+def _reasons(marks: Any) -> str | None:
+    return "; ".join(f"{mark['law']}: {mark['accepted']['because']}" for mark in marks if mark["accepted"]) or None
+
+
 def describe_estimate(estimate: Estimate | None, unit: str) -> dict[str, Any] | None:
     if estimate is None:
         return None
@@ -239,6 +247,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(name="communication", value=describe_communication),
     Column(name="stated", value=lambda row: row.log.get("stated")),
     Column(name="warnings", csv={"warnings": _codes}),
+    Column(name="marks", csv={"marks": _laws, "accepted_because": _reasons}),
 )  # fmt: skip
 
 

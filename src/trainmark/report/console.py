@@ -9,7 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from trainmark.analyse.table import Line, warnings_of
+from trainmark.analyse.table import Line
+from trainmark.analyse.warnings import warnings_of
 from trainmark.report.cells import OTHER_BASELINE_MARK, say_unit
 from trainmark.report.columns import describe_line, differing_columns, heading, shown_columns, table_columns
 from trainmark.report.layout import fold, least_widths, print_rows, total_width, unfolded_widths

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainmark.analyse.scaling import Study, build_studies
-from trainmark.analyse.table import Line, warnings_of
+from trainmark.analyse.table import Line
+from trainmark.analyse.warnings import warnings_of
 from trainmark.report.cells import OTHER_BASELINE_MARK
 from trainmark.report.columns import describe_line, heading, shown_columns, table_columns
 from trainmark.report.markup import escape_markdown, markdown_table

@@ -139,6 +139,8 @@ class LogFacts:
     confidence: float | None = None
     scope: str | None = None
     covers: str | None = None
+    has_seconds: bool | None = None
+    """Whether it prints how long its steps took, and not only a rate; None in folders of older versions."""
     is_cumulative: bool = False
     is_tf32_off: bool | None = None
     stated: Json = field(default_factory=dict)
@@ -153,6 +155,7 @@ class LogFacts:
             confidence=as_float(given.get("confidence")),
             scope=as_text(given.get("scope")),
             covers=as_text(given.get("covers")),
+            has_seconds=as_bool(given.get("has_seconds")),
             is_cumulative=bool(given.get("is_cumulative")),
             is_tf32_off=as_bool(given.get("is_tf32_off")),
             stated=as_object(given.get("stated")),
@@ -214,6 +217,8 @@ class RunDocument:
     """None: a measurement. `find-batch`: a probe whether a batch fits."""
     find_batch: Json | None = None
     """How the batch size was found; for people to read."""
+    image: str | None = None
+    """The container image as the user named it: NAME or NAME@sha256:DIGEST."""
     asked: str | None = None
     """The command line."""
     sweep: str | None = None
@@ -276,7 +281,7 @@ class RunDocument:
         write_json(folder / RUN_FILE, self.to_json())
 
 
-_TEXTS = ("suite", "source", "dialect", "model", "purpose", "asked", "sweep", "retry_of", "resumed_from")
+_TEXTS = ("suite", "source", "dialect", "model", "purpose", "image", "asked", "sweep", "retry_of", "resumed_from")
 _INTEGERS = ("workload_version", "eval_every", "memory_limit_bytes", "attempt")
 _NESTED = ("cell", "measure", "log", "provenance", "others")
 _ALWAYS = ("cell_id", "suite", "unit", "model")

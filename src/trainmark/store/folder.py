@@ -8,6 +8,7 @@ from typing import Any
 
 from trainmark.messages.endings import changed_after_end, file_damaged, no_end_record, unreadable
 from trainmark.messages.message import Message
+from trainmark.runfolder.acceptance import read_accepted
 from trainmark.runfolder.document import CellRecord, RunDocument
 from trainmark.runfolder.ending import find_changed
 from trainmark.runfolder.files import (
@@ -68,6 +69,7 @@ def read_run(folder: Path) -> RunRow | None:
         "first_step_s": _first_step_s(document, recorded),
         "warnings": (*warnings, *_warn_of_changes(folder, document, ending, recorded)),
         "folder_state": ending.state,
+        "accepted": read_accepted(folder),
     }
     return RunRow(**facts, load_steps=lambda: recorded.steps, reading_version=reading_version())
 

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,8 @@ class RankRecords:
     """Whether there is a run_end record."""
     first_step_unix_s: float | None = None
     """When the first step was done, by the clock of the process; None in logs, which say it in many ways or not."""
+    stamped_s: float | None = None
+    """Between the first step record and the last, by the time of day; None in logs."""
 
 
 def no_steps() -> Steps:
@@ -79,12 +82,14 @@ def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
     communication: Communication | None = None
     has_end = False
     first_step_unix_s: float | None = None
+    last_step_unix_s: Any = None
     for record in read_records(path):
         kind = record["kind"]
         if first_step_unix_s is None and (kind == Kind.STEP or (is_marked and kind == Kind.RUN_START)):
             first_step_unix_s = as_float(record.get("unix_s"))  # a mark ends a step: the first starts the clock
         if kind == Kind.STEP:
             steps.add(Step.from_json(record))
+            last_step_unix_s = record.get("unix_s")
         elif kind == Kind.EVAL:
             evals.append(Evaluation.from_json(record)._asdict())
         elif kind == Kind.WARNING:
@@ -112,7 +117,12 @@ def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
         communication=communication.to_json() if communication is not None else None,
         has_end=has_end,
         first_step_unix_s=first_step_unix_s,
+        stamped_s=_between(first_step_unix_s, as_float(last_step_unix_s)),
     )
+
+
+def _between(begin: float | None, end: float | None) -> float | None:
+    return end - begin if begin is not None and end is not None and end > begin else None
 
 
 class _StepColumns:

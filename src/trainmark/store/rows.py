@@ -73,6 +73,8 @@ class RunRow:
     warnings: tuple[dict[str, Any], ...] = ()
     """Each with code, message and params, as `Message.to_json` gives them."""
     peak_memory_bytes: int | None = None
+    stamped_s: float | None = None
+    """Between the first step record and the last, by the time of day; None in logs, whose stamps are in `times`."""
     first_step_s: float | None = None
     """From the start of the run until its first step was done: imports, data, compilation. None if unknown."""
     workload_version: int | None = None
@@ -104,6 +106,8 @@ class RunRow:
     machine: str | None = None
     """Name of the accelerator, or of the CPU if there is none."""
     environment: dict[str, Any] = field(default_factory=dict)
+    accepted: tuple[dict[str, Any], ...] = ()
+    """Laws that the run breaks and a person accepted: law, because, unix_s; see `runfolder/acceptance.py`."""
     folder_state: str | None = None
     """None if exit.json has the outcome. Otherwise the state of the folder from which the outcome was derived."""
     reading_version: str | None = None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from trainmark.messages.endings import controller_gone, running, starting
 from trainmark.messages.message import Message
-from trainmark.runfolder import document, ending, files, records, values
+from trainmark.runfolder import acceptance, document, ending, files, records, values
 from trainmark.runfolder.ending import ExitRecord, Seal
 from trainmark.runfolder.files import OUTPUT_FILE, RUN_FILE, Json, NotRegularError, open_regular
 from trainmark.runfolder.records import Outcome
@@ -29,7 +29,7 @@ _READERS = ("columns.py", "folder.py", "marked_steps.py", "rank_records.py", "st
 def reading_version() -> str:
     """A hash of the code that reads folders: after any change of it, folders are read again."""
     own = Path(__file__).parent
-    modules = (document, ending, files, records, values)
+    modules = (acceptance, document, ending, files, records, values)
     digest = hashlib.sha256()
     for path in (*(own / name for name in _READERS), *(Path(str(module.__file__)) for module in modules)):
         digest.update(path.read_bytes())

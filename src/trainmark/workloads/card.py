@@ -104,5 +104,7 @@ class Card:
     """Raised when the work changes (data, model, loss, augmentation): numbers of two versions are not averaged."""
     has_static_shapes: bool = True
     """Whether every step has the same shapes; only then is it worth letting cuDNN benchmark its algorithms."""
+    starts_uniform: bool = False
+    """Whether the first loss is near ln(classes): cross-entropy, with untrained weights that prefer no class."""
     sync_batch_norm: bool = False
     """Whether BatchNorm computes its statistics over all devices."""
