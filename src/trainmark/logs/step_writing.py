@@ -45,7 +45,7 @@ def write_steps(log: ReadLog, path: Path) -> list[Message]:
     timing = _timing(log)
     sums = _Sums()
     num_left = gathered.spool.num_rows
-    with StepTableWriter(path, num_left) as table:
+    with StepTableWriter(path, num_left, _columns(log)) as table:
         for part in gathered.spool.parts():
             num_left -= len(part)
             is_trace = column(part, "is_trace") == 1
@@ -71,11 +71,16 @@ def write_steps(log: ReadLog, path: Path) -> list[Message]:
                     "epoch": column(part, "epoch"),
                     "time_s": column(part, "time_s") - origin,
                     "loss": column(part, "loss"),
-                    "printed_seconds": column(part, "seconds"),
-                    "printed_rate": column(part, "rate"),
                 }
             )
     return _compare_with_clock(log, sums)
+
+
+def _columns(log: ReadLog) -> list[str]:
+    """Those that the log has at all."""
+    always = ["seconds", "samples", "num_steps", "rounding_s", "rate"]
+    used = log.gathered.spool.used
+    return always + [name for name in ("is_trace", "step", "epoch", "time_s", "loss") if name in used]
 
 
 def _timing(log: ReadLog) -> Printed | Differences:
