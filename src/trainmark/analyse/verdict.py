@@ -91,6 +91,10 @@ class Judgement:
     verdict, or if 100 would not do."""
     spread: float | None
     """Relative standard deviation between runs, as used for the interval."""
+    error: float | None = None
+    """Standard error of the logarithm of the ratio; None if there is no interval."""
+    dof: float | None = None
+    """Degrees of freedom of `error`."""
     far_a: int | None = None
     """Index of the run of A that was left out, far from all others."""
     far_b: int | None = None
@@ -311,7 +315,7 @@ def _decide(
 ) -> Judgement:
     if found is None:
         empty = "A" if not sides.a else "B"
-        return _conclude(sides, None, None, "inconclusive", no_runs(side=empty), None)
+        return _conclude(sides, None, None, "inconclusive", no_runs(side=empty, why=None), None)
     if test is None:
         return _conclude(sides, found, None, "inconclusive", one_run_each(), 2)
     low, high = (math.expm1(test.difference + sign * test.half_width(0.05)) for sign in (-1, 1))
@@ -361,6 +365,8 @@ def _conclude(
         runs=(len(found.a), len(found.b)),
         more_runs=more,
         spread=None if test is None else test.spread,
+        error=None if test is None else test.error,
+        dof=None if test is None else test.dof,
         far_a=found.far[0],
         far_b=found.far[1],
     )

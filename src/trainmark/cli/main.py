@@ -24,6 +24,7 @@ VERBS = {
     "run": "measure a workload, a suite or a command of your own",
     "import": "read the logs of other training programs",
     "show": "show the results in the terminal",
+    "compare": "say whether B is faster or slower than A, or the same",
     "accept": "admit runs that break a law, with a written reason",
     "report": "write a report of the results",
     "export": "write the results in the formats of other systems",
