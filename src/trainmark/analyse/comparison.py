@@ -108,12 +108,13 @@ def compare(
 ) -> Comparison:
     _refuse_overlap(a, b)
     for side in (a, b):
-        laws.judge([*{row.id: row for row in (*side.context, *side.rows)}.values()])
+        laws.judge([*dict.fromkeys((*side.context, *side.rows))])
     groups_a, groups_b = (group_rows(side.rows, is_one_place=side.is_one_place) for side in (a, b))
     refuse_ambiguous(groups_a, groups_b, side="A", word=a.word)
     refuse_ambiguous(groups_b, groups_a, side="B", word=b.word)
     pairing = pair_groups(groups_a, groups_b, vary=vary)
-    cells = _judge_pairs(pairing.pairs, [*a.context, *b.context], tolerance=tolerance)
+    context = [*dict.fromkeys((*a.context, *b.context))]
+    cells = _judge_pairs(pairing.pairs, context, tolerance=tolerance)
     averaged = [cell.judgement for cell in cells if cell.judgement.error is not None and cell.unit is not None]
     return Comparison(
         a=a,
@@ -129,7 +130,7 @@ def compare(
 
 
 def _refuse_overlap(a: Side, b: Side) -> None:
-    shared = {row.id for row in a.rows} & {row.id for row in b.rows}
+    shared = set(a.rows) & set(b.rows)  # rows are compared as objects: two stores may use the same id
     if shared:
         what = f"{format_count(len(shared), 'runs')} in both A ({a.word}) and B ({b.word})"
         raise InputError(what, hint="narrow one of them, such as: trainmark compare precision=fp32 precision=amp")
@@ -221,16 +222,16 @@ def find_history(a: Group, b: Group, context: Sequence[RunRow]) -> list[tuple[fl
     machine = a.identity.machine
     if machine is None or machine != b.identity.machine:
         return []
-    own = {row.id for row in (*a.runs, *b.runs)}
+    own = {*a.runs, *b.runs}
     works = (a.identity.work, b.identity.work)
-    groups: dict[tuple[object, ...], dict[str, float]] = {}
+    groups: dict[tuple[object, ...], list[float]] = {}
     for row in context:
-        if row.id in own or (key := pooling_key(row))[0] not in works or key[2] != machine:
+        if row in own or (key := pooling_key(row))[0] not in works or key[2] != machine:
             continue
         value = speed_of(row) if why_left_out(row) is None else None
         if value is not None:
-            groups.setdefault(key, {})[row.id] = value
-    return [tuple(values.values()) for values in groups.values() if len(values) > 1]
+            groups.setdefault(key, []).append(value)
+    return [tuple(values) for values in groups.values() if len(values) > 1]
 
 
 def _describe(

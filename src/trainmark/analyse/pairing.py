@@ -107,7 +107,9 @@ def pair_groups(a: Sequence[Group], b: Sequence[Group], *, vary: Collection[str]
     free = FREE | set(vary)
     left_a, left_b = list(a), list(b)
     pairs: list[Pair] = []
-    for match in (_match_equal, _match_near, _match_apart):
+    # Two single things that the user named are compared in any case: the answer says why they are not comparable.
+    matches = (_match_equal, _match_near, _match_any if len(a) == len(b) == 1 else _match_apart)
+    for match in matches:
         for one, other in match(tuple(left_a), tuple(left_b), free):
             pairs.append(Pair(a=one, b=other, blocking=_blocking(one, other, free)))
             left_a.remove(one)
@@ -130,12 +132,12 @@ def _match_near(a: Sequence[Group], b: Sequence[Group], free: Collection[str]) -
 
 
 def _match_apart(a: Sequence[Group], b: Sequence[Group], _: Collection[str]) -> Match:
-    """Of the same thing, or two single things that the user named: a comparison says why they are not comparable."""
-    is_last = len(a) == len(b) == 1
-    is_alike = (
-        (one, other) for one in a for other in b if is_last or (one.what is not None and one.what == other.what)
-    )
-    return _match_mutual(list(is_alike))
+    """Of the same thing, though not comparable."""
+    return _match_mutual([(one, other) for one in a for other in b if one.what is not None and one.what == other.what])
+
+
+def _match_any(a: Sequence[Group], b: Sequence[Group], _: Collection[str]) -> Match:
+    return iter(zip(a, b, strict=True))
 
 
 def _match_mutual(candidates: Sequence[tuple[Group, Group]]) -> Match:
