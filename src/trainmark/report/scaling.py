@@ -11,7 +11,7 @@ from rich.text import Text
 
 from trainmark.analyse.estimate import Ratio
 from trainmark.analyse.scaling import Case, Missing, Study
-from trainmark.analyse.table import name_apart
+from trainmark.analyse.variants import name_apart
 from trainmark.report.cells import OTHER_BASELINE_MARK, format_ratio, say_unit
 from trainmark.report.columns import describe_estimate, describe_line, differing_columns, heading, table_columns
 from trainmark.report.layout import print_rows
