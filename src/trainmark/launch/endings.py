@@ -9,11 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainmark.launch.tracebacks import find_error
 from trainmark.messages.commands import (
     command_exited,
     command_killed,
     command_out_of_memory,
     command_printed_bad_loss,
+    command_rank_failed,
 )
 from trainmark.messages.endings import (
     ended_early,
@@ -115,7 +117,12 @@ _LOSS = re.compile(rb"loss[\"'\])]?[ \t:=|]{1,6}([-+]?(?:nan|inf(?:inity)?|\d))"
 
 
 def judge_command(
-    *, returncode: int | None, last_output: bytes, bad_loss: Message | None, was_oom_killed: bool = False
+    *,
+    returncode: int | None,
+    last_output: bytes,
+    bad_loss: Message | None,
+    bad_mark: Message | None = None,
+    was_oom_killed: bool = False,
 ) -> Json:
     """How a command of the user ended, as the `run_end` that our worker would have written."""
     losses = _LOSS.findall(last_output)
@@ -129,12 +136,29 @@ def judge_command(
     elif returncode:
         text = last_output.decode("utf-8", errors="replace")
         outcome = Outcome.OUT_OF_MEMORY if speaks_of_memory(text) else Outcome.FAILED
-        reason = command_exited(exit_code=returncode, last_line=_last_line(text)[:300])
+        reason = _explain_failure(text, returncode)
+    elif bad_mark is not None:
+        outcome, reason = Outcome.FAILED, bad_mark
     elif bad_loss is not None:
         outcome, reason = Outcome.NAN, bad_loss
     return {"kind": Kind.RUN_END, "outcome": outcome, **reason.to_reason(), "look_at": OUTPUT_FILE}
 
 
+def _explain_failure(output: str, returncode: int) -> Message:
+    """By the error of the rank that failed first: the last lines are often the summary of a launcher."""
+    death = next(iter(find_deaths(output)), None)
+    first_to_die = death.rank if death is not None else None
+    error = find_error(output, first_to_die=first_to_die, is_reaction=lambda text: bool(_CONNECTION.search(text)))
+    rank = error.rank if error is not None and error.rank is not None else first_to_die
+    if error is not None and rank is not None:
+        return command_rank_failed(exit_code=returncode, rank=rank, error=error.text[:_MAX_REASON])
+    if error is None and death is not None:
+        return (rank_killed if death.code < 0 else rank_failed)(who=death.name, how=describe_exit(death.code))
+    last_line = error.text if error is not None else _last_line(output)
+    return command_exited(exit_code=returncode, last_line=last_line[:_MAX_REASON])
+
+
+_MAX_REASON = 300
 _STYLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _MIN_READABLE = 0.8
 """Share of readable characters in a line of text: high enough to exclude binary data."""

@@ -77,7 +77,7 @@ def read_run(folder: Path) -> RunRow | None:
 def _read_records(folder: Path, document: RunDocument) -> tuple[RankRecords, list[Json]]:
     """And the warnings, which may come from more files than the other records."""
     if _is_command(document):
-        found = read_command(folder)
+        found = read_command(folder, document)
         return found, list(found.warnings)
     return read_import(folder) if document.provenance is not None else read_ranks(folder)
 
@@ -120,7 +120,15 @@ def _facts(folder: Path, document: RunDocument) -> dict[str, Any]:
         "started_unix_s": document.created_unix_s,
         "until_target": dict(document.cell.until_target or {}),
         "log": _log_facts(document),
+        "witness": _witness(document),
+        "witnesses": document.witnesses or {},
     }
+
+
+def _witness(document: RunDocument) -> str | None:
+    """Folders of older versions do not name it; then marks or a log were the only ones."""
+    is_from_log = document.source is not None and document.dialect is not None
+    return document.witness or ((document.dialect if document.dialect == "mark" else "log") if is_from_log else None)
 
 
 _ROW = {field.name for field in fields(RunRow)}
