@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 BOTTOM = {"units", "errors", "messages", "plugins", "frameworks", "runfolder", "parent_death", "rank_environment",
-    "host", "mark", "silence_limit"}  # fmt: skip
+    "host", "gpus", "mark", "silence_limit"}  # fmt: skip
 MAY_IMPORT = {
     "units": set(),
     "errors": set(),
@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "parent_death": set(),
     "rank_environment": set(),
     "host": set(),
+    "gpus": set(),
     "mark": {"rank_environment"},
     "silence_limit": {"runfolder"},
     "spec": BOTTOM,

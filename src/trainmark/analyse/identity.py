@@ -25,6 +25,11 @@ _TOOLS = frozenset({"nvidia-ml-py", "psutil"})
 """Packages that only measure."""
 _PLACES = frozenset({"CUDA_VISIBLE_DEVICES", "TORCHINDUCTOR_CACHE_DIR"})
 """Variables that say where, not how: the devices themselves are in the identity of the machine."""
+_FRAMEWORKS = (
+    ("torch", "torch"), ("paddle", "paddlepaddle"), ("paddle", "paddlepaddle-gpu"), ("tensorflow", "tensorflow"),
+    ("jax", "jax"), ("oneflow", "oneflow"), ("mindspore", "mindspore"), ("mxnet", "mxnet"),
+)  # fmt: skip
+"""Names of frameworks and the packages that hold their versions."""
 _SHORT = 12
 _LEAST_PREFIX = 4
 
@@ -45,8 +50,9 @@ class Identity:
         return None not in (self.work, self.code, self.machine)
 
     def fact(self, name: str) -> str | None:
-        """The value of a fact of any axis."""
-        return next((facts[name] for facts in self.facts.values() if name in facts), None)
+        """By name alone. `framework` is the version in the code, where that is known, before the name in the work."""
+        axes = (self.facts[axis] for axis in ("code", "machine", "work"))
+        return next((facts[name] for facts in axes if name in facts), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +79,29 @@ def differences(one: Identity, other: Identity) -> tuple[Difference, ...]:
     """What differs between two runs, in the order work, code, machine."""
     return tuple(
         Difference(
-            axis=axis, name=name, one=first.get(name), other=second.get(name), is_identifying=name not in _NOT_IN_HASH
+            axis=axis, name=name, one=first.get(name), other=second.get(name), is_identifying=is_identifying(name)
         )
         for axis in AXES
         for first, second in [(one.facts[axis], other.facts[axis])]
         for name in dict.fromkeys((*first, *second))
         if first.get(name) != second.get(name)
     )
+
+
+def is_identifying(name: str) -> bool:
+    """Whether a fact of this name is part of a hash."""
+    return name not in _NOT_IN_HASH
+
+
+def framework_version(row: RunRow) -> str | None:
+    """torch 2.15.0: as the framework itself said it, or from the packages of the interpreter that ran a command."""
+    stated = row.environment.get("framework")
+    if _is_imported(row) or stated:
+        return str(stated) if stated and not _is_imported(row) else None
+    packages = _object(row.environment.get("packages"))
+    found = {name: packages[package] for name, package in _FRAMEWORKS if package in packages}
+    name = row.framework if row.framework in found else next(iter(found), None) if len(found) == 1 else None
+    return f"{name} {found[name]}" if name is not None else None
 
 
 def pooling_key(row: RunRow) -> tuple[object, ...]:
@@ -191,7 +213,9 @@ def _command(row: RunRow) -> object:
 def _code(row: RunRow) -> _Axis:
     environment = row.environment
     git, script = (_object(environment.get(name)) for name in ("git", "script"))
-    packages = {name: value for name, value in _object(environment.get("packages")).items() if name not in _TOOLS}
+    framework = "" if _is_imported(row) else str(environment.get("framework") or "")
+    hidden = {*_TOOLS, framework.partition(" ")[0]}  # the framework has said its own version already
+    packages = {name: value for name, value in _object(environment.get("packages")).items() if name not in hidden}
     variables = _object(environment.get("variables"))
     facts = _known({
         "commit": git.get("commit"),
@@ -201,7 +225,7 @@ def _code(row: RunRow) -> _Axis:
         "script content": script.get("sha256"),
         "modules": script.get("modules_sha256"),
         "trainmark": environment.get("trainmark"),
-        "framework": None if _is_imported(row) else environment.get("framework"),
+        "framework": framework,
         "python": environment.get("python"),
         **packages,
         **{name: environment.get(name) for name in ("cuda", "cudnn", "nccl", "driver")},

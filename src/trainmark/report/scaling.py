@@ -12,7 +12,8 @@ from rich.text import Text
 from trainmark.analyse.estimate import Ratio
 from trainmark.analyse.laws import is_admitted
 from trainmark.analyse.scaling import Case, Missing, Study
-from trainmark.analyse.table import Line, name_apart
+from trainmark.analyse.table import Line
+from trainmark.analyse.variants import name_apart
 from trainmark.report.cells import LAW_MARK, OTHER_BASELINE_MARK, format_ratio, say_unit
 from trainmark.report.columns import describe_estimate, describe_line, differing_columns, heading, table_columns
 from trainmark.report.layout import print_rows

@@ -217,6 +217,8 @@ class RunDocument:
     """None: a measurement. `find-batch`: a probe whether a batch fits."""
     find_batch: Json | None = None
     """How the batch size was found; for people to read."""
+    image: str | None = None
+    """The container image as the user named it: NAME or NAME@sha256:DIGEST."""
     asked: str | None = None
     """The command line."""
     sweep: str | None = None
@@ -279,7 +281,7 @@ class RunDocument:
         write_json(folder / RUN_FILE, self.to_json())
 
 
-_TEXTS = ("suite", "source", "dialect", "model", "purpose", "asked", "sweep", "retry_of", "resumed_from")
+_TEXTS = ("suite", "source", "dialect", "model", "purpose", "image", "asked", "sweep", "retry_of", "resumed_from")
 _INTEGERS = ("workload_version", "eval_every", "memory_limit_bytes", "attempt")
 _NESTED = ("cell", "measure", "log", "provenance", "others")
 _ALWAYS = ("cell_id", "suite", "unit", "model")

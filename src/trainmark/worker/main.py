@@ -187,7 +187,7 @@ class Worker:
 
     def _write_environment(self, facts: dict[str, Any]) -> None:
         if self._rank == 0:
-            document = describe_environment(facts, gpu_index=self._gpu_index)
+            document = describe_environment(facts, gpu_index=self._gpu_index, image=self._run.image)
             write_json(self._folder / ENVIRONMENT_FILE, document)
 
     def _load_package(self) -> EnginePackage:

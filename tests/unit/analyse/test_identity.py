@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from making import make_cell, make_run
-from trainmark.analyse.identity import differences, identity_of, pooling_key, rows_of_commit
+from trainmark.analyse.identity import differences, framework_version, identity_of, pooling_key, rows_of_commit
 from trainmark.errors import InputError
 from trainmark.store.folder import read_run
 from trainmark.store.rows import RunRow
 
 ENVIRONMENT: dict[str, Any] = {
     "trainmark": "0.1.0", "framework": "torch 2.15.0", "python": "3.12.3", "cpu": "AMD EPYC", "num_cores": 16,
-    "memory_bytes": 128 << 30, "hostname": "node0", "system": "Linux-6.18", "packages": {"torch": "2.15.0"},
+    "memory_bytes": 128 << 30, "hostname": "node0", "system": "Linux-6.18", "packages": {"numpy": "2.4.6"},
     "git": {"commit": "a1" * 20, "branch": "main", "diff_sha256": None}, "variables": {}, "gpus": [],
     "container": None,
 }  # fmt: skip
@@ -52,7 +52,7 @@ def test_equal_runs_have_equal_identities(tmp_path: Path) -> None:
         ({"git": {"commit": "b2" * 20, "branch": "main"}}, "code", "commit"),
         ({"git": {**ENVIRONMENT["git"], "diff_sha256": "c3"}}, "code", "changes"),
         ({"framework": "torch 2.16.0"}, "code", "framework"),
-        ({"packages": {"torch": "2.15.1"}}, "code", "torch"),
+        ({"packages": {"numpy": "2.5.0"}}, "code", "numpy"),
         ({"driver": "580.1"}, "code", "driver"),
         ({"image": {"name": "team/train:7", "digest": None}}, "code", "image"),
         ({"variables": {"OMP_NUM_THREADS": "1"}}, "code", "OMP_NUM_THREADS"),
@@ -76,7 +76,7 @@ def test_what_is_part_of_each_hash(changes: dict[str, Any], axis: str, name: str
     [
         ({"git": {**ENVIRONMENT["git"], "branch": "renamed"}}, ("code", "branch")),
         ({"system": "Linux-6.19"}, ("machine", "system")),
-        ({"packages": {"torch": "2.15.0", "psutil": "8"}}, None),
+        ({"packages": {"numpy": "2.4.6", "psutil": "8", "torch": "2.15.0"}}, None),
         ({"variables": {"CUDA_VISIBLE_DEVICES": "1"}}, None),
         ({"memory_bytes": (128 << 30) - (3 << 20)}, None),
     ],
@@ -134,6 +134,21 @@ def test_two_checkouts_run_the_same_command(tmp_path: Path) -> None:
     assert identity_of(one).work == identity_of(other).work
     assert identity_of(one).code == identity_of(other).code  # trainmark only measures it
     assert differing(one, other) == [("code", "trainmark")]
+
+
+def test_the_version_of_the_framework_of_a_command_is_that_of_its_package(tmp_path: Path) -> None:
+    facts = {"source": "command", "workload": None}
+    both = {"torch": "2.15.0", "jax": "0.9"}
+    for name, packages, version in (
+        (None, {"torch": "2.15.0", "numpy": "2"}, "torch 2.15.0"),
+        ("paddle", {"paddlepaddle-gpu": "3.1"}, "paddle 3.1"),
+        ("jax", both, "jax 0.9"),
+        (None, both, None),  # which of the two it used is not known
+        ("torch", {}, None),
+    ):
+        row = make_row(tmp_path, framework=None, packages=packages, facts={**facts, "framework": name})
+        assert framework_version(row) == version
+    assert framework_version(make_row(tmp_path)) == "torch 2.15.0"
 
 
 def test_damaged_facts_do_not_matter(tmp_path: Path) -> None:
