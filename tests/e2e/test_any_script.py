@@ -86,6 +86,12 @@ def test_a_real_script_s_speed_is_its_own_statement(
     assert (result["framework"], result["batch_size_per_device"], result["devices"]) == ("torch", 32, 1)
     speed = result["throughput"]
     assert (speed["unit"], result["witness"], result["records"]) == ("images/s", "observer", 599)
+    values = result["witnesses"]
+    assert values["log"] == pytest.approx(values["observer"], rel=0.05)
+    assert values["clock"] == pytest.approx(values["observer"], rel=0.001)
+    if speed["value"] is None:  # the machine was busy
+        assert "too-noisy" in {warning["code"] for warning in result["warnings"]}
+        return
     printed = [float(line) for line in times.read_text().split()]
     first = -(-speed["warmup_steps"] // 10) + 1  # lines of ten iterations each
     num_images = (len(printed) - first) * 10 * 32
@@ -94,10 +100,6 @@ def test_a_real_script_s_speed_is_its_own_statement(
         output = (store / result["id"] / "output.log").read_text()
         stated = float(re.findall(r"([\d.]+) images/s", output)[-1])
         assert speed["value"] == pytest.approx(stated, rel=0.01)
-    values = result["witnesses"]
-    assert values["log"] == pytest.approx(values["observer"], rel=0.02)
-    assert values["clock"] == pytest.approx(values["observer"], rel=0.001)
-    assert "witnesses-disagree" not in {warning["code"] for warning in result["warnings"]}
 
 
 def test_placeholders_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +122,7 @@ def test_marks_are_exact_and_win_over_what_is_printed(tmp_path: Path, capsys: py
     assert (result["dialect"], result["records"]) == ("mark", 11)
     asked = shlex.join(["trainmark", "run", "--store", str(tmp_path / "s"), "--json", "--", *script, "40"])
     assert read(tmp_path / "s", result, "run.json")["asked"] == asked
-    assert 40 / 0.1 < result["throughput"]["value"] < 40 / 0.01
+    assert 40 / 0.1 < result["median"] < 40 / 0.01
     assert [(e["metric"], e["value"], e["epoch"]) for e in result["evals"]] == [("top1", 0.5, 1.0)]
     environment = read(tmp_path / "s", result, "env.json")
     assert environment["num_cores"] > 0

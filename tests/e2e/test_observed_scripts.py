@@ -55,7 +55,7 @@ def test_a_silent_script_has_a_speed(store: Path, capsys: pytest.CaptureFixture[
     result = run(store, TRAINS, capsys=capsys)
     assert (result["witness"], result["dialect"], result["records"]) == ("observer", "observer", 29)
     assert result["throughput"]["unit"] == "iterations/s"
-    assert 1 / 0.1 < result["throughput"]["value"] < 1 / 0.004
+    assert 1 / 0.4 < result["witnesses"]["observer"] < 1 / 0.004
     assert result["witnesses"]["clock"] == pytest.approx(result["witnesses"]["observer"], rel=0.02)
 
 
