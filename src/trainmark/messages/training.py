@@ -6,6 +6,39 @@ from collections.abc import Sequence
 
 from trainmark.messages.message import Message, declare
 
+# -- could not resume --------------------------------------------------------------------------------------------------
+
+
+@declare(
+    "checkpoint-refused",
+    en="the checkpoint {name} was refused and nothing of it was used: {why}",
+    zh="检查点 {name} 被拒绝，未使用其中任何内容：{why}",
+)
+def checkpoint_refused(*, name: str, why: Message) -> None: ...
+
+
+@declare(
+    "checkpoint-has-objects",
+    en="it has objects that could run code, and trainmark writes only tensors and plain values",
+    zh="其中有可能执行代码的对象，而 trainmark 只写入张量和普通数值",
+)
+def checkpoint_has_objects() -> None: ...
+
+
+@declare(
+    "checkpoint-damaged", en="it is damaged, or not a checkpoint ({error})", zh="文件已损坏，或不是检查点（{error}）"
+)
+def checkpoint_damaged(*, error: str) -> None: ...
+
+
+@declare(
+    "checkpoint-of-another",
+    en="it is not a trainmark checkpoint of this workload ({error})",
+    zh="它不是本任务的 trainmark 检查点（{error}）",
+)
+def checkpoint_of_another(*, error: str) -> None: ...
+
+
 # -- ended as wanted -------------------------------------------------------------------------------------------------
 
 
