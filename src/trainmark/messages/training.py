@@ -68,6 +68,19 @@ def time_limit(*, seconds: float) -> None: ...
 
 
 @declare(
+    "target-missed",
+    en="{reason} (target ±{target:.3g}% not reached: ±{half_width:.2g}%)",
+    zh="{reason}（未达到目标 ±{target:.3g}%：±{half_width:.2g}%）",
+)
+def target_missed(*, reason: Message, target: float, half_width: float) -> None:
+    """In percent."""
+
+
+@declare("noisy-end", en="{reason}; too noisy to be a result", zh="{reason}；噪声过大，不能作为结果")
+def noisy_end(*, reason: Message) -> None: ...
+
+
+@declare(
     "precise-enough",
     en="precise enough: ±{half_width:.2%}, target ±{target:.2%}",
     zh="精度已够：±{half_width:.2%}，目标 ±{target:.2%}",
