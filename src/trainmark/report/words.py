@@ -172,6 +172,7 @@ UNITS = {
         "tokens": "词元/秒",
         "words": "词/秒",
         "steps": "步/秒",
+        "frames": "帧/秒",
     },
 }
 
