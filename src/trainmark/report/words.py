@@ -173,7 +173,6 @@ UNITS = {
         "tokens": "词元/秒",
         "words": "词/秒",
         "steps": "步/秒",
-        "frames": "帧/秒",
     },
 }
 
