@@ -18,6 +18,7 @@ from trainmark.messages.commands import (
     command_rank_failed,
 )
 from trainmark.messages.endings import (
+    died_after_last_step,
     ended_early,
     exit_code,
     failed_after_last_step,
@@ -74,6 +75,10 @@ def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: tu
         if outcome is not Outcome.OK or returncode == 0:
             look_at = str(run_ends[rank].get("look_at") or rank_file(rank))
             return Ending(outcome=outcome, reason=_reason_of(run_ends, rank, outcome), look_at=look_at)
+        if _is_all_ok(run_ends):
+            deaths = (end["afterwards"] for end in run_ends.values() if "afterwards" in end)
+            reason = died_after_last_step(how=next(deaths, None) or describe_exit(returncode))
+            return Ending(outcome=Outcome.OK, reason=reason, look_at=OUTPUT_FILE)
         reason = failed_after_last_step(how=describe_exit(returncode))
         return Ending(outcome=Outcome.FAILED, reason=reason, look_at=OUTPUT_FILE)
     if returncode < 0:
@@ -259,7 +264,10 @@ def infer_ends(
     returncode: int | None,
     was_oom_killed: bool,
 ) -> dict[int, Json]:
-    """The `run_end` of ranks that wrote none. `started`: names of ranks that started; `returncode`: the launcher's."""
+    """The `run_end` of ranks that wrote none, and what happened to a rank after it wrote its own.
+
+    `started`: names of ranks that started; `returncode`: the launcher's.
+    """
     if not returncode:
         return {}
     silent = {rank: name for rank, name in started.items() if rank not in ends}
@@ -267,6 +275,8 @@ def infer_ends(
     for death in find_deaths(output):
         if death.rank not in ends:
             inferred[death.rank] = {**_judge(death.name, death.code, output, was_oom_killed), "is_cause": True}
+        else:
+            inferred[death.rank] = {**ends[death.rank], "afterwards": _describe_death(death.name, death.code)}
     if returncode < 0 and silent and not any("is_cause" in end for end in inferred.values()):
         first = min(silent)
         who = launcher() if has_launcher else silent[first]
@@ -277,10 +287,14 @@ def infer_ends(
 def _judge(who: Message, code: int, output: str, was_oom_killed: bool) -> Json:
     if code == -signal.SIGKILL and was_oom_killed:
         return _end(rank_killed_by_kernel(who=who), Outcome.OUT_OF_MEMORY)
-    ended = (rank_killed if code < 0 else rank_failed)(who=who, how=describe_exit(code))
+    ended = _describe_death(who, code)
     if code != -signal.SIGKILL and speaks_of_memory(output):
         return _end(rank_out_of_memory(ended=ended), Outcome.OUT_OF_MEMORY)
     return _end(ended, Outcome.KILLED if code < 0 else Outcome.FAILED)
+
+
+def _describe_death(who: Message, code: int) -> Message:
+    return (rank_killed if code < 0 else rank_failed)(who=who, how=describe_exit(code))
 
 
 def _end(reason: Message, outcome: Outcome) -> Json:

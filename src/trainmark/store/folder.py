@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from trainmark.messages.endings import changed_after_end, file_damaged, no_end_record, unreadable
+from trainmark.messages.endings import changed_after_end, died_after_last_step, file_damaged, no_end_record, unreadable
 from trainmark.messages.message import Message
 from trainmark.runfolder.acceptance import read_accepted
 from trainmark.runfolder.document import CellRecord, RunDocument
@@ -93,6 +93,9 @@ def _warn_of_changes(folder: Path, document: RunDocument, ending: FoundEnding, r
         return [changed_after_end(files=changed).to_json()]
     if ending.outcome == Outcome.OK and not recorded.has_end and not _is_command(document):
         return [no_end_record(file=rank_file(0)).to_json()]
+    if ending.outcome == Outcome.OK and ending.reason_code == died_after_last_step.code:
+        facts = {"reason_code": ending.reason_code, "reason_params": ending.reason_params}
+        return [Message.from_reason({"reason": ending.reason, **facts}).to_json()]
     return []
 
 
