@@ -36,6 +36,7 @@ SUBJECTS = (
     "comparison",
     "doubts",
     "endings",
+    "identity",
     "laws",
     "logs",
     "machine",
