@@ -83,6 +83,9 @@ def test_a_real_script_s_speed_is_its_own_statement(
     assert (result["outcome"], result["dialect"], result["source"]) == ("ok", "torch-example", "command")
     assert (result["framework"], result["batch_size_per_device"], result["devices"]) == ("torch", 32, 1)
     speed = result["throughput"]
+    if speed["value"] is None:  # the machine was busy
+        assert "too-noisy" in {warning["code"] for warning in result["warnings"]}
+        return
     assert (speed["unit"], speed["warmup_steps"] + speed["steps"]) == ("images/s", 60)
     printed = [float(line) for line in times.read_text().split()]
     first = max(speed["warmup_steps"], 1)  # of ten iterations; the first line tells the time of one only
@@ -114,7 +117,7 @@ def test_marks_are_exact_and_win_over_what_is_printed(tmp_path: Path, capsys: py
     assert (result["dialect"], result["records"]) == ("mark", 11)
     asked = shlex.join(["trainmark", "run", "--store", str(tmp_path / "s"), "--json", "--", *script, "40"])
     assert read(tmp_path / "s", result, "run.json")["asked"] == asked
-    assert 40 / 0.1 < result["throughput"]["value"] < 40 / 0.01
+    assert 40 / 0.1 < result["median"] < 40 / 0.01
     assert [(e["metric"], e["value"], e["epoch"]) for e in result["evals"]] == [("top1", 0.5, 1.0)]
     environment = read(tmp_path / "s", result, "env.json")
     assert environment["num_cores"] > 0

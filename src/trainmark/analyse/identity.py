@@ -79,13 +79,18 @@ def differences(one: Identity, other: Identity) -> tuple[Difference, ...]:
     """What differs between two runs, in the order work, code, machine."""
     return tuple(
         Difference(
-            axis=axis, name=name, one=first.get(name), other=second.get(name), is_identifying=name not in _NOT_IN_HASH
+            axis=axis, name=name, one=first.get(name), other=second.get(name), is_identifying=is_identifying(name)
         )
         for axis in AXES
         for first, second in [(one.facts[axis], other.facts[axis])]
         for name in dict.fromkeys((*first, *second))
         if first.get(name) != second.get(name)
     )
+
+
+def is_identifying(name: str) -> bool:
+    """Whether a fact of this name is part of a hash."""
+    return name not in _NOT_IN_HASH
 
 
 def framework_version(row: RunRow) -> str | None:

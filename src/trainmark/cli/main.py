@@ -25,6 +25,7 @@ VERBS = {
     "import": "read the logs of other training programs",
     "show": "show the results in the terminal",
     "accept": "admit runs that break a law, with a written reason",
+    "check": "judge the latest runs against a baseline file, for CI",
     "report": "write a report of the results",
     "export": "write the results in the formats of other systems",
 }
@@ -37,7 +38,8 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     parser = Parser(
         prog="trainmark",
         description="Measures how fast machines train neural networks.",
-        epilog="Start with: trainmark run quick. Exit codes: 0 ok, 1 a run failed, 2 bad input, 128+n signal n.",
+        epilog="Start with: trainmark run quick. Exit codes: 0 ok, 1 a run failed, 2 bad input, 3 and 4 of check, "
+        "128+n signal n.",
     )
     parser.add_argument("--version", action="version", version=f"trainmark {trainmark.__version__}")
     # For the help only: `main` takes it out wherever it stands.

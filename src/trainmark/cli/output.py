@@ -167,4 +167,7 @@ def write_whole(files: Mapping[Path, str | Path], *, what: str, make_folders: bo
     except OSError as error:
         why = error.strerror or str(error)
         path_text = error.filename or next(iter(files))
-        raise InputError(f"cannot write the {what} to {path_text}", why=why, hint="use another --output") from error
+        folder = Path(path_text).parent
+        make = f"create the folder: mkdir -p {shlex.quote(str(folder))}"
+        hint = "use another --output" if folder.exists() else make
+        raise InputError(f"cannot write the {what} to {path_text}", why=why, hint=hint) from error

@@ -36,6 +36,7 @@ SUBJECTS = (
     "comparison",
     "doubts",
     "endings",
+    "gate",
     "identity",
     "laws",
     "logs",

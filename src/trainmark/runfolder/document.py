@@ -142,6 +142,15 @@ class LogFacts:
     has_seconds: bool | None = None
     """Whether it prints how long its steps took, and not only a rate; None in folders of older versions."""
     is_cumulative: bool = False
+    """In folders of older versions: records are means since the start as printed, and not differences of them."""
+    meaning: str | None = None
+    """What a printed time or rate is: `step`, `window`, `since-run`, `since-epoch`, `median`, `smoothed`, `whole`."""
+    basis: str | None = None
+    """What the seconds of the records rest on: `printed`, `differences` of running totals, or the `clock`."""
+    is_generic: bool = False
+    """Read by a generic dialect: what its numbers count is a guess."""
+    rates: Json | None = None
+    """Of a log with very many records: median, mean and last of the printed rates, over all devices."""
     is_tf32_off: bool | None = None
     stated: Json = field(default_factory=dict)
     """Summaries printed in the log, by name: value and unit."""
@@ -157,6 +166,10 @@ class LogFacts:
             covers=as_text(given.get("covers")),
             has_seconds=as_bool(given.get("has_seconds")),
             is_cumulative=bool(given.get("is_cumulative")),
+            meaning=as_text(given.get("meaning")),
+            basis=as_text(given.get("basis")),
+            is_generic=bool(given.get("is_generic")),
+            rates=as_object(given.get("rates")) or None,
             is_tf32_off=as_bool(given.get("is_tf32_off")),
             stated=as_object(given.get("stated")),
             target=as_object(given.get("target")) or None,

@@ -23,7 +23,7 @@ from trainmark.runfolder.files import (
 from trainmark.runfolder.records import MAX_SECONDS, Outcome
 from trainmark.runfolder.values import as_object, as_text
 from trainmark.store.marked_steps import read_command
-from trainmark.store.rank_records import RankRecords, no_steps, read_ranks
+from trainmark.store.rank_records import RankRecords, no_steps, read_import, read_ranks
 from trainmark.store.rows import RunRow
 from trainmark.store.state import FoundEnding, read_ending, read_state, reading_version
 
@@ -79,7 +79,7 @@ def _read_records(folder: Path, document: RunDocument) -> tuple[RankRecords, lis
     if _is_command(document):
         found = read_command(folder)
         return found, list(found.warnings)
-    return read_ranks(folder)
+    return read_import(folder) if document.provenance is not None else read_ranks(folder)
 
 
 def _is_command(document: RunDocument) -> bool:

@@ -32,6 +32,11 @@ class Steps:
     """When the record was made, in seconds since the first; NaN if unknown."""
     loss_steps: Floats
     losses: Floats
+    rounding: Floats
+    """Half of the last printed digit of each record, in its seconds. Empty if a clock measured them."""
+    printed_rates: Floats
+    """Samples per second of each record as a log prints it, over all devices. Empty for runs that were measured. There
+    may be more of these than `seconds`: a mean since the start is printed often and measures only its differences."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,7 +105,7 @@ class RunRow:
     num_records: int | None = None
     """Number of step records in the folder, with or without a speed; None in rows made by tests."""
     log: dict[str, Any] = field(default_factory=dict)
-    """Of an imported log: sha256, scope, is_cumulative, the numbers that it states, its target. Empty for our runs."""
+    """Of an imported log: sha256, scope, what its numbers are, the numbers that it states. Empty for our runs."""
     communication: dict[str, Any] | None = None
     """Times of steps and of steps without gradient exchange, as recorded, or the reason why there are none."""
     machine: str | None = None
@@ -151,6 +156,19 @@ class RunRow:
     @property
     def losses(self) -> Floats:
         return self._steps.losses
+
+    @property
+    def rounding(self) -> Floats:
+        return self._steps.rounding
+
+    @property
+    def printed_rates(self) -> Floats:
+        return self._steps.printed_rates
+
+    @property
+    def rates(self) -> Floats:
+        """Of each record as printed, or as measured: what older reports aggregate."""
+        return self.printed_rates if len(self.printed_rates) else self.samples / self.seconds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,8 @@ class Schedule:
     epochs: float
     """Of the recipe; a recipe that counts iterations is stated here in epochs of its data set."""
     warmup_share: float = 0.0
+    warmup_steps: int = 0
+    """Instead of a share: as many steps at every batch size, fewer in proportion in a training of fewer epochs."""
     warmup_from: float = 0.0
     """Fraction of the full rate at which the warm-up starts."""
     milestones: tuple[float, ...] = ()

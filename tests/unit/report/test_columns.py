@@ -38,8 +38,9 @@ CSV = [
     "id", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size", "device",
     "machine", "nodes", "devices", "batch_size_per_device", "data", "epochs", "seed", "repeat", "outcome",
     "reason", "records", "throughput", "unit", "ci95_low", "ci95_high", "steps", "warmup_steps", "method",
-    "median", "mean_of_rates", "last", "time_to_train_s", "wall_s", "peak_memory_bytes", "last_metric",
-    "last_value", "commit", "dirty", "framework_version", "host", "time", "warnings", "marks", "accepted_because",
+    "spread_low", "spread_high", "median", "mean_of_rates", "last", "time_to_train_s", "wall_s", "peak_memory_bytes",
+    "last_metric", "last_value", "commit", "dirty", "framework_version", "host", "time", "warnings", "marks",
+    "accepted_because",
 ]  # fmt: skip
 
 STEP_TIME = Column(
