@@ -70,6 +70,8 @@ class CellResult:
     """The runs that were judged."""
     wall_s: float = 0.0
     """How long they took."""
+    notes: tuple[Message, ...] = ()
+    """What a reader should know beside the findings."""
 
     @property
     def status(self) -> Status:

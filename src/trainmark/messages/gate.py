@@ -179,6 +179,14 @@ def other_machine(*, differences: Sequence[str]) -> None: ...
 def new_cell() -> None: ...
 
 
+@declare(
+    "gate-unknown-machine",
+    en="the machine is unknown on both sides, as in imported logs: make sure that it was the same",
+    zh="两侧的机器均未知（导入的日志即如此）：请自行确认是同一台机器",
+)
+def unknown_machine() -> None: ...
+
+
 @declare("gate-all-off", en="the tolerances turn every metric off", zh="容差设置关闭了所有指标")
 def all_off() -> None: ...
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from trainmark.analyse.accepted import Accepted
 from trainmark.analyse.accepting import Change, Refusal
 from trainmark.analyse.tolerance import Metric
+from trainmark.report.gate import say_change
 from trainmark.report.layout import fold, print_rows
 from trainmark.units import ABSENT, format_count, format_rate, plain
 
@@ -52,7 +53,7 @@ def _row(change: Change) -> list[str]:
         change.new.name,
         ABSENT if change.old is None else format_rate(fmean(change.old.values[Metric.THROUGHPUT]), change.old.unit),
         format_rate(fmean(values), change.new.unit),
-        "new" if change.ratio is None else f"{change.ratio - 1:+.1%}",
+        "new" if change.ratio is None else say_change(change.ratio),
         str(len(values)),
     ]
 
