@@ -250,6 +250,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(name="speeds", value=lambda row: analysis_of(row).speeds),
     Column(name="communication", value=describe_communication),
     Column(name="stated", value=lambda row: row.log.get("stated")),
+    _fact("witness"),
+    _fact("witnesses"),
     Column(name="identity", value=describe_identity, csv={
         "commit": _part("commit"), "dirty": _part("dirty"), "framework_version": _part("framework"),
         "host": _part("host"), "time": _part("time")}),
