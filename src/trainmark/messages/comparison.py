@@ -148,12 +148,12 @@ def history_used(*, runs: int) -> None: ...
 
 
 @declare(
-    "pooled-unknown",
+    "counted-as-repeats",
     en="{axes:and} of {side} unknown: its {runs} runs count as repeats because they are of one folder or sweep",
     zh="{side} 的{axes}未知：其 {runs} 次运行因属于同一目录或同一次扫描而视为重复",
     words={"work": "工作", "code": "代码", "machine": "机器"},
 )
-def pooled_unknown(*, axes: Sequence[str], side: str, runs: int) -> None: ...
+def counted_as_repeats(*, axes: Sequence[str], side: str, runs: int) -> None: ...
 
 
 @declare(

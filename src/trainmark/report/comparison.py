@@ -144,7 +144,7 @@ def _find_notes(found: Comparison) -> Iterator[tuple[str, Message]]:
         for side, group in (("A", cell.a), ("B", cell.b)):
             unknown = [axis for axis in AXES if getattr(group.identity, axis) is None]
             if unknown and len(group.runs) > 1:
-                yield cell.name, messages.pooled_unknown(axes=unknown, side=side, runs=len(group.runs))
+                yield cell.name, messages.counted_as_repeats(axes=unknown, side=side, runs=len(group.runs))
     yield from ((cell_name(group.first), messages.only_in(side="A")) for group in found.only_a)
     yield from ((cell_name(group.first), messages.only_in(side="B")) for group in found.only_b)
 
