@@ -164,6 +164,7 @@ UNITS = {
     "zh": {
         "images": "图像/秒",
         "clips": "片段/秒",
+        "frames": "帧/秒",
         "samples": "样本/秒",
         "examples": "样例/秒",
         "iterations": "迭代/秒",

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from making import make_cell, make_run
 from trainmark.analyse.table import Line, build_lines
-from trainmark.logs.dialect import UNITS as LOG_UNITS
+from trainmark.logs.printed import UNITS as LOG_UNITS
 from trainmark.report.columns import describe_line, heading
 from trainmark.report.console import print_lines, say
 from trainmark.report.document import describe_runs
