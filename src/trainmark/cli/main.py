@@ -22,6 +22,7 @@ VERBS = {
     "data": "make, check or fetch a data set",
     "plan": "show what run would do and how long it takes; starts nothing",
     "run": "measure a workload, a suite or a command of your own",
+    "mark": "print the file with which a script can mark its steps",
     "import": "read the logs of other training programs",
     "show": "show the results in the terminal",
     "accept": "admit runs that break a law, with a written reason",

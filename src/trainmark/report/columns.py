@@ -249,6 +249,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(name="speeds", value=lambda row: analysis_of(row).speeds),
     Column(name="communication", value=describe_communication),
     Column(name="stated", value=lambda row: row.log.get("stated")),
+    _fact("witness"),
+    _fact("witnesses"),
     Column(name="warnings", csv={"warnings": _codes}),
     Column(name="marks", csv={"marks": _laws, "accepted_because": _reasons}),
 )  # fmt: skip

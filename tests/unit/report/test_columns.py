@@ -29,7 +29,8 @@ SCHEMA_1 = [
     "nodes", "devices", "batch_size_per_device", "data", "epochs", "lr", "until_target", "resumed_from",
     "sweep", "attempt", "retry_of", "pauses", "seed", "repeat", "suite", "cell_id", "machine", "outcome",
     "reason", "wall_s", "peak_memory_bytes", "records", "throughput", "median", "mean_of_rates", "last",
-    "evals", "loss", "time_to_train_s", "speeds", "communication", "stated", "warnings",
+    "evals", "loss", "time_to_train_s", "speeds", "communication", "stated", "witness", "witnesses",
+    "warnings",
 ]  # fmt: skip
 MARKS = ["marks", "admitted"]
 """Which laws a run breaks, and whether it may be compared."""
