@@ -16,6 +16,7 @@ from trainmark.analyse.warnings import warnings_of
 from trainmark.report.cells import OTHER_BASELINE_MARK, say_unit
 from trainmark.report.columns import describe_line, differing_columns, heading, shown_columns, table_columns
 from trainmark.report.layout import fold, least_widths, print_rows, total_width, unfolded_widths
+from trainmark.report.provenance import say_provenance
 from trainmark.report.remarks import LAW_MARK, is_marked, is_row_marked, said_codes, say_notes
 from trainmark.report.words import WORDS, say_coded_warning, say_outcome
 from trainmark.store.rows import RunRow
@@ -48,6 +49,8 @@ def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") ->
         print_rows(table.headings, table.rows, console, is_right=_are_numbers(table.columns))
     if any(line.has_other_baseline for line in lines):
         console.print(Text(f"{OTHER_BASELINE_MARK} {words['other_base_note']}"))
+    if (provenance := say_provenance(lines, lang)) is not None:
+        console.print(Text(fold(plain(provenance), console, indent=2)))
     if any(is_marked(line) or is_row_marked(line.baseline) for line in lines):
         console.print(Text(fold(words["marked_note"], console, indent=2)))
 
