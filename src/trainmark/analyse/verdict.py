@@ -91,6 +91,8 @@ class Judgement:
     verdict, or if 100 would not do."""
     spread: float | None
     """Relative standard deviation between runs, as used for the interval."""
+    ci90: tuple[float, float] | None = None
+    """Of the ratio: each end is a one-sided 95% limit, for a question that has a direction."""
     far_a: int | None = None
     """Index of the run of A that was left out, far from all others."""
     far_b: int | None = None
@@ -350,10 +352,7 @@ def _conclude(
             verdict=verdict, ratio=None, why=why, runs=(len(sides.a), len(sides.b)), more_runs=more, spread=None
         )
     value = math.exp(found.value)
-    interval = None
-    if test is not None:
-        half = min(test.half_width(0.05), 20.0)  # as estimate.log_interval: finite, to be written as JSON
-        interval = value * math.exp(-half), value * math.exp(half)
+    interval, narrow = (None if test is None else _interval(value, test, outside) for outside in (0.05, 0.1))
     return Judgement(
         verdict=verdict,
         ratio=Ratio(value=value, ci95=interval),
@@ -361,9 +360,15 @@ def _conclude(
         runs=(len(found.a), len(found.b)),
         more_runs=more,
         spread=None if test is None else test.spread,
+        ci90=narrow,
         far_a=found.far[0],
         far_b=found.far[1],
     )
+
+
+def _interval(value: float, test: _Test, outside: float) -> tuple[float, float]:
+    half = min(test.half_width(outside), 20.0)  # as estimate.log_interval: finite, to be written as JSON
+    return value * math.exp(-half), value * math.exp(half)
 
 
 def _count_more_runs(found: _Difference, test: _Test, *, level: float, limit: float) -> int | None:
