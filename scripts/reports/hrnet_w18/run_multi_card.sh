@@ -16,5 +16,5 @@ results=$(measure hrnet_w18 "$nodes" "$cards" "$batch_size" fp32 ${training[@]+"
 run_id=$(run_ids <<<"$results" | head -n 1)
 [[ -n $run_id ]] || exit "$status"
 "${trainmark[@]}" export --format ai-rank --store "$store" --output ai-rank/ "$run_id"
-cat ai-rank/*/log/GPUx"$((nodes * cards))"*.log
+cat ai-rank/*/log/[CG]PUx"$((nodes * cards))".log
 exit "$status"

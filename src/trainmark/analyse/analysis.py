@@ -83,11 +83,10 @@ def _analyse(row: RunRow) -> Analysis:
 
     from trainmark.analyse.checks import check_run
     from trainmark.analyse.run_laws import check_laws, fingerprint
-    from trainmark.analyse.throughput import record_rates
 
     has_speed = row.outcome == "ok" and len(row.seconds) > 0
     estimate = _estimate(row) if has_speed else None
-    rates = record_rates(row.seconds, row.samples) if has_speed else None
+    rates = row.rates if has_speed else None
     return Analysis(
         estimate=estimate,
         num_records=len(row.seconds),

@@ -1,4 +1,4 @@
-"""Runs that belong together in a gate: those of one cell, on one machine, that one command measured."""
+"""Runs that belong together in a gate: of one cell, one code and one machine, measured by one command."""
 
 from __future__ import annotations
 
@@ -81,22 +81,23 @@ def split_batches(rows: Sequence[RunRow]) -> list[Batch]:
         work = own.work if row.outcome == "ok" else works.get(row.cell_id, own.work)
         groups.setdefault((work or row.cell_id, row.sweep or own.place or own.code), []).append(row)
     found = [
-        Batch(work=str(work), rows=tuple(same)) for (work, _), all_of in groups.items() for same in _by_machine(all_of)
+        Batch(work=str(work), rows=tuple(same)) for (work, _), all_of in groups.items() for same in _by_identity(all_of)
     ]
     return sorted(found, key=lambda batch: (batch.rows[-1].started_unix_s or 0.0, batch.last_run))
 
 
-def _by_machine(rows: Sequence[RunRow]) -> Iterable[list[RunRow]]:
-    """A failed run whose machine is unknown joins the last machine of its sweep."""
-    groups: dict[str | None, list[RunRow]] = {}
+def _by_identity(rows: Sequence[RunRow]) -> Iterable[list[RunRow]]:
+    """A sweep that was continued after a commit has two codes. A failed run may not know its own: it joins the last."""
+    groups: dict[tuple[str | None, str | None], list[RunRow]] = {}
     for row in rows:
         if row.outcome == "ok":
-            groups.setdefault(identity_of(row).machine, []).append(row)
+            own = identity_of(row)
+            groups.setdefault((own.machine, own.code), []).append(row)
     for row in rows:
         if row.outcome != "ok":
-            own = identity_of(row).machine
-            machine = own if own in groups or not groups else next(reversed(groups))
-            groups.setdefault(machine, []).append(row)
+            own = identity_of(row)
+            key = (own.machine, own.code)
+            groups.setdefault(key if key in groups or not groups else next(reversed(groups)), []).append(row)
     return (sorted(group, key=lambda row: (row.started_unix_s or 0.0, row.id)) for group in groups.values())
 
 

@@ -8,6 +8,7 @@ not measured, or only on another machine, is never a pass.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 from trainmark.analyse.accepted import Accepted, Baseline
@@ -68,7 +69,8 @@ def _judge_cell(cell: Accepted, batch: Batch, throughput: Finding | None, baseli
     findings = [*([throughput] if throughput is not None else []), *others]
     if not findings:  # every metric is turned off
         findings = [Finding(metric=None, status=Status.SKIPPED, why=messages.all_off())]
-    return _result(cell.name, cell.unit, batch, findings)
+    notes = (messages.unknown_machine(),) if cell.machine is None else ()
+    return replace(_result(cell.name, cell.unit, batch, findings), notes=notes)
 
 
 def _problems(cell: Accepted | None, batch: Batch) -> list[Finding]:

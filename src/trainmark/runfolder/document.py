@@ -142,6 +142,15 @@ class LogFacts:
     has_seconds: bool | None = None
     """Whether it prints how long its steps took, and not only a rate; None in folders of older versions."""
     is_cumulative: bool = False
+    """In folders of older versions: records are means since the start as printed, and not differences of them."""
+    meaning: str | None = None
+    """What a printed time or rate is: `step`, `window`, `since-run`, `since-epoch`, `median`, `smoothed`, `whole`."""
+    basis: str | None = None
+    """What the seconds of the records rest on: `printed`, `differences` of running totals, or the `clock`."""
+    is_generic: bool = False
+    """Read by a generic dialect: what its numbers count is a guess."""
+    rates: Json | None = None
+    """Of a log with very many records: median, mean and last of the printed rates, over all devices."""
     is_tf32_off: bool | None = None
     stated: Json = field(default_factory=dict)
     """Summaries printed in the log, by name: value and unit."""
@@ -157,6 +166,10 @@ class LogFacts:
             covers=as_text(given.get("covers")),
             has_seconds=as_bool(given.get("has_seconds")),
             is_cumulative=bool(given.get("is_cumulative")),
+            meaning=as_text(given.get("meaning")),
+            basis=as_text(given.get("basis")),
+            is_generic=bool(given.get("is_generic")),
+            rates=as_object(given.get("rates")) or None,
             is_tf32_off=as_bool(given.get("is_tf32_off")),
             stated=as_object(given.get("stated")),
             target=as_object(given.get("target")) or None,
@@ -204,6 +217,12 @@ class RunDocument:
     """None for our own workloads, `command` for `run -- CMD`, otherwise the imported file."""
     dialect: str | None = None
     """The log format that was read, or `mark` for a script that marks its steps."""
+    witness: str | None = None
+    """Of a finished command, what its result rests on: `mark`, `observer`, `log` or `clock`."""
+    witnesses: Json | None = None
+    """Throughput by each witness over the same steps, with its `unit`; null where a witness says nothing."""
+    observer: Json | None = None
+    """What the observer saw of a command, or why it saw nothing."""
     unit: str = "samples"
     model: str | None = None
     workload_version: int | None = None
@@ -250,6 +269,8 @@ class RunDocument:
             unit=as_text(value.get("unit")) or "samples",
             measure=MeasureRecord.from_json(value["measure"]) if has_measure else None,
             find_batch=as_object(value.get("find_batch")) or None,
+            witnesses=as_object(value.get("witnesses")) or None,
+            observer=as_object(value.get("observer")) or None,
             created_unix_s=as_float(value.get("created_unix_s")),
             log=LogFacts.from_json(value["log"]) if has_log else None,
             provenance=Provenance.from_json(value),
@@ -281,7 +302,8 @@ class RunDocument:
         write_json(folder / RUN_FILE, self.to_json())
 
 
-_TEXTS = ("suite", "source", "dialect", "model", "purpose", "image", "asked", "sweep", "retry_of", "resumed_from")
+_TEXTS = ("suite", "source", "dialect", "witness", "model", "purpose", "image", "asked", "sweep", "retry_of",
+    "resumed_from")  # fmt: skip
 _INTEGERS = ("workload_version", "eval_every", "memory_limit_bytes", "attempt")
 _NESTED = ("cell", "measure", "log", "provenance", "others")
 _ALWAYS = ("cell_id", "suite", "unit", "model")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,12 @@ from trainmark.runfolder.records import (
     decode_record,
     read_records,
 )
+from trainmark.runfolder.step_table import STEPS_FILE, open_steps
 from trainmark.runfolder.values import as_float
+from trainmark.store.imported_steps import num_records, read_table
 from trainmark.store.rows import Steps
 
-_COLUMNS = ("seconds", "samples", "steps", "times", "loss_steps", "losses")
+_COLUMNS = ("seconds", "samples", "steps", "times", "loss_steps", "losses", "rounding", "printed_rates")
 _MAX_SAMPLES = 1e15
 
 
@@ -69,6 +71,15 @@ def _read_warnings(path: Path) -> list[Json]:
     decoded = [decode_record(line) for line in read_lines(path) if b'"warning"' in line]
     found = (record for record in decoded if record is not None and record["kind"] == Kind.WARNING)
     return [RecordedWarning.from_json(record)._asdict() for record in found]
+
+
+def read_import(folder: Path) -> tuple[RankRecords, list[Json]]:
+    """The records of an imported log; its steps are in a table, or in folders of older versions among the records."""
+    found = read_rank(folder / rank_file(0))
+    table = open_steps(folder / STEPS_FILE)
+    if table is not None:
+        found = replace(found, steps=read_table(table), num_steps=num_records(table))
+    return found, list(found.warnings)
 
 
 def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
@@ -136,10 +147,12 @@ class _StepColumns:
 
     def add(self, step: Step) -> None:
         self.num_records += 1
-        number, _, _, time_s, loss = step
+        number, _, _, time_s, loss, rounding_s = step
         pair = self._choose(step)
-        seconds, samples, steps, times, loss_steps, losses = self._appends
+        seconds, samples, steps, times, loss_steps, losses, rounding, _ = self._appends
         if pair is not None:
+            if rounding_s is not None:
+                rounding(rounding_s)
             seconds(pair[0])
             samples(pair[1])
             steps(math.nan if number is None else number)
@@ -150,12 +163,14 @@ class _StepColumns:
 
     def to_arrays(self) -> Steps:
         arrays = {name: np.frombuffer(column, dtype=np.float64) for name, column in self._columns.items() if column}
+        if len(self._columns["rounding"]) != len(self._columns["seconds"]):
+            arrays.pop("rounding", None)  # records of two versions, or a damaged one
         return Steps(**{name: arrays[name] if name in arrays else np.empty(0) for name in _COLUMNS})
 
 
 def _as_measured(step: Step) -> tuple[float, float] | None:
     """Seconds and samples; None for values that cannot be a measurement."""
-    _, seconds, samples, _, _ = step
+    seconds, samples = step.seconds, step.samples
     if seconds is None or samples is None:
         return None
     return (seconds, samples) if MIN_SECONDS <= seconds <= MAX_SECONDS and 0 < samples <= _MAX_SAMPLES else None

@@ -22,7 +22,7 @@ from trainmark.runfolder.records import Outcome
 
 _STARTING_S = 60.0
 """After writing run.json a controller takes less than this to lock output.log."""
-_READERS = ("columns.py", "folder.py", "marked_steps.py", "rank_records.py", "state.py")
+_READERS = ("columns.py", "folder.py", "marked_steps.py", "rank_records.py", "state.py", "imported_steps.py")
 
 
 @functools.cache
@@ -31,7 +31,8 @@ def reading_version() -> str:
     own = Path(__file__).parent
     modules = (acceptance, document, ending, files, records, values)
     digest = hashlib.sha256()
-    for path in (*(own / name for name in _READERS), *(Path(str(module.__file__)) for module in modules)):
+    table = Path(str(files.__file__)).with_name("step_table.py")  # not imported: it needs numpy
+    for path in (*(own / name for name in _READERS), table, *(Path(str(module.__file__)) for module in modules)):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

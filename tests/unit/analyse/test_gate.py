@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from making import make_cell
-from measured import MACHINE, History
+from measured import MACHINE, History, change_run
 from trainmark.analyse.gate_result import CellResult, Finding, GateResult, Status
 from trainmark.analyse.tolerance import Metric
 from trainmark.controller.checking import check, update
@@ -305,6 +305,29 @@ def test_a_metric_can_be_turned_off_and_a_tolerance_widened(store: History, base
     result = judge(store, baseline)
     assert result.exit_code == 0
     assert [finding.metric for finding in only(result).findings] == [Metric.THROUGHPUT]
+
+
+def test_a_sweep_that_was_continued_after_a_commit_is_not_averaged(store: History, baseline: Path) -> None:
+    store.measure(100)
+    accept(store, baseline)
+    before = store.measure(100, commit="b" * 40)
+    after = store.measure(90, commit="c" * 40)
+    for run_id in after:
+        change_run(store.root, run_id, sweep="sweep-1")
+    result = judge(store, baseline)
+    assert only(result).run_ids == tuple(after)
+    assert result.exit_code == 3
+    assert before
+
+
+def test_logs_of_an_unknown_machine_are_judged_with_a_note(store: History, baseline: Path) -> None:
+    nowhere = {"cpu": None, "hostname": None}
+    store.measure(100, machine=nowhere)
+    accept(store, baseline)
+    store.measure(100, machine=nowhere)
+    result = judge(store, baseline)
+    assert result.exit_code == 0
+    assert [note.code for note in only(result).notes] == ["gate-unknown-machine"]
 
 
 def test_a_suite_alone(store: History, baseline: Path) -> None:

@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[3]
 
 
 def codes(*rows: RunRow) -> list[str]:
-    return [warning["code"] for result in describe_runs(rows) for warning in result["warnings"]]
+    """Without `too-noisy`: a short log with one trap in it may be that as well."""
+    found = [warning["code"] for result in describe_runs(rows) for warning in result["warnings"]]
+    return [code for code in found if code != "too-noisy"]
 
 
 def ngc(rates: list[float], *, devices: int = 8, batch: int = 256, amp: bool = True, head: str = "") -> str:
@@ -120,7 +122,7 @@ def test_the_path_says_otherwise_and_the_log_counts(tmp_path: Path) -> None:
 
 def test_a_flag_counts_before_both(tmp_path: Path) -> None:
     row = import_text(tmp_path, ngc(STEADY), name="pytorch_gpu4_amp_bs256.log", devices=16)
-    assert (codes(row), row.devices) == ([], 16)
+    assert (codes(row), row.devices) == (["clock-disagrees"], 16), "the log itself says that there were 8"
 
 
 def test_per_device_or_global_is_never_guessed(tmp_path: Path) -> None:
