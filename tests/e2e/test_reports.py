@@ -31,6 +31,8 @@ case $1 in
         elif [[ $* == *paddle-benchmark*1n* ]]; then
             folder=$(sed -n 's/.*--output \([^ ]*\).*/\1/p' <<< "$*")
             mkdir -p "$folder" && echo "log ${*: -1}" > "$folder/case" && echo "{}" > "$folder/case_speed"
+        elif [[ $* == *paddle-benchmark* && -n ${INDEX:-} ]]; then
+            mkdir -p "$(dirname "$INDEX")" && echo "{}" > "$INDEX"
         elif [[ $* == *dlperf* ]]; then
             echo '{"r50": {}}' > "${*: -1}"
         fi ;;
@@ -74,7 +76,8 @@ def test_psenets_three_commands(call, tmp_path: Path) -> None:  # type: ignore[n
     data = tmp_path / "icdar2015"
     data.mkdir()
     one = "CUDA_VISIBLE_DEVICES=0 bash REPORTS/psenet/run_benchmark.sh"
-    done = call(f"{one} sp 8 fp32 2 ${{log_path}}", log_path="logs/a")
+    index = "logs/a/psenet_bs8_fp32_sp_bs8_fp32_1_speed"
+    done = call(f"{one} sp 8 fp32 2 ${{log_path}}", log_path="logs/a", INDEX=index)
     assert done.code == 0, done.err
     assert done.asked[0].startswith("run psenet --store logs/a/runs --devices 1 --batch-size 8 --precision fp32")
     assert "--data synthetic --max-steps 250 " in done.asked[0], "2 epochs of 125 steps"
@@ -96,10 +99,21 @@ def test_the_contract_for_the_other_four(call, tmp_path: Path, model: str) -> No
     data = tmp_path / "set"
     data.mkdir()
     script = "REPORTS/../run_benchmark.sh"
-    done = call(f"CUDA_VISIBLE_DEVICES=0,1 MODEL={model} bash {script} mp 4 fp16 30 logs", DATA_DIR=str(data))
+    index = f"logs/{model}_bs4_fp16_mp_bs4_fp16_2_speed"
+    command = f"CUDA_VISIBLE_DEVICES=0,1 MODEL={model} bash {script} mp 4 fp16 30 logs"
+    done = call(command, DATA_DIR=str(data), INDEX=index)
     assert done.code == 0, done.err
     expected = f"run {model} --store logs/runs --devices 2 --batch-size 4 --precision amp --data {data} --max-steps 30 "
     assert done.asked[0].startswith(expected)
+
+
+def test_a_run_that_is_too_noisy_leaves_no_index_and_says_so(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    stale = tmp_path / "here/psenet_bs8_fp32_sp_bs8_fp32_1_speed"
+    stale.write_text("of an earlier run")
+    done = call("bash REPORTS/psenet/run_benchmark.sh sp 8 fp32 2")
+    assert done.code == 1
+    assert "too noisy" in done.err
+    assert not stale.exists()
 
 
 def test_a_data_folder_that_is_not_there_is_refused(call) -> None:  # type: ignore[no-untyped-def]
