@@ -99,11 +99,12 @@ def read_ours(path: Path) -> tuple[int, float]:
     from trainmark.logs.reading import read_log
     from trainmark.logs.record import Facts
     from trainmark.logs.registry import load_dialects
+    from trainmark.logs.timing import column
 
     log = read_log(LogFile(path), load_dialects(), given=Facts())
     assert log is not None
     spool = log.gathered.spool
-    rates = sum(row[5] for row in spool.rows())
+    rates = sum(float(column(part, "rate").sum()) for part in spool.parts())
     spool.close()
     return spool.num_rows, rates
 

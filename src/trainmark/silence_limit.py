@@ -5,12 +5,15 @@ After this time the controller ends the run; a little earlier the worker writes 
 
 from __future__ import annotations
 
+import signal
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainmark.runfolder.document import MeasureRecord, RunDocument
 
+STACKS_SIGNAL = signal.SIGRTMIN + 7
+"""Asks a worker whose threads cannot run for the stack of its main thread. Schedulers use SIGUSR1 and SIGUSR2."""
 NUM_RECENT = 200
 """How many of the latest steps give the usual step."""
 _MIN_STEPS = 5

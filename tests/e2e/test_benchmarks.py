@@ -13,6 +13,7 @@ import pytest
 _ROOT = Path(__file__).parents[2]
 _SMALL = {
     "recording_overhead": ("--pairs", "2", "--block-s", "0.1", "--batch-size", "2"),
+    "false_alarms": ("DIR", "--part", "same", "--comparisons", "1", "--steps", "20"),
     "crop_decoding": ("--images", "10", "--rounds", "2"),
     "pse_expansion": ("--repeats", "1"),
     "import_speed": ("--gigabytes", "0.001", "--passes", "1"),
@@ -28,9 +29,13 @@ def test_no_benchmark_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("name", _SMALL)
-def test_it_runs(name: str) -> None:
+def test_it_runs(name: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src")}
-    argv = [sys.executable, _ROOT / "benchmarks" / f"{name}.py", *_SMALL[name]]
+    argv = [
+        sys.executable,
+        _ROOT / "benchmarks" / f"{name}.py",
+        *(word.replace("DIR", str(tmp_path)) for word in _SMALL[name]),
+    ]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

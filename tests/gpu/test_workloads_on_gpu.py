@@ -29,7 +29,7 @@ DATA: dict[str, Callable[[Path], Any]] = {
     "hrnet_w18": partial(make_cityscapes, num_images=10, num_workers=1, size=(64, 128)),
     "mask_rcnn": partial(make_coco, num_images=20, num_workers=1, mean_size=(48, 64)),
     "psenet": partial(make_icdar2015, num_images=10, num_workers=1, page=Page(height=120, width=200, max_words=3)),
-    "tsm": partial(make_kinetics, num_clips=12, num_classes=2, num_workers=1, num_frames=8, size=(48, 64)),
+    "tsm": partial(make_kinetics, num_clips=12, num_classes=2, num_workers=1, num_frames=16, size=(48, 64)),
 }
 
 

@@ -29,6 +29,8 @@ class Analysis:
     """Of the whole training, computed three ways; None for a run without pauses."""
     warnings: tuple[dict[str, Any], ...]
     """Found in the numbers of this run alone."""
+    fingerprint: str | None = None
+    """Of all step durations, to find copies; None if they vary too little to tell a copy from chance."""
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "estimate": self.estimate.to_json() if self.estimate is not None else None}
@@ -80,11 +82,11 @@ def _analyse(row: RunRow) -> Analysis:
     import numpy as np
 
     from trainmark.analyse.checks import check_run
-    from trainmark.analyse.throughput import record_rates
+    from trainmark.analyse.run_laws import check_laws, fingerprint
 
     has_speed = row.outcome == "ok" and len(row.seconds) > 0
     estimate = _estimate(row) if has_speed else None
-    rates = record_rates(row.seconds, row.samples) if has_speed else None
+    rates = row.rates if has_speed else None
     return Analysis(
         estimate=estimate,
         num_records=len(row.seconds),
@@ -92,7 +94,8 @@ def _analyse(row: RunRow) -> Analysis:
         mean_of_rates=float(np.mean(rates)) if rates is not None else None,
         last=float(rates[-1]) if rates is not None else None,
         speeds=speeds(row),
-        warnings=tuple(warning.to_json() for warning in check_run(row, estimate)),
+        warnings=tuple(found.to_json() for found in (*check_run(row, estimate), *check_laws(row, estimate))),
+        fingerprint=fingerprint(row),
     )
 
 

@@ -65,7 +65,7 @@ def parse_protocol(text: str) -> tuple[Protocol, Options]:
 def apply_protocol(text: str, row: RunRow) -> dict[str, Any]:
     """As `--json` prints it."""
     protocol, options = parse_protocol(text)
-    is_possible = len(row.seconds) > 0 or protocol.apply is _stated
+    is_possible = len(row.rates) > 0 or protocol.apply is _stated
     answer = protocol.apply(row, options) if is_possible else Answer(value=None, reason="the run has no records")
     return {
         "name": text,
@@ -88,36 +88,32 @@ def _check(protocol: Protocol, options: Options) -> None:
         raise InputError(f"unknown value by={options['by']}", hint="choose from by=timestamp, by=step and by=auto")
 
 
-def _rates(row: RunRow) -> Floats:
-    rates: Floats = row.samples / row.seconds
-    return rates
-
-
 def _after(row: RunRow, options: Options) -> slice | None:
     skip = int(options["skip"])
-    return slice(skip, None) if skip < len(row.seconds) else None
+    return slice(skip, None) if skip < len(row.rates) else None
 
 
 def _too_few(row: RunRow) -> Answer:
-    return Answer(value=None, reason=f"it has only {format_count(len(row.seconds), 'records')}, and all are skipped")
+    return Answer(value=None, reason=f"it has only {format_count(len(row.rates), 'records')}, and all are skipped")
 
 
 def _mean(row: RunRow, options: Options) -> Answer:
     part = _after(row, options)
     if part is None:
         return _too_few(row)
-    rates = _rates(row)[part]
+    rates = row.rates[part]
     return Answer(value=float(rates.mean()), unit=f"{row.unit}/s", num_records=len(rates))
 
 
 def _last(row: RunRow, _: Options) -> Answer:
-    return Answer(value=float(_rates(row)[-1]), unit=f"{row.unit}/s", num_records=1)
+    return Answer(value=float(row.rates[-1]), unit=f"{row.unit}/s", num_records=1)
 
 
 def _last_cumulative(row: RunRow, _: Options) -> Answer:
-    if not row.log.get("is_cumulative"):
+    is_since_start = str(row.log.get("meaning")).startswith("since-")
+    if not is_since_start and not row.log.get("is_cumulative"):
         return Answer(value=None, reason="its records are not means since the start")
-    return Answer(value=float(_rates(row)[-1]), unit=f"{row.unit}/s", num_records=1)
+    return Answer(value=float(row.rates[-1]), unit=f"{row.unit}/s", num_records=1)
 
 
 def _stated(row: RunRow, options: Options) -> Answer:
@@ -140,12 +136,12 @@ def _paddle(row: RunRow, options: Options) -> Answer:
     if part is None:
         return _too_few(row)
     mode = int(options["mode"])
-    seconds, samples = row.seconds[part], row.samples[part]
-    used = len(seconds)
+    rates = row.rates[part]
+    used = len(rates)
     if mode == -1:
         if not row.devices:
             return Answer(value=None, reason="the number of devices is unknown")
-        per_device = float((samples / seconds / row.devices).mean())
+        per_device = float((rates / row.devices).mean())
         return Answer(value=per_device * row.devices, unit=f"{row.unit}/s", num_records=used)
     if mode == 4:
         return _seconds_per_epoch(row, used)
@@ -155,7 +151,7 @@ def _paddle(row: RunRow, options: Options) -> Answer:
     if not (row.devices and row.batch_size_per_device) and not (is_counted and mode in (1, 2)):
         return Answer(value=None, reason="the number of devices or the batch size per device is unknown")
     batch = 1 if is_counted else (row.devices or 0) * (row.batch_size_per_device or 0)
-    step_s = seconds * batch / samples
+    step_s = batch / rates
     steps_per_s = float((1 / step_s).mean())
     if mode == 0:
         return Answer(value=batch / float(step_s.mean()), unit=f"{row.unit}/s", num_records=used)

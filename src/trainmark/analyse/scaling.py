@@ -193,9 +193,10 @@ def _build_study(group: _Group, sibling_counts: set[Count]) -> Study:
 def _measured(line: Line, baseline: Line | None, mode: Mode, *, is_other: bool) -> Case:
     nodes, devices = _count(line.first)
     gain = share = lost = None
-    if baseline is not None and line.estimate is not None and baseline.estimate is not None and baseline.first.devices:
-        gain = speedup(line.estimate, baseline.estimate)
-        share = efficiency(line.estimate, baseline.estimate, devices / baseline.first.devices)
+    own, base = line.known, baseline.known if baseline is not None else None
+    if baseline is not None and own is not None and base is not None and baseline.first.devices:
+        gain = speedup(own, base)
+        share = efficiency(own, base, devices / baseline.first.devices)
         scale = baseline.first.devices / devices if mode == "strong" else 1.0
         lost = explain_lost_time(line, baseline, scale=scale) if is_poor(share) else None
     return Case(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from trainmark.analyse.analysis import estimate_run, own_warnings
-from trainmark.analyse.baseline import find_baselines, host_of, software_of
+from trainmark.analyse.analysis import estimate_run
+from trainmark.analyse.baseline import find_baselines
 from trainmark.analyse.estimate import Estimate, Ratio, efficiency, speedup
+from trainmark.analyse.identity import pooling_key
 from trainmark.analyse.repeats import pool
-from trainmark.messages.scaling import mixed_batch, superlinear
+from trainmark.analyse.variants import name_lines
 from trainmark.store.rows import RunRow
 
 Key = tuple[object, ...]
-_SHORT = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +36,11 @@ class Line:
     """The baseline has other software or another host: nothing nearer has fewer devices."""
 
     @property
+    def known(self) -> Estimate | None:
+        """The estimate, unless it is too noisy to be a result."""
+        return None if self.estimate is None or self.estimate.is_too_noisy else self.estimate
+
+    @property
     def num_ok(self) -> int:
         return sum(run.outcome == "ok" for run in self.runs)
 
@@ -49,7 +53,7 @@ def build_lines(rows: Sequence[RunRow]) -> tuple[Line, ...]:
     groups = _group(without_replaced(rows))
     pooled = [(runs, _pool_runs(runs)) for runs in groups]
     divisors = _find_divisors(pooled)
-    variants = _name_lines([runs[0] for runs in groups])
+    variants = name_lines([runs[0] for runs in groups])
     return tuple(
         _build_line(runs, estimate, divisors.get(runs[0].id), variants[runs[0].id]) for runs, estimate in pooled
     )
@@ -65,7 +69,7 @@ def without_replaced(rows: Sequence[RunRow]) -> list[RunRow]:
 
 
 def _group(rows: Sequence[RunRow]) -> list[list[RunRow]]:
-    """Repeats are runs of one cell in one environment and one unit.
+    """Repeats are runs of the same work, code and machine: see `identity.pooling_key`.
 
     A newer framework or commit makes a line of its own. So does another unit: if a script printed iterations and now
     marks samples, it is the same command, but a mean of both would mean nothing.
@@ -77,10 +81,10 @@ def _group(rows: Sequence[RunRow]) -> list[list[RunRow]]:
     """For failed runs, by cell and machine; None stands for any machine."""
     for row in reversed(rows):
         if row.outcome == "ok":
-            placed[row.cell_id, row.machine] = placed[row.cell_id, None] = _key(row)
+            placed[row.cell_id, row.machine] = placed[row.cell_id, None] = pooling_key(row)
     groups: dict[Key, list[RunRow]] = {}
     for row in rows:
-        key = _key(row)
+        key = pooling_key(row)
         if row.outcome == "ok":
             placed[row.cell_id, row.machine] = placed[row.cell_id, None] = key
         else:
@@ -88,14 +92,6 @@ def _group(rows: Sequence[RunRow]) -> list[list[RunRow]]:
         groups.setdefault(key, []).append(row)
     # The first run represents the line, so it must be one that knows its environment.
     return [sorted(runs, key=lambda run: run.outcome != "ok") for runs in groups.values()]
-
-
-def _key(row: RunRow) -> Key:
-    return row.cell_id, row.unit, *_environment(row)
-
-
-def _environment(row: RunRow) -> Key:
-    return row.machine, host_of(row), software_of(row)
 
 
 def _pool_runs(runs: Sequence[RunRow]) -> Estimate | None:
@@ -139,7 +135,8 @@ def _kind(row: RunRow) -> Key:
 def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, divisor: _Divisor | None, variant: str) -> Line:
     first = runs[0]
     # The same number of devices on more nodes is not more devices.
-    if estimate is None or divisor is None or first.devices == divisor.first.devices:
+    is_same = divisor is not None and first.devices == divisor.first.devices
+    if estimate is None or divisor is None or is_same or estimate.is_too_noisy or divisor.estimate.is_too_noisy:
         return Line(first=first, runs=tuple(runs), estimate=estimate, variant=variant)
     ratio = (first.devices or 1) / (divisor.first.devices or 1)
     return Line(
@@ -152,109 +149,3 @@ def _build_line(runs: Sequence[RunRow], estimate: Estimate | None, divisor: _Div
         baseline=divisor.first,
         has_other_baseline=divisor.is_other,
     )
-
-
-# -- names -------------------------------------------------------------------------------------------------------------
-
-
-def _name_lines(firsts: Sequence[RunRow]) -> dict[str, str]:
-    """Names of the lines whose cell was run in several environments; lines of one environment differ in their unit."""
-    representatives: dict[str, dict[Key, RunRow]] = {}
-    for row in firsts:
-        representatives.setdefault(row.cell_id, {}).setdefault(_environment(row), row)
-    names = _name_variants(list(of_cell.values()) for of_cell in representatives.values())
-    return {row.id: names.get(representatives[row.cell_id][_environment(row)].id, "") for row in firsts}
-
-
-def name_apart(one: RunRow, other: RunRow) -> tuple[str, str]:
-    """Names of two environments by what differs; both empty if nothing that has a name differs."""
-    names = _name_variants([[one, other]])
-    return names[one.id], names[other.id]
-
-
-def _name_variants(cells: Iterable[Sequence[RunRow]]) -> dict[str, str]:
-    """By row id. `cells` has, for each cell, one row of every environment.
-
-    What differs within any cell is part of every name, so that all names of a table mention the same things.
-    """
-    several = [rows for rows in cells if len(rows) > 1]
-    facts = {row.id: _environment_words(row) for rows in several for row in rows}
-    differing = {
-        place
-        for rows in several
-        for place, values in enumerate(zip(*(facts[row.id] for row in rows), strict=True))
-        if len(set(values)) > 1
-    }
-    return {
-        row_id: " ".join(value for place, value in enumerate(values) if place in differing and value)
-        for row_id, values in facts.items()
-    }
-
-
-def _environment_words(row: RunRow) -> tuple[str, ...]:
-    """In the order in which a name has them; two sets of uncommitted changes on one commit differ."""
-    framework, program, commit, changes = software_of(row)
-    host, cores = (row.environment.get(name) for name in ("hostname", "num_cores"))
-    return (
-        framework or row.framework or "",
-        program and f"trainmark {program}",
-        commit[:_SHORT] + (f"+{changes[:_SHORT]}" if commit and changes else ""),
-        str(host or ""),
-        f"{cores} cores" if cores else "",
-    )
-
-
-# -- warnings ----------------------------------------------------------------------------------------------------------
-
-Warnings = dict[str, list[dict[str, Any]]]
-"""By run id, as `Message.to_json` gives them."""
-
-_SUPERLINEAR = 1.005
-
-
-def warnings_of(lines: Sequence[Line]) -> Warnings:
-    """Recorded by a run, found in its numbers, and found by comparing it with other runs."""
-    rows = [run for line in lines for run in line.runs]
-    beside = _check_side_by_side(rows, lines)
-    return {row.id: [*own_warnings(row), *beside.get(row.id, ())] for row in rows}
-
-
-def check_rows(rows: Sequence[RunRow]) -> Warnings:
-    """Found by comparing runs. Only imported logs are checked, so without one there are none."""
-    is_needed = any(row.dialect is not None for row in rows)
-    return _check_side_by_side(rows, build_lines(rows)) if is_needed else {}
-
-
-def _check_side_by_side(rows: Sequence[RunRow], lines: Sequence[Line]) -> Warnings:
-    found: Warnings = {}
-    for run_id, warning in (*_find_mixed_batches(rows), *_find_superlinear(lines)):
-        found.setdefault(run_id, []).append(warning)
-    return found
-
-
-def _find_mixed_batches(rows: Sequence[RunRow]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """More devices with another batch than the fewest devices: the quotient of the two is not a speed-up."""
-    groups: dict[Key, list[RunRow]] = {}
-    for row in rows:
-        if row.dialect is not None and row.devices and row.batch_size_per_device and (row.workload or row.model):
-            groups.setdefault((row.workload or row.model, row.framework, row.precision, row.machine), []).append(row)
-    for group in groups.values():
-        fewest = min(row.devices or 0 for row in group)
-        base = {row.batch_size_per_device for row in group if row.devices == fewest}
-        sizes = [str(size) for size in sorted(base, key=str)]
-        for row in group:
-            batch, devices = row.batch_size_per_device, row.devices
-            if batch is not None and devices is not None and batch not in base:
-                warning = mixed_batch(batch=batch, devices=devices, base_batches=sizes, base_devices=fewest)
-                yield row.id, warning.to_json()
-
-
-def _find_superlinear(lines: Sequence[Line]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """More speed-up than devices: the baseline is too slow."""
-    for line in lines:
-        if line.speedup is None or line.baseline is None:
-            continue
-        for run in line.runs:
-            ratio = (run.devices or 1) / (line.baseline.devices or 1)
-            if run.dialect is not None and line.speedup.value > _SUPERLINEAR * ratio:
-                yield run.id, superlinear(speedup=line.speedup.value, ratio=ratio).to_json()

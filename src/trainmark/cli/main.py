@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 
 import trainmark
-from trainmark.cli.output import end_like_ctrl_c, exit_code_of, print_error, talk
+from trainmark.cli.guard import guard
+from trainmark.cli.output import end_like_ctrl_c
 from trainmark.cli.parser import Parser
-from trainmark.errors import InputError, TrainmarkError
+from trainmark.errors import InputError
 
 VERBS = {
     "list": "list what can be measured, read and written",
@@ -22,8 +22,11 @@ VERBS = {
     "data": "make, check or fetch a data set",
     "plan": "show what run would do and how long it takes; starts nothing",
     "run": "measure a workload, a suite or a command of your own",
+    "mark": "print the file with which a script can mark its steps",
     "import": "read the logs of other training programs",
     "show": "show the results in the terminal",
+    "accept": "admit runs that break a law, with a written reason",
+    "check": "judge the latest runs against a baseline file, for CI",
     "report": "write a report of the results",
     "export": "write the results in the formats of other systems",
 }
@@ -36,9 +39,12 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     parser = Parser(
         prog="trainmark",
         description="Measures how fast machines train neural networks.",
-        epilog="Start with: trainmark run quick. Exit codes: 0 ok, 1 a run failed, 2 bad input, 128+n signal n.",
+        epilog="Start with: trainmark run quick. Exit codes: 0 ok, 1 a run failed, 2 bad input, 3 and 4 of check, "
+        "128+n signal n.",
     )
     parser.add_argument("--version", action="version", version=f"trainmark {trainmark.__version__}")
+    # For the help only: `main` takes it out wherever it stands.
+    parser.add_argument("--debug", action="store_true", help="after any verb too: show the traceback of an error")
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     for name, summary in VERBS.items():
         child = verbs.add_parser(name, help=summary, description=summary)
@@ -51,20 +57,16 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
+    own = words[: words.index("--")] if "--" in words else words
+    is_debug = "--debug" in own
+    words = [word for word in own if word != "--debug"] + words[len(own) :]
     end_like_ctrl_c()
-    try:
-        args = _parse(words)
-        return int(args.run(args))
-    except TrainmarkError as error:
-        print_error(error)
-        return error.exit_code
-    except KeyboardInterrupt as interrupt:
-        talk("interrupted")
-        return exit_code_of(interrupt)
-    except BrokenPipeError:
-        # `trainmark show | head`: the reader has gone, which is not an error. Python would complain at exit otherwise.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return guard(lambda: _run(words), is_debug=is_debug)
+
+
+def _run(words: list[str]) -> int:
+    args = _parse(words)
+    return int(args.run(args))
 
 
 def _parse(words: list[str]) -> argparse.Namespace:

@@ -40,14 +40,25 @@ def open_store(root: Path) -> Store:
 
 
 def print_json(**document: Any) -> None:
-    sys.stdout.write(to_json({"schema": 1, **document}, indent=1) + "\n")
+    write_json_text(to_json({"schema": 1, **document}, indent=1) + "\n")
+
+
+def write_json_text(text: str) -> None:
+    """Exact in any encoding: a character that standard output does not have is escaped, never replaced."""
+    from trainmark.cli.guard import escape
+
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = "".join(letter if letter.isascii() else escape(letter) for letter in text)
+    sys.stdout.write(text)
 
 
 def print_results(rows: Sequence[RunRow], *, protocol: str | None = None, **more: Any) -> None:
     """The `--json` document of the verbs that show results."""
     from trainmark.report.document import render_document, render_runs
 
-    sys.stdout.write(render_document(render_runs(rows, protocol=protocol), **more))
+    write_json_text(render_document(render_runs(rows, protocol=protocol), **more))
 
 
 def print_commands(commands: Sequence[Command], *, is_json: bool) -> None:
@@ -156,4 +167,7 @@ def write_whole(files: Mapping[Path, str | Path], *, what: str, make_folders: bo
     except OSError as error:
         why = error.strerror or str(error)
         path_text = error.filename or next(iter(files))
-        raise InputError(f"cannot write the {what} to {path_text}", why=why, hint="use another --output") from error
+        folder = Path(path_text).parent
+        make = f"create the folder: mkdir -p {shlex.quote(str(folder))}"
+        hint = "use another --output" if folder.exists() else make
+        raise InputError(f"cannot write the {what} to {path_text}", why=why, hint=hint) from error

@@ -170,6 +170,11 @@ def add_spec_options(parser: argparse.ArgumentParser, *, is_optional: bool = Fal
         "--launcher", choices=launchers().names(), default="auto", help="how to start processes; dry prints the command"
     )
     add_machine_options(where)
+    where.add_argument(
+        "--image",
+        metavar="NAME",
+        help="container image that the runs use, with @sha256:... if known; recorded in env.json",
+    )
     add_store_option(parser)
     add_json_option(parser)
 
@@ -189,7 +194,8 @@ def read_overrides(args: argparse.Namespace) -> dict[str, Any]:
             found[name] = _number(values[name])
     if "device" in values:
         found["device"] = values["device"]
-    return {**found, **read_cluster_options(args)}
+    image = {} if args.image is None else {"image": args.image}
+    return {**found, **read_cluster_options(args), **image}
 
 
 def read_cluster_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
-import re
+import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainmark.controller.code_under_test import describe_code, without_names
+from trainmark.controller.command_facts import add_facts
 from trainmark.controller.execute import RunRequest, Task
 from trainmark.controller.launching import choose_launcher, make_job
 from trainmark.controller.listener import Listener
+from trainmark.controller.script import find_script
 from trainmark.controller.workload import sweep_settings
 from trainmark.errors import InputError
 from trainmark.launch import local
@@ -24,18 +24,17 @@ from trainmark.launch.job import Job, Machines
 from trainmark.launch.registry import launchers
 from trainmark.plan.identity import cell_id
 from trainmark.plan.machine import Machine, read_machine
-from trainmark.runfolder.document import LogFacts, MeasureRecord, RunDocument
+from trainmark.runfolder.document import MeasureRecord, RunDocument
 from trainmark.runfolder.files import ENVIRONMENT_FILE, write_json
-from trainmark.runfolder.records import Kind, read_records
 from trainmark.spec.cluster import CLUSTER_KEYS
 from trainmark.spec.command import CommandCell, CommandSuite, parse_command
 from trainmark.spec.suite import Measure
 from trainmark.units import format_count
 
 if TYPE_CHECKING:
+    from trainmark.launch.command_source import CommandSource
     from trainmark.launch.supervise import Observer, Source
     from trainmark.logs.dialect import Dialect
-    from trainmark.logs.live import LiveLog
     from trainmark.logs.record import Facts
 
 _BATCH_FLAGS = ("--batch-size", "--batch_size", "--batchsize", "--bs", "-b", "--per-device-batch-size")
@@ -50,35 +49,48 @@ class CommandOptions:
     launcher: str = "auto"
     pattern: Path | None = None
     """TOML with regular expressions for the command's output; None: all known dialects."""
+    observe: bool = True
+    """Look for optimizer steps inside the Python processes of the command."""
 
 
 def command_request(options: CommandOptions) -> RunRequest:
     machine = read_machine()
     is_scheduled = launchers().load(options.launcher).machines is Machines.SCHEDULER
-    is_here = not is_scheduled and not options.overrides.keys() & set(CLUSTER_KEYS)
+    is_here = not is_scheduled and not options.overrides.keys() & (set(CLUSTER_KEYS) - {"image"})
     device = "cpu" if is_here and not machine.gpus else None
     suite = parse_command(options.words, options.overrides, device=device)
     _check_program(suite.cells)
     dialects = _load_dialects(options.pattern)
     tasks = [
-        _make_task(cell, suite, _choose_launcher(cell, options.launcher, suite, machine), machine, dialects)
+        _make_task(
+            cell,
+            suite,
+            _choose_launcher(cell, options.launcher, suite, machine),
+            machine,
+            dialects,
+            is_observing=options.observe,
+        )
         for cell in suite.cells
     ]
-    return RunRequest(tasks=tasks, settings={**sweep_settings(machine), **_file_settings(options)})
+    how = {} if options.observe else {"observe": False}
+    return RunRequest(tasks=tasks, settings={**sweep_settings(machine), **_code_settings(options, suite), **how})
 
 
-def _file_settings(options: CommandOptions) -> dict[str, Any]:
-    """An edited script asks another question, and an edited pattern reads another answer: both start a new sweep."""
-    files = [Path(word) for word in options.words if word.endswith((".py", ".sh")) and Path(word).is_file()]
-    files += [] if options.pattern is None else [options.pattern]
-    return {"cwd": str(Path.cwd()), "files": {str(path): _digest(path) for path in files}}
+def _code_settings(options: CommandOptions, suite: CommandSuite) -> dict[str, Any]:
+    """Edited code asks another question, and an edited pattern reads another answer: both start a new sweep."""
+    described = (describe_code(cell.argv, cell.template, cwd=Path.cwd()) for cell in _one_per_script(suite.cells))
+    pattern = options.pattern.read_bytes() if options.pattern is not None else b""
+    return {
+        "cwd": str(Path.cwd()),
+        "code": [{**facts, "git": without_names(facts["git"])} for facts in described],
+        "pattern": hashlib.sha256(pattern).hexdigest() if pattern else None,
+    }
 
 
-def _digest(path: Path) -> str | None:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return None  # running it will say what is wrong
+def _one_per_script(cells: Sequence[CommandCell]) -> list[CommandCell]:
+    """Almost always one: a placeholder is seldom part of the script's name."""
+    found = {find_script(cell.argv, cwd=Path.cwd(), environment=os.environ).path: cell for cell in cells}
+    return list(found.values())
 
 
 def _check_program(cells: Sequence[CommandCell]) -> None:
@@ -114,20 +126,27 @@ def _load_dialects(pattern: Path | None) -> Sequence[Dialect]:
 
 
 def _make_task(
-    cell: CommandCell, suite: CommandSuite, launcher: str, machine: Machine, dialects: Sequence[Dialect]
+    cell: CommandCell,
+    suite: CommandSuite,
+    launcher: str,
+    machine: Machine,
+    dialects: Sequence[Dialect],
+    *,
+    is_observing: bool,
 ) -> Task:
-    log: LiveLog | None = None
+    current: CommandSource | None = None
     """Of the current attempt: each reads its own output from the beginning."""
 
     def job(run_id: str, folder: Path) -> Job:
         each = launchers().load(launcher).max_processes or cell.devices_per_node
-        return make_job(cell, run_id, folder, cluster=suite.cluster, argv=cell.argv, processes_per_node=each)
+        made = make_job(cell, run_id, folder, cluster=suite.cluster, argv=cell.argv, processes_per_node=each)
+        return replace(made, is_observed=is_observing)
 
     def watch(listener: Listener) -> Observer:
         from trainmark.controller.stopping_watch import StoppingWatch
 
         def unit() -> str:
-            return log.unit if log is not None else "samples"
+            return current.unit if current is not None else "samples"
 
         return StoppingWatch(Measure(), listener, unit=unit, may_stop=False)
 
@@ -135,10 +154,11 @@ def _make_task(
         from trainmark.launch.command_source import CommandSource
         from trainmark.logs.live import LiveLog
 
-        nonlocal log
-        log = reader = LiveLog(dialects, _given_facts(cell))
-        _write_environment(folder, cell.argv[0], machine)
-        return CommandSource(folder, reader, finish=lambda: _add_facts(folder, reader))
+        nonlocal current
+        log = LiveLog(dialects, _given_facts(cell))
+        _write_environment(folder, cell, machine, suite.cluster.image)
+        current = CommandSource(folder, log, finish=lambda: add_facts(folder, log, is_observing=is_observing))
+        return current
 
     return Task(
         cell=cell,
@@ -148,6 +168,7 @@ def _make_task(
             source="command",
             model=cell.text,
             measure=MeasureRecord(hang_least_s=suite.hang_least_s, hang_factor=suite.hang_factor),
+            image=suite.cluster.image,
         ),
         launcher=launcher,
         timeout_s=suite.timeout_s,
@@ -179,71 +200,19 @@ def _find_batch_size(argv: Sequence[str]) -> int | None:
     return int(found.pop()) if len(found) == 1 else None
 
 
-def _add_facts(folder: Path, log: LiveLog) -> None:
-    """Adds what the output says about the run to run.json, where no option said it."""
-    document = RunDocument.read(folder)
-    if document is None:
-        return
-    files = sorted(folder.glob("rank*.jsonl"))
-    marks = (record for path in files for record in read_records(path))
-    is_marked = any(record["kind"] == Kind.STEP and record.get("samples") for record in marks)
-    cell, found = document.cell, log.facts
-    cell = replace(
-        cell,
-        framework=found.framework if cell.framework is None else cell.framework,
-        precision=found.precision if cell.precision is None else cell.precision,
-        batch_size_per_device=(
-            found.batch_size_per_device if cell.batch_size_per_device is None else cell.batch_size_per_device
-        ),
-    )
-    replace(
-        document,
-        cell=cell,
-        dialect="mark" if is_marked else log.dialect,
-        unit="samples" if is_marked else log.unit,
-        log=LogFacts(stated=log.stated),
-    ).write(folder)
-
-
 # -- env.json ----------------------------------------------------------------------------------------------------------
 
-_LIST_PACKAGES = """
-import importlib.metadata, json, sys
-found = {}
-for name in sys.argv[1:]:
-    try:
-        found[name] = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        pass
-print(json.dumps({"python": sys.version.split()[0], "packages": found}))
-"""
 
+def _write_environment(folder: Path, cell: CommandCell, machine: Machine, image: str | None) -> None:
+    """The facts of the machine as for a workload, but the code and the packages that the command runs.
 
-def _write_environment(folder: Path, program: str, machine: Machine) -> None:
-    """The facts of the machine as for a workload, but the packages of the command's own interpreter."""
-    from trainmark.worker.environment import describe_environment, describe_git
+    Found again for each run: the code may be edited while a sweep goes on.
+    """
+    from trainmark.worker.environment import describe_environment
 
-    device_name = machine.gpus[0].name if machine.gpus else None
-    # The code that runs is the user's: the commit of the folder it is started in, not ours.
-    git = describe_git(Path.cwd())
-    facts = {"device_name": device_name, "driver": machine.driver, "git": git, **_read_packages(program)}
-    document = describe_environment(facts, gpu_index=0 if machine.gpus else None)
+    facts = {
+        "device_name": machine.gpus[0].name if machine.gpus else None,
+        **describe_code(cell.argv, cell.template, cwd=Path.cwd()),
+    }
+    document = describe_environment(facts, gpu_index=0 if machine.gpus else None, image=image)
     write_json(folder / ENVIRONMENT_FILE, document)
-
-
-def _read_packages(program: str) -> dict[str, Any]:
-    """Nothing to add if the program lies beside our interpreter: then it has our packages."""
-    path = Path(shutil.which(program) or program)
-    if path.parent.resolve() == Path(sys.executable).parent.resolve():
-        return {}
-    unknown: dict[str, Any] = {"python": None, "packages": {}}
-    if re.fullmatch(r"python[\d.]*", path.name) is None:
-        return unknown
-    from trainmark.worker.environment import PACKAGES
-
-    try:
-        done = subprocess.run([str(path), "-c", _LIST_PACKAGES, *PACKAGES], capture_output=True, timeout=30, check=True)
-        answer = json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return unknown
-    return answer if isinstance(answer, dict) else unknown

@@ -122,7 +122,7 @@ def _start(command: Command, output: IO[bytes]) -> Root:
     from trainmark.launch import processes
 
     try:
-        return processes.start(command, output=output)
+        return processes.Root(command, output=output)
     except OSError as error:
         hint = "install it, or set remote_shell in the cluster file"
         why = error.strerror or str(error)

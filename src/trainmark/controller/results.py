@@ -35,15 +35,20 @@ def refuse_file(root: Path) -> None:
 
 def read_rows(store: Store, wanted: Sequence[str] = (), *, reindex: bool = False, tell: Tell) -> list[RunRow]:
     """The runs whose id begins with one of `wanted`, or all; an error if there are none."""
+    from trainmark.analyse.laws import judge
+
     if "" in wanted:
-        raise InputError("a run id must not be empty", hint="leave it out for all runs; `trainmark show` lists them")
+        hint = f"leave out RUN for all runs; run ids are the folder names in {store.root}"
+        raise InputError("a run id must not be empty", hint=hint)
     if not store.root.is_dir():
         raise StoreError(f"store not found: {store.root}", hint="run something first: trainmark run quick")
     if reindex:
         store.reindex(tell=tell)
     else:
         store.sync(tell=tell)
-    rows = store.rows(wanted=lambda run_id: not wanted or run_id.startswith(tuple(wanted)))
+    everything = store.rows()
+    judge(everything)  # before some are selected: a mark may come from a run that is not shown
+    rows = [row for row in everything if not wanted or row.id.startswith(tuple(wanted))]
     for prefix in wanted:
         if not any(row.id.startswith(prefix) for row in rows):
             raise StoreError(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trainmark
+from trainmark.controller.code_under_test import without_names
 from trainmark.controller.execute import RunRequest, Task
 from trainmark.controller.launching import choose_launcher, make_job, read_reach
 from trainmark.controller.listener import Listener
@@ -33,6 +34,7 @@ from trainmark.spec.files import read_toml, shipped_suites
 from trainmark.spec.parse import parse_suite
 from trainmark.spec.suite import Suite
 from trainmark.units import format_count, parse_bytes
+from trainmark.worker.environment import own_git
 from trainmark.workloads.registry import load_card, load_cards, workloads
 from trainmark.workloads.schedules import evaluation_interval
 
@@ -117,9 +119,8 @@ def _read_suite(what: str, overrides: Mapping[str, Any], catalog: Catalog) -> Su
 
 def workload_request(plan: Plan) -> RunRequest:
     """All that can run here."""
-    return RunRequest(
-        tasks=make_tasks(plan, plan.runnable), settings=sweep_settings(plan.machine), skipped=plan.skipped
-    )
+    settings = {**sweep_settings(plan.machine), "git": without_names(own_git())}
+    return RunRequest(tasks=make_tasks(plan, plan.runnable), settings=settings, skipped=plan.skipped)
 
 
 def with_largest_batches(request: RunRequest, plan: Plan, store: Store, listener: Listener) -> RunRequest:
@@ -164,9 +165,11 @@ def _make_task(cell: Cell, plan: Plan) -> Task:
         suite=plan.suite.name,
         unit=card.unit,
         model=card.title,
+        workload_version=card.version,
         measure=MeasureRecord(**asdict(measure)),
         eval_every=None if cell.epochs is None else evaluation_interval(card.schedule, epochs=cell.epochs),
         memory_limit_bytes=memory_limit_bytes(),
+        image=plan.suite.cluster.image,
     )
     limit_s = measure.limit_s(is_training=cell.is_training)
     return Task(cell=cell, document=document, launcher=launcher, timeout_s=limit_s, job=job, watch=watch)

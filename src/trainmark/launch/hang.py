@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,9 +29,9 @@ from trainmark.messages.ranks import (
     rank_stopped,
 )
 from trainmark.runfolder.files import write_text
+from trainmark.silence_limit import STACKS_SIGNAL
 
-_WAKE_S = 3.0
-_FINISH_S = 0.5
+_WRITE_S = 3.0
 _STATES = {
     psutil.STATUS_STOPPED: rank_stopped,
     psutil.STATUS_TRACING_STOP: rank_in_debugger,
@@ -102,17 +102,30 @@ def describe_stopped(states: Mapping[int, str]) -> list[Message]:
     return [process_stopped(pid=pid) for pid, state in states.items() if state in _STOPPED]
 
 
-def wake(states: Mapping[int, str], *, until: Callable[[], bool]) -> None:
-    """Continue stopped processes until they have written their stacks."""
-    stopped = [pid for pid, state in states.items() if state == psutil.STATUS_STOPPED]
-    for pid in stopped:
+def gather_stacks(states: Mapping[int, str], stacks: Mapping[int, Path]) -> None:
+    """Wait until each process of `stacks` (by pid) has written its file; a stopped one is continued first.
+
+    A process that does not, although it runs, waits in C code and lets no other thread of its own run: it gets the
+    signal which makes its main thread write its stack.
+    """
+    _send(signal.SIGCONT, [pid for pid, state in states.items() if state == psutil.STATUS_STOPPED])
+    expected = {pid: path for pid, path in stacks.items() if pid in states}
+    _send(STACKS_SIGNAL, _wait_for_files(expected))
+    _wait_for_files(expected)
+
+
+def _send(number: int, pids: Iterable[int]) -> None:
+    for pid in pids:
         with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGCONT)
-    deadline = time.monotonic() + _WAKE_S
-    while stopped and time.monotonic() < deadline and not until():
+            os.kill(pid, number)
+
+
+def _wait_for_files(expected: Mapping[int, Path]) -> list[int]:
+    """The pids whose file is still empty after a few seconds."""
+    deadline = time.monotonic() + _WRITE_S
+    while (missing := [pid for pid, path in expected.items() if not is_written(path)]) and time.monotonic() < deadline:
         time.sleep(0.05)
-    if stopped:
-        time.sleep(_FINISH_S)  # the first byte is there; the other threads follow
+    return missing
 
 
 def is_written(path: Path) -> bool:

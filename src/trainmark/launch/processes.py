@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import psutil
 
+from trainmark.launch import keeper
 from trainmark.launch.job import Command
-from trainmark.parent_death import dying_with
 from trainmark.runfolder.records import RUN_TAG
 
 GRACE_S = 10.0
@@ -26,36 +26,97 @@ PREEMPTION_S = 25.0
 _KILL_S = 10.0
 
 
-@dataclass(frozen=True, kw_only=True)
 class Root:
     """A process that the controller started: the run itself, or a launcher per machine."""
 
-    command: Command
-    process: subprocess.Popen[bytes]
+    def __init__(self, command: Command, *, output: IO[bytes]) -> None:
+        """An OSError if the command cannot be started."""
+        self.command = command
+        self._code: int | None = None
+        self._status: IO[bytes] | None = None
+        environment = {**os.environ, **command.environment}
+        if _HAS_KEEPER:
+            # Only the command has the tag: signals to the tagged processes must not end their keeper.
+            tag = f"{RUN_TAG}={environment.pop(RUN_TAG)}" if RUN_TAG in environment else ""
+            self._start_keeper(tag, environment, output)
+        else:
+            self._process = _open(command.argv, environment, output, status=None)
+            self.pid = self._process.pid
+
+    @property
+    def session(self) -> int:
+        """All processes of the run that do not leave it are in this session."""
+        return self._process.pid
+
+    @property
+    def keeper(self) -> int | None:
+        return self._process.pid if self._status is not None else None
 
     def poll(self) -> int | None:
         """The exit code. That of a queued job is read from its file: the process waiting for it is slow to notice."""
-        code = self.process.poll()
-        if code is not None or self.command.exit_file is None:
-            return code
+        if self._code is None:
+            self._code = self._process.poll() if self._status is None else self._read_code(self._status)
+        if self._code is not None or self.command.exit_file is None:
+            return self._code
         try:
             return int(self.command.exit_file.read_text(encoding="ascii"))
         except (OSError, ValueError):
             return None
 
+    def is_over(self) -> bool:
+        """Whether our own process has ended, also where the exit code of its job was known before."""
+        self.poll()
+        return self._code is not None
 
-def start(command: Command, *, output: IO[bytes]) -> Root:
-    environment = {**os.environ, **command.environment}
-    process = subprocess.Popen(
-        list(command.argv),
-        stdin=subprocess.DEVNULL,
+    def release(self) -> None:
+        """The run has ended; the keeper now ends what hid from the search, and itself."""
+        if self._status is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(2 * _KILL_S)
+            self.poll()
+            self._status.close()
+
+    def _start_keeper(self, tag: str, environment: Mapping[str, str], output: IO[bytes]) -> None:
+        read, write = os.pipe()
+        self._status = os.fdopen(read, "rb", buffering=0)
+        try:
+            argv = [sys.executable, "-I", "-S", keeper.__file__, str(write), tag, *self.command.argv]
+            self._process = _open(argv, environment, output, status=write)
+        except BaseException:
+            self._status.close()
+            raise
+        finally:
+            os.close(write)
+        pid, problem = (int(word) for word in self._status.readline().split() or (self._process.pid, 0))
+        os.set_blocking(read, False)
+        self.pid = pid
+        if problem:
+            self.release()
+            raise OSError(problem, os.strerror(problem), self.command.argv[0])
+
+    def _read_code(self, status: IO[bytes]) -> int | None:
+        """A keeper that was killed reports nothing: the kernel ended the command with it."""
+        has_ended = self._process.poll() is not None
+        line = b"" if status.closed else status.read(64)
+        return int(line) if line else -signal.SIGKILL if has_ended else None
+
+
+_HAS_KEEPER = Path("/proc/self/stat").exists()
+
+
+def _open(
+    argv: Sequence[str], environment: Mapping[str, str], output: IO[bytes], *, status: int | None
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        list(argv),
+        stdin=subprocess.DEVNULL if status is None else subprocess.PIPE,
         stdout=output,
         stderr=subprocess.STDOUT,
         env=environment,
         start_new_session=True,  # Ctrl-C reaches only the controller, which then ends the run in order
-        preexec_fn=dying_with(os.getpid()),  # a controller that is killed leaves no processes behind
+        pass_fds=() if status is None else (status,),
     )
-    return Root(command=command, process=process)
 
 
 def returncode(roots: Sequence[Root]) -> int | None:
@@ -91,16 +152,20 @@ def end(run_id: str, roots: Sequence[Root], *, grace_s: float = GRACE_S) -> None
         end_tagged(
             run_id,
             grace_s=grace_s,
-            is_over=lambda: all(root.process.poll() is not None for root in roots),
-            untagged=_of_sessions({root.process.pid for root in roots}),
-            last={root.process.pid for root in remote},
+            is_over=lambda: all(root.is_over() for root in roots),
+            untagged=_of_sessions(roots),
+            last={root.pid for root in remote},
             may_ask_last=lambda: all(cancel.done() for cancel in cancels),
         )
+    for root in roots:
+        root.release()
 
 
-def _of_sessions(sessions: Collection[int]) -> list[psutil.Process]:
+def _of_sessions(roots: Sequence[Root]) -> list[psutil.Process]:
     """Processes without our tag, as `env -i` and some containers start them: they are still in the root's session."""
-    return _find(lambda process: os.getsid(process.pid) in sessions)
+    sessions = {root.session for root in roots}
+    keepers = {root.keeper for root in roots}
+    return _find(lambda process: process.pid not in keepers and os.getsid(process.pid) in sessions)
 
 
 def end_tagged(

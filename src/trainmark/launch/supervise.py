@@ -90,7 +90,7 @@ def supervise(
         grace_s = processes.GRACE_S
         watch = _Watch(folder, source, observe, roots)
         try:
-            roots.extend(processes.start(command, output=output) for command in commands)
+            roots.extend(processes.Root(command, output=output) for command in commands)
             ended_by = watch.until_end(timeout_s)
         except KeyboardInterrupt as interrupt:
             ended_by = Outcome.KILLED, interrupted_steps_kept(signal=str(interrupt) or "Ctrl-C")

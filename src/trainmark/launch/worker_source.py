@@ -75,10 +75,13 @@ class WorkerSource:
             return processes_hang(seconds=silence_s)
         ranks = [rank.describe(number) for number, rank in sorted(self._ranks.items())]
         states = hang.read_states(self._folder.name)
-        culprits = hang.find_culprits(ranks, states, host=os.uname().nodename)
+        host = os.uname().nodename
+        culprits = hang.find_culprits(ranks, states, host=host)
         self._stuck = [*culprits, *(number for number in self._ranks if number not in culprits)]
-        stopped = [self._folder / stacks_file(number) for number in culprits]
-        hang.wake(states, until=lambda: all(hang.is_written(path) for path in stopped))
+        here = {
+            rank.pid: self._folder / stacks_file(rank.rank) for rank in ranks if rank.pid and rank.host in (None, host)
+        }
+        hang.gather_stacks(states, here)
         seconds = self._ranks[0].seconds
         usual_s = statistics.median(seconds) if seconds else None
         return no_step(seconds=silence_s, usual_s=usual_s, causes=hang.describe(ranks, culprits, states))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Literal
 
+from trainmark.logs.printed import ITERATIONS, SUFFIXES, Convert, half_digit, number, seconds_of_clock, unit_of, whole
+from trainmark.logs.printed import (
+    NUMBER as NUMBER,
+)
+from trainmark.logs.printed import patterns as patterns
 from trainmark.logs.record import LogRecord, Scope, new_record
 
 Groups = dict[str, bytes]
@@ -16,11 +21,35 @@ Groups = dict[str, bytes]
 Found = LogRecord | Mapping[str, Any] | None
 """What a probe reads from a line: a record, facts by name, or nothing."""
 
-NUMBER = rb"[-+]?\d[\d.]{0,24}(?:(?:,\d{3}(?!\d)){1,4}(?:\.\d{1,12})?)?(?:[eE][-+]?\d{1,3})?"
-"""Thousands separators are allowed: 1,234.5 is never read as 1.
 
-Every repetition in these patterns is bounded, so the cost of a line is proportional to its length.
-"""
+class Meaning(StrEnum):
+    """What a printed time or rate is. It decides how, and whether, it becomes a throughput; see `timing.py`."""
+
+    STEP = "step"
+    """Of one step, whatever was done since the previous line."""
+    WINDOW = "window"
+    """Mean of the steps since the previous line."""
+    RUN = "since-run"
+    """Mean since the run began."""
+    EPOCH = "since-epoch"
+    """Mean since the epoch began."""
+    MEDIAN = "median"
+    """Median of the last steps, which leaves out the slow ones."""
+    SMOOTHED = "smoothed"
+    """Moving average, which follows the speed with a delay and forgets."""
+    WHOLE = "whole"
+    """Mean of all that one record is about: the run, or an epoch."""
+    NONE = "none"
+    """No time is printed: only a clock can tell."""
+
+    @property
+    def is_since_start(self) -> bool:
+        return self in (Meaning.RUN, Meaning.EPOCH)
+
+    @property
+    def is_no_mean(self) -> bool:
+        """Its sum over the records is not the time that passed."""
+        return self in (Meaning.MEDIAN, Meaning.SMOOTHED, Meaning.NONE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +79,6 @@ class Probe:
         return {name: text for name, text in groups.items() if text is not None}
 
 
-def patterns(*texts: bytes) -> tuple[re.Pattern[bytes], ...]:
-    return tuple(re.compile(text) for text in texts)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
     name: str
@@ -67,72 +92,37 @@ class Dialect:
     scope: Scope | None = "global"
     """What its rates refer to. None: unknown, so no global rate can be computed."""
     unit: str = "samples"
-    covers: Literal["interval", "step"] = "interval"
-    """Whether a printed number is a mean since the previous line or the value of one iteration."""
-    is_cumulative: bool = False
-    """Printed times are means since the start: only the last one counts, and their spread is meaningless."""
+    meaning: Meaning = Meaning.WINDOW
+    """What the time or rate of a step line is."""
+    first_step: Literal[0, 1] = 1
+    """The number that it prints for the first step. With a mean since the start it tells how many steps that covers."""
+    counts_samples: bool = False
+    """Its step numbers count samples."""
     repeats_lines: bool = False
     """A progress bar that is redrawn: the same iteration printed twice is one record."""
     default_precision: str | None = None
     """Precision of a log that does not state one, if programs of this family always state any other."""
     priority: int = 0
     """A dialect with a lower priority is used only if no other one recognises a line."""
+    is_generic: bool = False
+    """Reads numbers of programs that it does not know: what they count is a guess, and the result says so."""
 
-
-def number(text: bytes | None) -> float | None:
-    """None unless the text is a finite number of a sensible size. Never raises."""
-    if text is None:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        head, comma, _ = text.partition(b",")
-        if not comma:
-            return None
-        # 1,234.5 is one number; 0.5,123 is two.
-        return number(head if b"." in head else text.replace(b",", b""))
-    return value if -1e300 < value < 1e300 else None
-
-
-def whole(text: bytes | None) -> int | None:
-    if text is None or len(text) > 18:
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        return None
-
-
-def finite(value: Any) -> float | None:
-    """A number in a JSON document, possibly written as text; None for anything else."""
-    if isinstance(value, str):
-        return number(value.encode(errors="replace")[:40])
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and -1e300 < value < 1e300 else None
-
-
-def read_object(text: bytes) -> dict[str, Any]:
-    """The JSON object at the start of the text; empty if there is none."""
-    try:
-        value = json.JSONDecoder().raw_decode(text.decode(errors="replace"))[0]
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    @property
+    def covers(self) -> Literal["interval", "step"]:
+        return "interval" if self.meaning is Meaning.WINDOW else "step"
 
 
 def read_step(groups: Groups) -> LogRecord | None:
-    """Read a step line by the names of its groups."""
+    """Read a step line by the names of its groups; the names in `DURATIONS` tell unit and meaning."""
     fields: dict[str, Any] = {"kind": "step"}
     for name, text in groups.items():
         convert = _STEP_FIELDS.get(name)
         if convert is not None:
             fields[name] = convert(text)
-    for name in ("seconds", "rate"):
-        value = fields.get(name)
-        if value is not None and value <= 0:
-            fields[name] = None
-    if fields.get("seconds") is None and fields.get("rate") is None:
-        return None
+    _read_durations(groups, fields)
+    if fields.get("unit") in ITERATIONS and "rate" in fields:
+        fields.setdefault("seconds", 1 / fields.pop("rate"))
+        fields["unit"] = None
     if "lr" in groups:
         fields["learning_rate"] = number(groups["lr"])
     if "unix_s" in groups:
@@ -140,7 +130,55 @@ def read_step(groups: Groups) -> LogRecord | None:
     if "memory_mb" in groups:
         memory = number(groups["memory_mb"])
         fields["memory_bytes"] = int(memory * 2**20) if memory and 0 < memory < 1e9 else None
-    return new_record(fields)
+    known = (fields.get(name) is not None for name in ("seconds", "rate", "mean_s", "total_s"))
+    return new_record(fields) if any(known) else None
+
+
+def _read_durations(groups: Groups, fields: dict[str, Any]) -> None:
+    for name, text in groups.items():
+        duration = DURATIONS.get(name)
+        value = number(text) if duration is not None else None
+        if duration is None or value is None or value <= 0:
+            continue
+        relative = half_digit(text) / value
+        value *= duration.factor * SUFFIXES.get(groups.get("suffix", b""), 1.0) ** duration.has_suffix
+        value = 1 / value if duration.is_inverse else value
+        fields[duration.field] = value
+        if duration.field in ("seconds", "rate"):
+            fields["half_digit"] = min(relative, fields.get("half_digit", 1.0))
+        else:
+            fields["total_half_digit"] = relative * value
+    elapsed = seconds_of_clock(groups["clock"]) if "clock" in groups else None
+    if elapsed is not None and elapsed[0] > 0:
+        fields["total_s"], fields["total_half_digit"] = elapsed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duration:
+    """How a group of a step line is converted, by its name."""
+
+    field: str
+    factor: float = 1.0
+    is_inverse: bool = False
+    """Printed as iterations per second."""
+    has_suffix: bool = False
+    """A group `suffix` may hold k or M."""
+
+
+DURATIONS = {
+    "seconds": Duration(field="seconds"),
+    "ms": Duration(field="seconds", factor=1e-3),
+    "us": Duration(field="seconds", factor=1e-6),
+    "its": Duration(field="seconds", is_inverse=True, has_suffix=True),
+    "rate": Duration(field="rate", has_suffix=True),
+    "mean": Duration(field="mean_s"),
+    "mean_ms": Duration(field="mean_s", factor=1e-3),
+    "mean_us": Duration(field="mean_s", factor=1e-6),
+    "mean_its": Duration(field="mean_s", is_inverse=True),
+    "total": Duration(field="total_s"),
+    "total_ms": Duration(field="total_s", factor=1e-3),
+}
+"""Names of groups for times and rates; a longer name tells the unit. `clock` is a total such as 1:02:03."""
 
 
 def read_stated(name: str) -> Callable[[Groups], LogRecord | None]:
@@ -148,7 +186,7 @@ def read_stated(name: str) -> Callable[[Groups], LogRecord | None]:
 
     def read(groups: Groups) -> LogRecord | None:
         rate = number(groups.get("rate"))
-        unit = UNITS.get(groups.get("unit", b"").lower())
+        unit = unit_of(groups.get("unit", b""))
         return LogRecord(kind="stated", name=name, rate=rate, unit=unit) if rate and rate > 0 else None
 
     return read
@@ -174,25 +212,10 @@ def read_wholes(groups: Groups) -> Mapping[str, Any]:
     return {name: value for name, text in groups.items() if (value := whole(text)) is not None and value > 0}
 
 
-UNITS = {
-    b"img": "images", b"images": "images", b"image": "images", b"imgs": "images", b"samples": "samples",
-    b"sample": "samples", b"seq": "sequences", b"sequences": "sequences", b"sequence": "sequences",
-    b"tokens": "tokens", b"token": "tokens", b"words": "words", b"word": "words", b"example": "examples",
-    b"examples": "examples", b"instance": "samples", b"instances": "samples", b"steps": "steps", b"step": "steps",
-    b"clips": "clips", b"videos": "clips", b"sentences": "sentences",
-}  # fmt: skip
-
-
-def _unit(text: bytes) -> str | None:
-    return UNITS.get(text) or UNITS.get(text.lower())
-
-
-_STEP_FIELDS: dict[str, Callable[[bytes], Any]] = {
+_STEP_FIELDS: dict[str, Convert] = {
     "step": whole,
     "epoch": number,
-    "seconds": number,
-    "rate": number,
     "samples": number,
-    "unit": _unit,
+    "unit": unit_of,
     "loss": number,
 }

@@ -8,19 +8,20 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from trainmark.logs.noise import FIRST_KNOWN_S
 from trainmark.logs.reading import ReadLog
 from trainmark.logs.record import LogRecord
-from trainmark.logs.spool import absent
+from trainmark.logs.step_writing import write_steps
 from trainmark.messages.endings import imported
+from trainmark.messages.message import Message
 from trainmark.runfolder.document import CellRecord, LogFacts, Provenance, RunDocument
 from trainmark.runfolder.ending import write_exit
 from trainmark.runfolder.files import ENVIRONMENT_FILE, Json, rank_file, write_json
 from trainmark.runfolder.records import Kind, Outcome, encode_record
-
-_LINES = 4096
+from trainmark.runfolder.step_table import STEPS_FILE
 
 
 def run_id_of(name: str, sha256: str) -> str:
@@ -36,7 +37,8 @@ def write_run(log: ReadLog, store: Path, provenance: Provenance, *, target: Json
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     try:
-        _write_records(log, beside / rank_file(0))
+        warnings = write_steps(log, beside / STEPS_FILE)
+        _write_records(log, beside / rank_file(0), warnings)
         _describe(log, provenance, target).write(beside)
         write_json(beside / ENVIRONMENT_FILE, _environment(log))
         reason = imported(path=str(log.path)).to_reason()
@@ -67,12 +69,15 @@ def _describe(log: ReadLog, provenance: Provenance, target: Json | None) -> RunD
         dialect=log.dialect.name,
         unit=_unit(log),
         model=facts.model,
-        created_unix_s=began if began is not None else time.time(),
+        created_unix_s=began if began is not None and began >= FIRST_KNOWN_S else time.time(),
         log=LogFacts(
             confidence=log.confidence,
             scope=log.gathered.scope or log.dialect.scope,
             covers=log.dialect.covers,
-            is_cumulative=log.dialect.is_cumulative,
+            meaning=log.dialect.meaning,
+            basis=log.basis,
+            is_generic=log.dialect.is_generic,
+            has_seconds=log.gathered.has_seconds or log.gathered.has_totals,
             is_tf32_off=facts.is_tf32_off,
             stated={name: _stated(record) for name, record in sorted(log.gathered.stated.items())},
             target=target,
@@ -93,7 +98,11 @@ def _stated(record: LogRecord) -> Json:
 
 def _unit(log: ReadLog) -> str:
     gathered = log.gathered
-    if gathered.has_seconds and not (gathered.has_rates or gathered.has_samples or log.scale.global_batch):
+    if log.dialect.counts_samples:
+        return log.dialect.unit
+    if (gathered.has_seconds or gathered.has_totals) and not (
+        gathered.has_rates or gathered.has_samples or log.scale.global_batch
+    ):
         return "iterations"
     stated = log.facts.unit or log.gathered.unit
     return stated if stated not in (None, "samples") else log.dialect.unit
@@ -139,97 +148,19 @@ def wall_s(log: ReadLog) -> float | None:
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-def _write_records(log: ReadLog, path: Path) -> None:
+def _write_records(log: ReadLog, path: Path, warnings: Sequence[Message]) -> None:
+    """Everything but the steps, which have a table of their own."""
+    records: list[Json] = [{"kind": Kind.RUN_START, "source": str(log.path)}]
+    records += [{"kind": Kind.WARNING, **warning.to_json()} for warning in (*log.warnings, *warnings)]
+    records += _evals(log)
+    if log.gathered.peak_memory_bytes:
+        peak = log.gathered.peak_memory_bytes
+        records.append({"kind": Kind.PHASE, "phase": "train", "peak_memory_bytes": peak})
+    records.append({"kind": Kind.RUN_END})
     with path.open("wb") as file:
-        lines: list[bytes] = [encode_record({"kind": Kind.RUN_START, "source": str(log.path)})]
-        lines += [encode_record(record) for record in (*_warnings(log), *_evals(log))]
-        for line in _steps(log):
-            lines.append(line)
-            if len(lines) >= _LINES:
-                file.write(b"".join(lines))
-                lines.clear()
-        if log.gathered.peak_memory_bytes:
-            peak = {"kind": Kind.PHASE, "phase": "train", "peak_memory_bytes": log.gathered.peak_memory_bytes}
-            lines.append(encode_record(peak))
-        lines.append(encode_record({"kind": Kind.RUN_END}))
-        file.write(b"".join(lines))
+        file.write(b"".join(encode_record(record) for record in records))
         file.flush()
         os.fsync(file.fileno())
-
-
-_STEP_LINE = (
-    '{"kind":"%s","step":%s,"epoch":%s,"time_s":%s,"seconds":%s,"samples":%s,"num_steps":%s,"loss":%s,'
-    '"printed_seconds":%s,"printed_rate":%s}\n'
-)
-"""Same result as `encode_record` in a quarter of the time: a log may have millions of records."""
-
-
-def _steps(log: ReadLog) -> Iterator[bytes]:
-    """Keep the printed values beside the global ones, so that they can be interpreted differently later."""
-    origin = log.gathered.first_time_s
-    covers_interval = log.dialect.covers == "interval" and not log.dialect.is_cumulative
-    intervals = Intervals(covers_interval=covers_interval, first=_first_interval(log) if covers_interval else None)
-    for is_trace, step, epoch, time_s, seconds, rate, samples, loss in log.gathered.spool.rows():
-        where = (_whole(step), _text(epoch), _text(time_s - (origin or 0.0)))
-        printed = (_text(seconds), _text(rate))
-        if is_trace:
-            empty = ("null", "null", "null", "null")
-            yield (_STEP_LINE % (Kind.TELEMETRY, *where, *empty, *printed)).encode()
-            continue
-        num_steps = intervals.next(absent(step), absent(epoch))
-        made = log.scale.convert(
-            num_steps=num_steps, seconds=absent(seconds), rate=absent(rate), samples=absent(samples)
-        )
-        both = (_text(made[0]), _text(made[1])) if made else ("null", "null")
-        yield (_STEP_LINE % (Kind.STEP, *where, *both, _text(num_steps), _text(loss), *printed)).encode()
-
-
-def _first_interval(log: ReadLog) -> float | None:
-    """Steps between the first two records of an epoch; a resumed run starts late but prints as often as before."""
-    steps = ((row[1], absent(row[2])) for row in log.gathered.spool.rows() if not row[0] and absent(row[1]) is not None)
-    first = next(steps, None)
-    following = next((place for place in steps if place != first), None)
-    if first is None or following is None or following[1] != first[1] or following[0] <= first[0]:
-        return None
-    return following[0] - first[0]
-
-
-def _whole(value: float) -> str:
-    return "null" if value != value else str(int(value))
-
-
-def _text(value: float) -> str:
-    return "null" if value != value else repr(float(value))
-
-
-_MAX_FIRST = 1000.0
-
-
-class Intervals:
-    """Count the iterations that a record covers: those since the previous record of the same epoch."""
-
-    def __init__(self, *, covers_interval: bool, first: float | None = None) -> None:
-        """`first`: upper limit for the first record, if the next records are known."""
-        self._covers_interval = covers_interval
-        self._first = first if first is not None else _MAX_FIRST
-        self._step: float | None = None
-        self._epoch: float | None = None
-        self._usual = 1.0
-
-    def next(self, step: float | None, epoch: float | None) -> float:
-        if not self._covers_interval or step is None:
-            return 1.0
-        before, self._step = self._step, step
-        is_same = epoch == self._epoch
-        self._epoch = epoch
-        if before is None:
-            # A resumed run starts late: its first record covers no more than `first`.
-            self._usual = min(max(step, 1.0), self._first)
-        elif step > before:
-            self._usual = step - before
-        elif not is_same or step < before:
-            self._usual = max(step, 1.0)
-        return self._usual
 
 
 def _evals(log: ReadLog) -> Iterator[Json]:
@@ -241,8 +172,3 @@ def _evals(log: ReadLog) -> Iterator[Json]:
         time_s = None if record.time_s is None or origin is None else record.time_s - origin
         where: Json = {"step": record.step, "epoch": record.epoch, "time_s": time_s}
         yield {"kind": Kind.EVAL, **where, "metric": record.metric, "value": record.value}
-
-
-def _warnings(log: ReadLog) -> Iterator[Json]:
-    for warning in log.warnings:
-        yield {"kind": Kind.WARNING, **warning.to_json()}

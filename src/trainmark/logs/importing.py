@@ -18,7 +18,7 @@ from trainmark.logs.record import Facts
 from trainmark.logs.registry import load_dialects
 from trainmark.runfolder.document import Provenance, RunDocument
 
-READER = 3
+READER = 4
 """Increase it when the same file would now be read differently, so that the next import reads it again."""
 
 NO_DIALECT = "no line in a known log format"

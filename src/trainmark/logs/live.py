@@ -14,14 +14,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from trainmark.logs.columns import Rows
-from trainmark.logs.dialect import Dialect
+from trainmark.logs.dialect import Dialect, Meaning
 from trainmark.logs.facts import resolve
-from trainmark.logs.folder import Intervals
 from trainmark.logs.opening import LogFile
+from trainmark.logs.reading import warn_of_meaning
 from trainmark.logs.record import Facts, LogRecord
 from trainmark.logs.scale import Scale, find_scale
+from trainmark.logs.spool import to_row
 from trainmark.logs.stream import LogStream
+from trainmark.logs.timing import Basis, Differences, Floats, Printed, Timed, choose_basis, printed_values
 from trainmark.messages.message import Message
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import Kind
@@ -71,7 +75,8 @@ class LiveLog:
         self._used: set[tuple[object, ...]] = set()
         """The facts used to scale records so far."""
         self._last: _Line | None = None
-        self._intervals: Intervals | None = None
+        self._printed: Printed | None = None
+        self._differences: Differences | None = None
         self._warnings: dict[str, Message] = {}
 
     @property
@@ -140,6 +145,9 @@ class LiveLog:
                 made.append({"kind": Kind.EVAL, **where, "metric": record.metric, "value": record.value})
             elif record.kind == "stated" and record.name is not None:
                 self.stated[record.name] = {"value": record.rate, "unit": record.unit}
+        last = next((record for record in reversed(made) if record["kind"] == Kind.STEP), None)
+        if last is not None and written_s is not None:
+            last["unix_s"] = written_s  # to compare the times that it prints with the clock
         return made
 
     def _clock(self, found: Sequence[LogRecord], written_s: float | None) -> list[_Clocked | None]:
@@ -175,39 +183,60 @@ class LiveLog:
     def _step(self, record: LogRecord, facts: Facts, clocked: _Clocked | None) -> list[Json]:
         dialect = self._stream.dialect
         assert dialect is not None
-        covers_interval = dialect.covers == "interval" and not dialect.is_cumulative
-        self._intervals = self._intervals or Intervals(covers_interval=covers_interval)
-        num_steps = self._intervals.next(record.step, record.epoch)
         scope = record.scope or dialect.scope
-        has_rate, has_seconds = record.rate is not None, record.seconds is not None
+        has_rate = record.rate is not None
+        has_seconds = any(value is not None for value in (record.seconds, record.mean_s, record.total_s))
         has_samples = record.samples is not None
         scale = find_scale(dialect, facts, scope, has_rates=has_rate, has_seconds=has_seconds, has_samples=has_samples)
         self._used.add(_scaling(facts))
         self._warnings |= {warning.code: warning for warning in scale.warnings}
         self._note_unit(record, facts, dialect, scale)
-        made = None if covers_interval or clocked is None else _by_clock(record, scale, clocked)
-        made = made or scale.convert(
-            num_steps=num_steps, seconds=record.seconds, rate=record.rate, samples=record.samples
-        )
-        if made is None:
+        row = to_row(record)
+        timed, basis = self._time(row, dialect, record)
+        if clocked is not None and dialect.meaning is not Meaning.WINDOW:
+            # The clock covers all steps since the line before, with more digits than any line.
+            timed = Timed(seconds=_one(clocked.seconds), num_steps=_one(clocked.num_steps), rounding_s=_one(0.0))
+            basis = Basis.CLOCK
+        made = scale.convert(timed=timed, basis=basis, **printed_values(row))
+        seconds, samples = float(made.seconds[0]), float(made.samples[0])
+        if math.isnan(seconds):
             return []
-        step: Json = {"kind": Kind.STEP, "step": record.step, "seconds": made[0], "samples": made[1]}
+        if basis is Basis.PRINTED:
+            self._warnings |= {warning.code: warning for warning in warn_of_meaning(dialect, basis)}
+        step: Json = {"kind": Kind.STEP, "step": record.step, "seconds": seconds, "samples": samples}
+        digits = (record.half_digit or 0.0) * seconds if basis is Basis.PRINTED else float(timed.rounding_s[0])
+        step["rounding_s"] = digits
         return [step if record.loss is None else {**step, "loss": record.loss}]
 
+    def _time(self, row: Rows, dialect: Dialect, record: LogRecord) -> tuple[Timed, Basis]:
+        """Without a clock: as printed, or the difference to the total of the line before."""
+        has_totals = record.mean_s is not None or record.total_s is not None
+        basis = choose_basis(
+            dialect.meaning,
+            has_totals=has_totals,
+            has_times=False,
+            has_steps=record.step is not None,
+            prints_every_step=False,
+        )
+        if basis is Basis.PRINTED or (dialect.meaning is Meaning.STEP and has_totals):
+            self._printed = self._printed or Printed(covers_interval=dialect.covers == "interval")
+            return self._printed.read(row), Basis.PRINTED
+        if self._differences is None:
+            self._differences = Differences(meaning=dialect.meaning, first_step=dialect.first_step)
+        return self._differences.read(row, is_end=False), basis
+
     def _note_unit(self, record: LogRecord, facts: Facts, dialect: Dialect, scale: Scale) -> None:
-        if record.rate is None and record.samples is None and scale.global_batch is None:
+        if dialect.counts_samples:
+            self.unit = dialect.unit
+        elif record.rate is None and record.samples is None and scale.global_batch is None:
             self.unit = "iterations"
         else:
             stated = facts.unit or record.unit
             self.unit = stated if stated not in (None, "samples") else dialect.unit
 
 
-def _by_clock(record: LogRecord, scale: Scale, clocked: _Clocked) -> tuple[float, float] | None:
-    batch = record.samples or scale.global_batch
-    if batch is None and record.rate is not None:
-        seconds = clocked.seconds
-        return (seconds, seconds * record.rate * scale.factor) if scale.factor is not None else None
-    return clocked.seconds, clocked.num_steps * (batch or 1.0)
+def _one(value: float) -> Floats:
+    return np.array([value], dtype=np.float64)
 
 
 def _weigh(lines: Sequence[LogRecord], counts: Sequence[int]) -> list[float]:

@@ -5,11 +5,13 @@
     record = 'it (?P<step>\\d+).*?(?P<rate>[\\d.]+) img/s'
     scope = "global"                       # or "device": what a rate refers to
     unit = "images"
+    meaning = "window"                     # what the number is; see `Meaning`
     framework = "torch"
 
-Groups: step, epoch, rate, seconds, samples, loss, memory_mb, unix_s; `rate` or `seconds` is needed. The
-expression may come from a stranger: nested repetitions are refused, lines are cut at 2000 bytes, and a search may take
-at most a second.
+Groups: step, epoch, samples, loss, memory_mb, unix_s, unit, suffix (k or M), and at least one time or rate, whose name
+tells its unit: seconds, ms, us, its (iterations per second), rate; mean, mean_ms, mean_its (since the start), total,
+total_ms, clock (1:02:03). The expression may come from a stranger: nested repetitions are refused, lines are cut at
+2000 bytes, and a search may take at most a second.
 """
 
 from __future__ import annotations
@@ -24,10 +26,24 @@ from types import FrameType
 from typing import Any
 
 from trainmark.errors import Fault, InputError, SpecError
-from trainmark.logs.dialect import Dialect, Groups, Probe, read_eval, read_step
+from trainmark.logs.dialect import DURATIONS, Dialect, Groups, Meaning, Probe, read_eval, read_step
 
-_KEYS = ("name", "anchor", "record", "scope", "unit", "framework", "covers", "eval", "eval_anchor", "metric")
-_GROUPS = {"step", "epoch", "rate", "seconds", "samples", "loss", "memory_mb", "unix_s", "unit", "value"}
+_KEYS = (
+    "name", "anchor", "record", "scope", "unit", "framework", "meaning", "covers", "first_step", "eval", "eval_anchor",
+    "metric",
+)  # fmt: skip
+_TIMES = {*DURATIONS, "clock"}
+_GROUPS = {"step", "epoch", "samples", "loss", "memory_mb", "unix_s", "unit", "suffix", "value", *_TIMES}
+_COVERS = {"interval": Meaning.WINDOW, "step": Meaning.STEP}
+"""An older word for two of the meanings."""
+_WRONG_UNIT = (
+    (re.compile(r"\(\?P<(?P<group>seconds|mean|total)>[^()]{0,80}\)(?:\\s[*+?]?| \??)?(?P<text>ms|msec|us)\b"),
+     "the number is in milliseconds or microseconds", "name the group after its unit: ms, us, mean_ms, total_ms"),
+    (re.compile(r"\(\?P<(?P<group>rate)>[^()]{0,80}\)(?:\\s[*+?]?| \??)?(?P<text>(?:it|iter|step|batch)(?:s|es)?/s)"),
+     "the number counts iterations, not samples", "name the group its, or add a group unit"),
+    (re.compile(r"\(\?P<(?P<group>rate|its)>[^()]{0,80}\)(?:\\s[*+?]?| \??)?(?P<text>[kKM])(?: |\\s|[a-z]+/s)"),
+     "the number has a suffix for thousands or millions", "add a group: (?P<suffix>[kM]?)"),
+)  # fmt: skip
 _MAX_LINE_BYTES = 2000
 _MAX_PATTERN = 1000
 _MAX_SECONDS = 1.0
@@ -83,7 +99,7 @@ def _faults(table: dict[str, Any]) -> list[Fault]:
     found += [
         Fault(where=key, problem="must be a string", hint=f'write {key} = "..."')
         for key in _KEYS
-        if not isinstance(table.get(key, ""), str)
+        if key != "first_step" and not isinstance(table.get(key, ""), str)
     ]
     found += [
         Fault(where=key, problem="missing", hint=f"add {key} = ...")
@@ -94,9 +110,16 @@ def _faults(table: dict[str, Any]) -> list[Fault]:
         found.append(Fault(where="scope", problem="must be global or device", hint='scope = "global"'))
     if table.get("covers", "interval") not in ("interval", "step"):
         found.append(Fault(where="covers", problem="must be interval or step", hint='covers = "interval"'))
+    if "meaning" in table and table["meaning"] not in list(Meaning):
+        meanings = ", ".join(Meaning)
+        found.append(Fault(where="meaning", problem=f"must be one of {meanings}", hint='meaning = "window"'))
+    if "meaning" in table and "covers" in table:
+        found.append(Fault(where="covers", problem="cannot be combined with meaning", hint="remove covers"))
+    if table.get("first_step", 1) not in (0, 1) or isinstance(table.get("first_step"), bool):
+        found.append(Fault(where="first_step", problem="must be 0 or 1", hint="the number of the first step"))
     if "eval" in table and not table.get("eval_anchor"):
         found.append(Fault(where="eval_anchor", problem="missing", hint="add the literal of the evaluation lines"))
-    for key, needed in (("record", {"rate", "seconds"}), ("eval", {"value"})):
+    for key, needed in (("record", _TIMES), ("eval", {"value"})):
         if isinstance(table.get(key), str):
             found += _faults_of_expression(key, table[key], needed)
     return found
@@ -117,12 +140,19 @@ def _faults_of_expression(key: str, text: str, needed: set[str]) -> list[Fault]:
         pattern = re.compile(text.encode())
     except (re.error, RecursionError, OverflowError) as error:
         return [Fault(where=key, problem=f"not a valid regular expression: {error}", hint="fix it")]
+    wrong = [
+        Fault(where=key, problem=f"{match['group']} is followed by {match['text']}: {problem}", hint=hint)
+        for expression, problem, hint in _WRONG_UNIT
+        if (match := expression.search(text))
+    ]
+    if wrong:
+        return wrong
     names = set(pattern.groupindex)
     unknown = ", ".join(sorted(names - _GROUPS))
     found = [Fault(where=key, problem=f"unknown groups: {unknown}", hint=f"known groups: {', '.join(sorted(_GROUPS))}")]
     found = found if unknown else []
     if not names & needed:
-        wanted = " or ".join(f"(?P<{name}>...)" for name in sorted(needed))
+        wanted = " or ".join(f"(?P<{name}>...)" for name in sorted(needed & {"rate", "seconds", "value"}))
         found.append(Fault(where=key, problem="captures no number", hint=f"add a named group: {wanted}"))
     return found
 
@@ -137,7 +167,8 @@ def _build(table: dict[str, Any]) -> Dialect:
         framework=table.get("framework"),
         scope=table.get("scope", "global"),
         unit=table.get("unit", "samples"),
-        covers=table.get("covers", "interval"),
+        meaning=Meaning(table["meaning"]) if "meaning" in table else _COVERS[table.get("covers", "interval")],
+        first_step=0 if table.get("first_step", 1) == 0 else 1,
         steps=(_probe(table["anchor"], table["record"], read_step),),
         others=others,
         priority=100,  # an explicit pattern always counts

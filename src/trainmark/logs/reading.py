@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
@@ -9,18 +11,30 @@ from pathlib import PurePath
 import numpy as np
 
 from trainmark.logs.columns import FIELDS, Rows
-from trainmark.logs.dialect import Dialect
+from trainmark.logs.dialect import Dialect, Meaning
 from trainmark.logs.facts import resolve
+from trainmark.logs.noise import FIRST_KNOWN_S
 from trainmark.logs.opening import LogFile
 from trainmark.logs.paths import facts_of_path
 from trainmark.logs.record import Facts, LogRecord, Scope
 from trainmark.logs.scale import Scale, find_scale
-from trainmark.logs.spool import Spool
+from trainmark.logs.spool import Spool, absent
 from trainmark.logs.stream import LogStream
-from trainmark.messages.logs import damaged, edited_times, no_end, several_ranks
+from trainmark.logs.timing import Basis, choose_basis
+from trainmark.messages.logs import (
+    damaged,
+    edited_times,
+    generic_reading,
+    median_not_mean,
+    no_end,
+    no_time_printed,
+    several_ranks,
+    smoothed_not_mean,
+)
 from trainmark.messages.message import Message
 
 _MAX_EVALS = 100_000
+_NUM_FIRSTS = 64
 _MAX_ZONE_S = 2 * 86400
 """Clocks within one log may differ by a time zone, not by days."""
 
@@ -43,6 +57,12 @@ class Gathered:
     has_rates: bool = False
     has_seconds: bool = False
     has_samples: bool = False
+    has_totals: bool = False
+    """Means or totals since the start, beside the value of the record."""
+    has_times: bool = False
+    has_steps: bool = False
+    firsts: list[tuple[float, float]] = field(default_factory=list)
+    """Step and epoch of the first records; NaN if unknown."""
     last_step: int | None = None
 
     def add(self, record: LogRecord) -> None:
@@ -63,7 +83,8 @@ class Gathered:
     def add_rows(self, rows: Rows) -> None:
         """Steps of the same form as the previous ones, so unit and fields are known."""
         self.spool.add_rows(rows)
-        self.last_step = int(rows[-1, FIELDS.index("step")])
+        last_step = absent(float(rows[-1, FIELDS.index("step")]))
+        self.last_step = None if last_step is None else int(last_step)
         times = rows[:, FIELDS.index("time_s")]
         times = times[~np.isnan(times)]
         if len(times):
@@ -77,6 +98,8 @@ class Gathered:
             self.peak_memory_bytes = memory
         if record.kind == "trace":
             return
+        if len(self.firsts) < _NUM_FIRSTS:
+            self._note_first(record)
         if record.step is not None:
             self.last_step = record.step
         time_s = record.time_s
@@ -90,6 +113,19 @@ class Gathered:
             self.has_rates = self.has_rates or record.rate is not None
             self.has_seconds = self.has_seconds or record.seconds is not None
             self.has_samples = self.has_samples or record.samples is not None
+        self.has_totals = self.has_totals or record.mean_s is not None or record.total_s is not None
+
+    def _note_first(self, record: LogRecord) -> None:
+        step, epoch = (math.nan if value is None else float(value) for value in (record.step, record.epoch))
+        self.firsts.append((step, epoch))
+        self.has_steps = self.has_steps or record.step is not None
+        self.has_times = self.has_times or record.time_s is not None
+
+    @property
+    def prints_every_step(self) -> bool:
+        """Judged by the first records: the next one of an epoch is the next step."""
+        pairs = [(one, two) for one, two in itertools.pairwise(self.firsts) if two[0] > one[0]]
+        return bool(pairs) and sum(two[0] - one[0] == 1 for one, two in pairs) > 0.9 * len(pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +137,7 @@ class ReadLog:
     confidence: float
     facts: Facts
     scale: Scale
+    basis: Basis
     gathered: Gathered
     warnings: tuple[Message, ...]
 
@@ -112,9 +149,12 @@ def read_log(
     gathered = Gathered()
     stream = LogStream(dialects, sink=gathered)
     try:
-        for block in file.blocks():
-            stream.feed(block)
-        stream.close()
+        _feed(stream, file)
+        if stream.dialect is not None and stream.was_replaced:
+            gathered.spool.close()
+            gathered = Gathered()
+            stream = LogStream((stream.dialect,), sink=gathered)
+            _feed(stream, LogFile(file.path))
         if stream.dialect is None:
             gathered.spool.close()
             return None
@@ -122,6 +162,12 @@ def read_log(
     except BaseException:
         gathered.spool.close()
         raise
+
+
+def _feed(stream: LogStream, file: LogFile) -> None:
+    for block in file.blocks():
+        stream.feed(block)
+    stream.close()
 
 
 def _conclude(
@@ -134,9 +180,24 @@ def _conclude(
         resolved.facts,
         scope,
         has_rates=gathered.has_rates,
-        has_seconds=gathered.has_seconds,
+        has_seconds=gathered.has_seconds or gathered.has_totals,
         has_samples=gathered.has_samples,
     )
+    basis = choose_basis(
+        dialect.meaning,
+        has_totals=gathered.has_totals,
+        has_times=gathered.has_times,
+        has_steps=gathered.has_steps,
+        prints_every_step=gathered.prints_every_step,
+    )
+    if (
+        basis is Basis.CLOCK
+        and gathered.has_rates
+        and not gathered.has_seconds
+        and scale.global_batch is None
+        and not gathered.has_samples
+    ):
+        basis = Basis.PRINTED  # without the work of a step, its time gives no rate
     return ReadLog(
         path=shown,
         sha256=file.sha256,
@@ -145,9 +206,27 @@ def _conclude(
         confidence=stream.confidence,
         facts=resolved.facts,
         scale=scale,
+        basis=basis,
         gathered=gathered,
-        warnings=(*resolved.warnings, *scale.warnings, *_warnings(file, stream, gathered)),
+        warnings=(
+            *resolved.warnings,
+            *scale.warnings,
+            *warn_of_meaning(dialect, basis),
+            *_warnings(file, stream, gathered),
+        ),
     )
+
+
+def warn_of_meaning(dialect: Dialect, basis: Basis) -> list[Message]:
+    """A number that is not what a throughput needs, and nothing better in the log."""
+    found = [generic_reading(dialect=dialect.name)] if dialect.is_generic else []
+    if basis is Basis.PRINTED and dialect.meaning is Meaning.MEDIAN:
+        found.append(median_not_mean())
+    if basis is Basis.PRINTED and dialect.meaning is Meaning.SMOOTHED and not dialect.is_generic:
+        found.append(smoothed_not_mean())
+    if basis is Basis.PRINTED and dialect.meaning is Meaning.NONE:
+        found.append(no_time_printed())
+    return found
 
 
 def _warnings(file: LogFile, stream: LogStream, gathered: Gathered) -> list[Message]:
@@ -159,7 +238,7 @@ def _warnings(file: LogFile, stream: LogStream, gathered: Gathered) -> list[Mess
     begin = gathered.moments.get("test_begin")
     if begin is not None and begin.time_s is not None and gathered.first_time_s is not None:
         apart_s = abs(begin.time_s - gathered.first_time_s)
-        if apart_s > _MAX_ZONE_S:
+        if apart_s > _MAX_ZONE_S and gathered.first_time_s >= FIRST_KNOWN_S:
             found.append(edited_times(days=apart_s / 86400))
     if begin is not None and "test_finish" not in gathered.moments:
         found.append(no_end())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-RecordKind = Literal["step", "eval", "moment", "stated", "trace"]
+RecordKind = Literal["step", "eval", "moment", "stated", "trace", "section"]
 Scope = Literal["device", "node", "global"]
 
 
@@ -18,7 +18,8 @@ class LogRecord:
 
     kind: RecordKind
     """`step`: speed of some iterations; `eval`: a metric; `moment`: test_begin, test_finish; `stated`: a speed
-    that the log states for the whole run; `trace`: a speed that the dialect does not count as a record."""
+    that the log states for the whole run; `trace`: a speed that the dialect does not count as a record; `section`: a
+    heading after which steps belong to the epoch it names, or to an evaluation."""
     step: int | None = None
     epoch: float | None = None
     seconds: float | None = None
@@ -29,6 +30,14 @@ class LogRecord:
     """What `rate` refers to: one device, one node or all devices. None if unknown."""
     samples: float | None = None
     """Of one iteration over all devices, if printed."""
+    mean_s: float | None = None
+    """Seconds of an iteration, mean since the start of the run or of the epoch, printed beside `seconds` or `rate`."""
+    total_s: float | None = None
+    """Seconds since the start of the run or of the epoch, if printed."""
+    half_digit: float | None = None
+    """Half of the last printed digit of `seconds` or `rate`, relative to its value."""
+    total_half_digit: float | None = None
+    """Half of the last printed digit of `mean_s` or `total_s`, in seconds."""
     unit: str | None = None
     """What is counted: images, samples, sequences, tokens, words, clips, steps."""
     loss: float | None = None
@@ -38,7 +47,11 @@ class LogRecord:
     metric: str | None = None
     value: float | None = None
     name: str | None = None
-    """Name of a `moment` or `stated` number in the log."""
+    """Name of a `moment` or `stated` number in the log; `train` or `eval` for a `section`."""
+    of: int | None = None
+    """The total of a progress bar, which tells bars of different loops apart."""
+    is_last: bool = False
+    """The last line of its epoch. What follows without a heading is an evaluation."""
     memory_bytes: int | None = None
     rank: int | None = None
 
@@ -77,6 +90,8 @@ class Facts:
     wall_s: float | None = None
     """Of the whole run, as stated in the log."""
     learning_rate: float | None = None
+    samples_per_step: int | None = None
+    """Of all devices, in `unit`, if that is not a batch: tokens per iteration."""
     is_tf32_off: bool | None = None
 
     def known(self) -> dict[str, Any]:

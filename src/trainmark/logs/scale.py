@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from trainmark.logs.dialect import Dialect
 from trainmark.logs.record import Facts, Scope
+from trainmark.logs.timing import Basis, Floats, Timed
 from trainmark.messages.logs import batch_unknown, devices_unknown, one_node_of_many, scope_ambiguous
 from trainmark.messages.message import Message
 
@@ -19,29 +22,44 @@ class Scale:
     global_batch: int | None
     warnings: tuple[Message, ...]
 
-    def convert(
-        self, *, num_steps: float, seconds: float | None, rate: float | None, samples: float | None
-    ) -> tuple[float, float] | None:
-        """Seconds and samples of a record that covers `num_steps` iterations; None if its speed is unknown.
+    def convert(self, *, timed: Timed, seconds: Floats, rate: Floats, samples: Floats, basis: Basis) -> Converted:
+        """Seconds and samples of records; NaN where the speed is unknown. `seconds` and `rate` are those printed.
 
         If the number of samples is unknown, an iteration counts as one unit of work: rates and sums over records are
         still right, and nothing else is computed from them.
         """
-        work = num_steps * (samples or self.global_batch or 1.0)
-        if rate is not None and self.factor is not None:
-            value = rate * self.factor
-            if seconds is not None:
-                return _sane(num_steps * seconds, num_steps * seconds * value)
-            return _sane(work / value, work) if value > 0 else None
-        if seconds is not None and (rate is None or samples or self.global_batch):
-            return _sane(num_steps * seconds, work)
-        return None
+        batch = np.where(np.isnan(samples), np.nan if self.global_batch is None else self.global_batch, samples)
+        factor = np.nan if self.factor is None else self.factor
+        with np.errstate(divide="ignore", invalid="ignore"):
+            both = rate * factor * seconds
+            work = np.where(np.isnan(batch), 1.0, batch)
+            # As printed: a rate counts before seconds, which need a batch size.
+            step_s = np.where(np.isnan(seconds) & ~np.isnan(rate), work / (rate * factor), seconds)
+            step_work = np.where(np.isnan(both), work, both)
+            is_known = np.isnan(rate) | ~np.isnan(rate * factor) | ~np.isnan(batch)
+            printed = np.where(is_known & ~np.isnan(step_s), step_work / step_s, np.nan)
+            if basis is Basis.PRINTED:
+                durations = timed.num_steps * step_s
+            else:
+                durations = timed.seconds * (work / factor if timed.is_per_sample else 1.0)
+                step_work = np.where(np.isnan(batch) & ~np.isnan(both), both, work)
+            amounts = np.where(is_known, timed.num_steps * step_work, np.nan)
+            # A damaged number must not become an infinite rate.
+            is_sane = (durations > 1e-12) & (durations < 1e15) & (amounts > 1e-12) & (amounts < 1e15)
+            is_rate = (printed > 1e-12) & (printed < 1e15)
+        return Converted(
+            seconds=np.where(is_sane, durations, np.nan),
+            samples=np.where(is_sane, amounts, np.nan),
+            rates=np.where(is_rate, printed, np.nan),
+        )
 
 
-def _sane(seconds: float, samples: float) -> tuple[float, float] | None:
-    """None if no machine can have done it: a damaged number must not become an infinite rate."""
-    both = float(seconds), float(samples)
-    return both if all(1e-12 < value < 1e15 for value in both) else None
+@dataclass(frozen=True, kw_only=True)
+class Converted:
+    seconds: Floats
+    samples: Floats
+    rates: Floats
+    """As printed, over all devices."""
 
 
 def find_scale(
@@ -56,6 +74,7 @@ def find_scale(
     """`scope`: that of the records if they state one, else the dialect's."""
     devices, batch = facts.devices, facts.batch_size_per_device
     global_batch = facts.global_batch_size or (batch * devices if batch and devices else None)
+    global_batch = 1 if dialect.counts_samples else facts.samples_per_step or global_batch
     factor: float | None = None
     warnings: list[Message] = []
     if scope == "global":

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trainmark.logs.dialect import NUMBER, Found, Groups, Probe, number, patterns, read_wholes, whole
+from trainmark.logs.dialect import Found, Groups, Probe, read_wholes
 from trainmark.logs.noise import decode
+from trainmark.logs.printed import NUMBER, number, patterns, whole
 from trainmark.logs.record import LogRecord
 
 

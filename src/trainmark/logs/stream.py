@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any, Protocol
@@ -30,6 +30,7 @@ from trainmark.logs.template import LineReader
 _HEAD_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 18
 _MAX_CARRY_BYTES = 1 << 20
+_MAX_CHOICE_BYTES = 64 << 20
 _MAX_CLAIMS = 20
 _RECENT_STEPS = 256
 _ENDS_LINES = 100
@@ -37,6 +38,9 @@ _OPEN_NUMBER = b"0123456789.,+-"
 _SAME_MOMENT_S = 1.0
 _MEASURED_BATCHES = 51
 _MIN_CONSTANT = 3
+_MIN_PART_BYTES = 1 << 13
+_MAX_TEMPLATES = 64
+_KEPT_TEMPLATES = 3
 _TEXT_UNITS = ("words", "tokens", "examples")
 """Their number per batch varies with the text."""
 
@@ -56,11 +60,18 @@ class LogStream:
         self.num_bytes = 0
         self.num_other_ranks = 0
         """Records left out because another rank printed the same step."""
+        self.was_replaced = False
+        """Records were read with a dialect of lower priority before the right one was found: read the log again."""
         self.last_step: int | None = None
         self.last_epoch: float | None = None
         self._dialects = tuple(dialects)
         self._sink = sink
-        self._columns: ColumnReader | None = None
+        self._columns: list[ColumnReader] = []
+        self._num_templates = 0
+        self._is_evaluating = False
+        self._section_epoch: float | None = None
+        self._bar_total: int | None = None
+        self._last_evals: dict[str | None, float | None] = {}
         self._step_before: int | None = None
         self._recent_rows: list[Rows] = []
         self._carry = b""
@@ -121,15 +132,26 @@ class LogStream:
         has_returns = block.find(b"\r", start, last) >= 0
         if self._may_choose():
             whole = block[start:last]
-            chosen = detect(whole, self._dialects, has_returns=has_returns)
-            if chosen is not None and (self.dialect is None or chosen.priority > self.dialect.priority):
+            chosen = detect(whole, self._candidates, has_returns=has_returns)
+            if chosen is not None:
+                self.was_replaced = self.was_replaced or self._num_hits > 0
+                self._num_hits = 0
                 self._choose(chosen)
                 self._read_ends(self._head)
                 if self.num_bytes > _HEAD_BYTES:
                     self._read_ends(self._last_part())
+        return self._read_part(block, start, last, has_returns=has_returns)
+
+    def _read_part(self, block: bytes, start: int, last: int, *, has_returns: bool) -> list[LogRecord]:
+        """Read by columns if all lines are alike. One odd line makes only the lines near it be read one by one."""
         steps = self._read_columns(block, start, last) if not has_returns else None
+        if steps is None and self._may_split(last - start, has_returns=has_returns):
+            middle = block.find(b"\n", (start + last) // 2, last) + 1
+            if start < middle < last:
+                before = self._read_part(block, start, middle, has_returns=has_returns)
+                return before + self._read_part(block, middle, last, has_returns=has_returns)
         found = self._scan(block, start, last, has_returns=has_returns, steps=steps)
-        records = [record for record in found if self._is_new(record)]
+        records = [record for record in self._by_sections(found) if self._is_new(record)]
         self._note_progress(records)
         if self._sink is None:
             return records
@@ -137,15 +159,34 @@ class LogStream:
             self._sink.add(record)
         return []
 
+    def _may_split(self, num_bytes: int, *, has_returns: bool) -> bool:
+        return self._sink is not None and bool(self._columns) and not has_returns and num_bytes > _MIN_PART_BYTES
+
+    def _by_sections(self, found: Sequence[LogRecord]) -> Iterator[LogRecord]:
+        """Give steps the epoch of the heading before them, and leave out those of an evaluation."""
+        for record in found:
+            if record.kind == "section":
+                self._is_evaluating = record.name == "eval"
+                self._section_epoch = record.epoch if record.epoch is not None else self._section_epoch
+                continue
+            if record.epoch is None and self._section_epoch is not None:
+                record.__dict__["epoch"] = self._section_epoch
+            if record.kind == "step":
+                self._bar_total = self._bar_total if self._bar_total is not None else record.of
+                if self._is_evaluating or record.of != self._bar_total:
+                    continue
+                self._is_evaluating = record.is_last
+            yield record
+
     def _may_choose(self) -> bool:
-        """Lines of a protocol such as AI-Rank do not decide the dialect: a framework's records count first."""
-        return self.dialect is None or (self.dialect.priority < 0 and self._num_hits == 0)
+        """Lines of a protocol such as AI-Rank, or a bar, decide only if no framework's records are found."""
+        return self.dialect is None or (self.dialect.priority < 0 and self.num_bytes < _MAX_CHOICE_BYTES)
 
     def _read_columns(self, block: bytes, start: int, last: int) -> StepRows | None:
         """The steps of the block as columns; None if they must be read line by line."""
-        if self._sink is None or self._columns is None or self._num_noted < _MEASURED_BATCHES:
+        if self._sink is None or not self._columns or self._num_noted < _MEASURED_BATCHES:
             return None
-        steps = self._columns.read(block, start, last)
+        steps = next((found for reader in self._columns if (found := reader.read(block, start, last))), None)
         if steps is None or not self._goes_on(steps.rows):
             return None
         self._sink.add_rows(steps.rows)
@@ -153,11 +194,14 @@ class LogStream:
         self._num_hits += len(steps.rows)
         self._step_before = self.last_step
         last_row = steps.rows[-1].tolist()
-        self.last_step, self.last_epoch = int(last_row[1]), absent(last_row[2]) or self.last_epoch
+        if absent(last_row[1]) is not None:
+            self.last_step, self.last_epoch = int(last_row[1]), absent(last_row[2]) or self.last_epoch
         return steps
 
     def _goes_on(self, rows: Rows) -> bool:
         """Whether iterations only increase, so that no line repeats a step for another rank."""
+        if self.last_step is None and self._rank is None and np.isnan(rows[:, 1]).all():
+            return True  # lines without iterations
         if self._rank is not None or self.last_step is None or np.isnan(rows[:, 1]).any():
             return False
         epochs = np.append(-np.inf if self.last_epoch is None else self.last_epoch, np.nan_to_num(rows[:, 2], nan=0.0))
@@ -197,6 +241,7 @@ class LogStream:
                     elif made is not None:
                         self._note_facts(made, reader.probe, line)
         found.sort(key=itemgetter(0, 1))
+        found = _one_step_per_line(found)
         if steps is not None:
             found = [(start, number, self._after_step(record, start, steps)) for start, number, record in found]
         return [record for _, _, record in found]
@@ -212,12 +257,15 @@ class LogStream:
         self, line: bytes, record: LogRecord, rank: int | None, readers: Sequence[tuple[int, LineReader]]
     ) -> None:
         """Only for a dialect with one kind of step line, whose literal is used by nothing else."""
-        if self._columns is not None or self._sink is None or record.kind != "step" or rank is not None:
+        if self._sink is None or record.kind != "step" or rank is not None or self._num_templates >= _MAX_TEMPLATES:
             return
         if self.dialect is None or len(self.dialect.steps) != 1 or len(readers) != 1 or self.dialect.repeats_lines:
             return
         if readers[0][1].probe is self.dialect.steps[0] and self._num_noted >= _MEASURED_BATCHES:
-            self._columns = ColumnReader.of(line, readers[0][1].probe)
+            self._num_templates += 1
+            made = ColumnReader.of(line, readers[0][1].probe)
+            if made is not None and not any(made.is_like(known) for known in self._columns):
+                self._columns = [made, *self._columns[: _KEPT_TEMPLATES - 1]]
 
     def _read_ends(self, part: bytes) -> None:
         has_returns = b"\r" in part
@@ -225,8 +273,7 @@ class LogStream:
             for tried, (start, end) in enumerate(lines_with(part, anchor, has_returns=has_returns)):
                 if tried >= _ENDS_LINES:
                     break
-                if readers[0][1].probe.num_lines > 1:
-                    end = _end_of_next_line(part, end)
+                end = _end_of_lines(part, end, readers[0][1].probe.num_lines - 1)
                 line, rank = clean_line(part[start:end])
                 for _, reader in readers:
                     made = read_line(line, rank, reader)
@@ -236,6 +283,7 @@ class LogStream:
     def _choose(self, dialect: Dialect | None) -> None:
         """Search for each literal once, however many probes share it."""
         self.dialect = dialect
+        self._candidates = [other for other in self._dialects if dialect is None or other.priority > dialect.priority]
         own = (*dialect.steps, *dialect.others) if dialect is not None else ()
         probes = dict.fromkeys((*own, *shared.EVERYWHERE))
         self._everywhere = _by_anchor([probe for probe in probes if probe.where == "everywhere"])
@@ -269,7 +317,10 @@ class LogStream:
         return is_new
 
     def _is_new_eval(self, record: LogRecord) -> bool:
-        """False if a rank with another tag printed the same value."""
+        """False if a rank with another tag printed the same value, or a bar was redrawn."""
+        if self.dialect is not None and self.dialect.repeats_lines:
+            before, self._last_evals[record.metric] = self._last_evals.get(record.metric), record.value
+            return record.value != before
         if record.rank is None:
             return True
         key = (record.metric, record.value, record.epoch, record.step)
@@ -282,7 +333,8 @@ class LogStream:
     def _remember_rows(self) -> None:
         """Remember the last steps that were read as columns, now that a line must be compared with them."""
         for _, step, epoch, time_s, *_ in np.concatenate(self._recent_rows)[-_RECENT_STEPS:].tolist():
-            self._recent[(absent(epoch), int(step))] = (None, absent(time_s))
+            if absent(step) is not None:
+                self._recent[(absent(epoch), int(step))] = (None, absent(time_s))
         self._recent_rows = []
         while len(self._recent) > _RECENT_STEPS:
             del self._recent[next(iter(self._recent))]
@@ -356,6 +408,18 @@ class LogStream:
         return Facts(**strongest)
 
 
+def _one_step_per_line(found: list[tuple[int, int, LogRecord]]) -> list[tuple[int, int, LogRecord]]:
+    """Of several patterns that find a step in one line, the first counts."""
+    kept, last = [], -1
+    for item in found:
+        if item[2].kind == "step":
+            if item[0] == last:
+                continue
+            last = item[0]
+        kept.append(item)
+    return kept
+
+
 def _by_anchor(probes: Sequence[Probe]) -> dict[bytes, list[tuple[int, LineReader]]]:
     found: dict[bytes, list[tuple[int, LineReader]]] = {}
     for number, probe in enumerate(probes):
@@ -363,10 +427,16 @@ def _by_anchor(probes: Sequence[Probe]) -> dict[bytes, list[tuple[int, LineReade
     return found
 
 
-def _end_of_next_line(part: bytes, end: int) -> int:
-    own_end = part.find(b"\n", end, end + MAX_LINE_BYTES)  # after the carriage return of a Windows line ending
-    following = part.find(b"\n", own_end + 1, end + MAX_LINE_BYTES) if own_end >= 0 else -1
-    return following if following >= 0 else min(len(part), end + MAX_LINE_BYTES)
+def _end_of_lines(part: bytes, end: int, num_more: int) -> int:
+    """The end of the line `num_more` lines after the one that ends at `end`."""
+    last = min(len(part), end + MAX_LINE_BYTES)
+    for _ in range(num_more):
+        own_end = part.find(b"\n", end, last)  # after the carriage return of a Windows line ending
+        following = part.find(b"\n", own_end + 1, last) if own_end >= 0 else -1
+        if following < 0:
+            return last
+        end = following
+    return end
 
 
 def _end_of_first_line(chunk: bytes) -> int:

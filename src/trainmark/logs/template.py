@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from trainmark.logs.dialect import NUMBER, Groups, Probe
+from trainmark.logs.dialect import Groups, Probe
+from trainmark.logs.printed import NUMBER
 
 _MAX_TEMPLATES = 4
 _MAX_ATTEMPTS = 24

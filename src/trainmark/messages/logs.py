@@ -105,3 +105,50 @@ def edited_times(*, days: float) -> None: ...
     zh="日志有 test_begin 而没有 test_finish；日志可能不完整",
 )
 def no_end() -> None: ...
+
+
+@declare(
+    "median-not-mean",
+    title="中位数不是平均值",
+    en="it prints medians of the last steps and has neither totals nor time stamps; slow steps are not counted",
+    zh="日志打印的是最近若干步的中位数，既无累计值也无时间戳；慢步未计入",
+)
+def median_not_mean() -> None: ...
+
+
+@declare(
+    "smoothed-not-mean",
+    title="平滑值不是平均值",
+    en="it prints moving averages and has neither totals nor time stamps; slow steps are counted only in part",
+    zh="日志打印的是滑动平均值，既无累计值也无时间戳；慢步只部分计入",
+)
+def smoothed_not_mean() -> None: ...
+
+
+@declare(
+    "generic-reading",
+    title="通用读取",
+    en="no known log format fits; numbers with a unit such as images/s were read ({dialect}): check what they count, "
+    "or describe the format with --pattern",
+    zh="没有匹配的日志格式；按通用方式（{dialect}）读取了带单位的数字：请核对其含义，或用 --pattern 描述格式",
+)
+def generic_reading(*, dialect: str) -> None: ...
+
+
+@declare(
+    "clock-disagrees",
+    title="打印值与时钟不符",
+    en="the printed numbers add up to {printed_s:.4g} s, the time stamps of the same lines say {clock_s:.4g} s "
+    "({times:.3g} times): check the unit, or what a number covers",
+    zh="打印的数值合计 {printed_s:.4g} s，而各行时间戳为 {clock_s:.4g} s（{times:.3g} 倍）：请核对单位或数值的含义",
+)
+def clock_disagrees(*, printed_s: float, clock_s: float, times: float) -> None: ...
+
+
+@declare(
+    "no-time-printed",
+    title="没有打印时间",
+    en="it prints neither times nor time stamps, so it has no speed; `trainmark run -- COMMAND` measures it",
+    zh="日志既未打印耗时也无时间戳，因此没有速度；可用 `trainmark run -- 命令` 测量",
+)
+def no_time_printed() -> None: ...

@@ -31,7 +31,21 @@ from trainmark.units import format_bytes, format_count, format_seconds
 Language = Literal["en", "zh"]
 P = ParamSpec("P")
 
-SUBJECTS = ("commands", "doubts", "endings", "logs", "machine", "numbers", "ranks", "scaling", "skips", "training")
+SUBJECTS = (
+    "commands",
+    "comparison",
+    "doubts",
+    "endings",
+    "gate",
+    "laws",
+    "logs",
+    "machine",
+    "numbers",
+    "ranks",
+    "scaling",
+    "skips",
+    "training",
+)
 """The modules of this package that hold declarations."""
 _MAX_DEPTH = 4
 """Of messages inside messages in a file: nothing of ours goes deeper."""

@@ -50,12 +50,3 @@ def base_exchange_not_measured() -> None: ...
     zh="{devices} 个设备时单设备批大小为 {batch}，{base_devices} 个设备时为 {base_batches}：两者之比不是加速比",
 )
 def mixed_batch(*, batch: int, devices: int, base_batches: Sequence[str], base_devices: int) -> None: ...
-
-
-@declare(
-    "superlinear",
-    title="超线性加速",
-    en="{speedup:.2f} times the speed with {ratio:g} times the devices: the base is too slow",
-    zh="设备数为 {ratio:g} 倍，速度却为 {speedup:.2f} 倍：基准偏慢",
-)
-def superlinear(*, speedup: float, ratio: float) -> None: ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import socket
@@ -10,12 +9,7 @@ from dataclasses import dataclass
 
 from trainmark import host
 from trainmark.frameworks import frameworks
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gpu:
-    name: str
-    memory_bytes: int
+from trainmark.gpus import Gpu, read_gpus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +36,7 @@ class Machine:
 
 
 def read_machine() -> Machine:
-    gpus, driver = _read_gpus()
+    gpus, driver = read_gpus()
     return Machine(
         hostname=socket.gethostname(),
         system=platform.platform(),
@@ -54,44 +48,6 @@ def read_machine() -> Machine:
         frameworks=_read_frameworks(),
         compiler=shutil.which("g++"),
     )
-
-
-def _read_gpus() -> tuple[tuple[Gpu, ...], str | None]:
-    """From NVML, limited to CUDA_VISIBLE_DEVICES as the framework will be."""
-    try:
-        import pynvml
-    except ImportError:
-        return (), None
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return (), None
-    try:
-        gpus = []
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            name = pynvml.nvmlDeviceGetName(handle)
-            gpus.append(Gpu(name=str(name), memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)))
-        return _visible(tuple(gpus)), str(pynvml.nvmlSystemGetDriverVersion())
-    except pynvml.NVMLError:
-        return (), None
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _visible(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if wanted is None:
-        return gpus
-    seen: list[Gpu] = []
-    for field in (field.strip() for field in wanted.split(",")):
-        if field.isdigit() and int(field) < len(gpus):
-            seen.append(gpus[int(field)])
-        elif field.startswith(("GPU-", "MIG-")):
-            seen.append(gpus[min(len(seen), len(gpus) - 1)])
-        else:
-            break  # like CUDA, ignore everything from the first invalid entry on; -1 hides all
-    return tuple(seen)
 
 
 def _read_frameworks() -> dict[str, str]:

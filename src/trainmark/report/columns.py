@@ -121,8 +121,8 @@ def _part(name: str) -> Callable[[Any], Any]:
     return lambda value: (value or {}).get(name)
 
 
-def _bound(place: int) -> Callable[[Any], Any]:
-    return lambda value: ((value or {}).get("ci95") or (None, None))[place]
+def _bound(place: int, name: str = "ci95") -> Callable[[Any], Any]:
+    return lambda value: ((value or {}).get(name) or (None, None))[place]
 
 
 def _of_last(name: str) -> Callable[[Any], Any]:
@@ -133,17 +133,27 @@ def _codes(warnings: Any) -> str:
     return " ".join(dict.fromkeys(warning["code"] for warning in warnings))
 
 
+def _laws(marks: Any) -> str:
+    return " ".join(mark["law"] for mark in marks)
+
+
+def _reasons(marks: Any) -> str | None:
+    return "; ".join(f"{mark['law']}: {mark['accepted']['because']}" for mark in marks if mark["accepted"]) or None
+
+
 def describe_estimate(estimate: Estimate | None, unit: str) -> dict[str, Any] | None:
     if estimate is None:
         return None
     return {
-        "value": estimate.value,
+        "value": None if estimate.is_too_noisy else estimate.value,
         "unit": f"{unit}/s",
         "scope": "global",
         "ci95": list(estimate.ci95) if estimate.ci95 else None,
         "steps": estimate.num_steps,
         "warmup_steps": estimate.num_warmup_steps,
         "method": estimate.method,
+        "spread": list(estimate.spread) if estimate.spread else None,
+        "doubts": [doubt.to_json() for doubt in estimate.doubts],
     }
 
 
@@ -206,7 +216,8 @@ COLUMNS: tuple[Column, ...] = (
         name="throughput",
         value=lambda row: describe_estimate(analysis_of(row).estimate, row.unit),
         csv={"throughput": _part("value"), "unit": _part("unit"), "ci95_low": _bound(0), "ci95_high": _bound(1),
-             "steps": _part("steps"), "warmup_steps": _part("warmup_steps"), "method": _part("method")},
+             "steps": _part("steps"), "warmup_steps": _part("warmup_steps"), "method": _part("method"),
+             "spread_low": _bound(0, "spread"), "spread_high": _bound(1, "spread")},
         table=TableColumn(
             en="throughput (all devices)", zh="吞吐量（全部设备）", text=say_throughput, shown=Shown.ALWAYS,
             is_number=True, drop=None),
@@ -238,7 +249,10 @@ COLUMNS: tuple[Column, ...] = (
     Column(name="speeds", value=lambda row: analysis_of(row).speeds),
     Column(name="communication", value=describe_communication),
     Column(name="stated", value=lambda row: row.log.get("stated")),
+    _fact("witness"),
+    _fact("witnesses"),
     Column(name="warnings", csv={"warnings": _codes}),
+    Column(name="marks", csv={"marks": _laws, "accepted_because": _reasons}),
 )  # fmt: skip
 
 

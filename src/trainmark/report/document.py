@@ -12,7 +12,8 @@ from typing import Any
 import trainmark
 from trainmark import analyse, messages, units
 from trainmark.analyse.analysis import analyse_steps, own_warnings
-from trainmark.analyse.table import check_rows
+from trainmark.analyse.laws import is_admitted, marks_of
+from trainmark.analyse.warnings import check_rows
 from trainmark.report import columns
 from trainmark.report.columns import describe_numbers, only_finite
 from trainmark.store.rows import Analyser, Derived, RunRow
@@ -46,7 +47,8 @@ def _render_numbers(row: RunRow) -> str:
 
 def _describe_rest(row: RunRow, beside: list[dict[str, str]], protocol: str | None) -> dict[str, Any]:
     """What the index does not keep, since it depends on other runs or on the command line."""
-    rest: dict[str, Any] = {"warnings": [*own_warnings(row), *beside]}
+    marks = [mark.to_json() for mark in marks_of(row)]
+    rest: dict[str, Any] = {"warnings": [*own_warnings(row), *beside], "marks": marks, "admitted": is_admitted(row)}
     if protocol is not None:
         from trainmark.analyse.protocols import apply_protocol
 

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainmark.analyse.laws import judge
+from trainmark.analyse.naming import cell_name
 from trainmark.analyse.scaling import Study, build_studies
-from trainmark.analyse.table import Line, warnings_of
+from trainmark.analyse.table import Line
+from trainmark.analyse.warnings import warnings_of
 from trainmark.report.cells import OTHER_BASELINE_MARK
 from trainmark.report.columns import describe_line, heading, shown_columns, table_columns
+from trainmark.report.markup import escape_markdown, markdown_table
+from trainmark.report.remarks import is_marked, say_remarks
 from trainmark.report.scaling import columns, describe_case, explain, say_heading, titles
 from trainmark.report.words import WORDS, say_first_warning, say_outcome
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_bytes, format_seconds, plain
 
 _NO_HTML = {ord("<"): "?", ord(">"): "?"}
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~])")
 
 
 def render_markdown(lines: Sequence[Line], *, lang: str, studies: Sequence[Study] | None = None) -> str:
     """`studies` if the caller knows more than the lines: what was requested and is missing."""
     words = WORDS[lang]
+    judge([run for line in lines for run in line.runs])
     if not any(line.estimate for line in lines):
         return (
             "\n\n".join([f"# {words['title']}", words["none"], *([_logs(lines, words, lang)] if lines else [])]) + "\n"
@@ -48,9 +52,9 @@ def _environment(lines: Sequence[Line], words: dict[str, str], lang: str) -> str
         row = (_machine(line.first, words), str(environment.get("system") or ABSENT), _software(environment))
         if row not in seen:
             seen.add(row)
-            rows.append([_escape(cell) for cell in row])
+            rows.append([escape_markdown(cell) for cell in row])
     header = [heading("machine", lang), words["system"], words["software"]]
-    return f"## {words['environment']}\n\n" + _table(header, rows)
+    return f"## {words['environment']}\n\n" + markdown_table(header, rows)
 
 
 def _machine(row: RunRow, words: dict[str, str]) -> str:
@@ -80,9 +84,9 @@ def _setup(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
     for cells, found, other in zip(described, settings, others, strict=True):
         differing = (_say_settings(other) or ABSENT) if found else words["not_known"]
         texts = [cells[name] for name in names] + ([differing] if any(others) else [])
-        rows.append([_escape(text) for text in texts])
-    table = f"## {words['setup']}\n\n" + _table(header, rows)
-    return f"{table}\n\n{words['usual_flags'].format(flags=_escape(_say_settings(usual)))}" if usual else table
+        rows.append([escape_markdown(text) for text in texts])
+    table = f"## {words['setup']}\n\n" + markdown_table(header, rows)
+    return f"{table}\n\n{words['usual_flags'].format(flags=escape_markdown(_say_settings(usual)))}" if usual else table
 
 
 def _settings(line: Line) -> dict[str, str]:
@@ -133,14 +137,26 @@ def _command(row: RunRow) -> str:
 def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
     described = [describe_line(line, lang) for line in lines]
     names = shown_columns(described, in_report=True)
-    rows = [[_escape(cells[name]) for name in names] for cells in described]
-    table = _table([heading(name, lang) for name in names], rows)
-    note = (
-        f"\n\n{_escape(OTHER_BASELINE_MARK)} {words['other_base_note']}"
-        if any(line.has_other_baseline for line in lines)
-        else ""
-    )
-    return f"## {words['results']}\n\n{table}\n\n{words['how']}{note}"
+    rows = [[escape_markdown(cells[name]) for name in names] for cells in described]
+    table = markdown_table([heading(name, lang) for name in names], rows)
+    notes = [words["how"]]
+    if any(line.estimate is not None and line.estimate.is_within_one_run for line in lines):
+        notes.append(words["within_note"])
+    if any(line.has_other_baseline for line in lines):
+        notes.append(f"{escape_markdown(OTHER_BASELINE_MARK)} {words['other_base_note']}")
+    if any(is_marked(line) for line in lines):
+        notes.append(escape_markdown(words["marked_note"]))
+    return "\n\n".join([f"## {words['results']}", table, *notes, *_remarks(lines, words, lang)])
+
+
+def _remarks(lines: Sequence[Line], words: dict[str, str], lang: str) -> list[str]:
+    """Per line, what limits its number: noise, doubts and broken laws."""
+    items = [
+        f"- {escape_markdown(cell_name(line.first) + words['colon'] + remark)}"
+        for line in lines
+        for remark in say_remarks(line, lang)
+    ]
+    return [f"### {words['remarks']}", "\n".join(items)] if items else []
 
 
 def _scaling(studies: Sequence[Study], words: dict[str, str], lang: str) -> list[str]:
@@ -150,9 +166,11 @@ def _scaling(studies: Sequence[Study], words: dict[str, str], lang: str) -> list
         rows = []
         for case in study.cases:
             cells = describe_case(case, lang)
-            rows.append([_escape(text) for text in (*(cells[name] for name in names), explain(case, lang) or ABSENT)])
-        table = _table([*(say_heading(name, lang) for name in names), words["why"]], rows)
-        parts.append(f"### {_escape(title)}\n\n{table}")
+            rows.append(
+                [escape_markdown(text) for text in (*(cells[name] for name in names), explain(case, lang) or ABSENT)]
+            )
+        table = markdown_table([*(say_heading(name, lang) for name in names), words["why"]], rows)
+        parts.append(f"### {escape_markdown(title)}\n\n{table}")
     return parts
 
 
@@ -165,16 +183,6 @@ def _logs(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
         found = warnings[run.id]
         warned = say_first_warning(found, lang) if found else ABSENT
         texts = (run.id, outcome, format_seconds(run.wall_s), problem, warned)
-        rows.append([_escape(text) for text in texts])
+        rows.append([escape_markdown(text) for text in texts])
     header = [words[name] for name in ("folder", "outcome", "time", "problem", "warnings")]
-    return f"## {words['logs']}\n\n" + _table(header, rows)
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
-
-
-def _escape(text: object) -> str:
-    """Keep Markdown and HTML in a path or a log as plain text."""
-    return _SPECIAL.sub(r"\\\1", plain(text).replace("&", "&amp;"))
+    return f"## {words['logs']}\n\n" + markdown_table(header, rows)

@@ -36,6 +36,19 @@ WORDS: dict[str, dict[str, str]] = {
         "warning": "warning",
         "no_result": "no result",
         "too_few": "too few steps for an interval",
+        "too_noisy": "too noisy",
+        "seen": "seen {spread}",
+        "noisy_sentence": "too noisy to be a result, {spread} seen",
+        "beyond": "> ±{limit:.0%}",
+        "refused": "(no interval: {why})",
+        "within_run": "{relative} within one run",
+        "remarks": "Remarks",
+        "remark": "note",
+        "marked": "! {law}: {message} ({run}{more})",
+        "accepted": "accepted on {day}: {because}",
+        "marked_note": "! breaks a law, or rests on a result that does: left out of compare and check unless accepted "
+        "(trainmark accept)",
+        "within_note": "The interval of a single run is within that run: another run may differ by more.",
         "none": "No run has finished successfully yet, so there is no speed to report.",
         "scaling": "Scaling",
         "weak": "weak scaling",
@@ -91,6 +104,18 @@ WORDS: dict[str, dict[str, str]] = {
         "warning": "警告",
         "no_result": "无结果",
         "too_few": "步数太少，无法给出区间",
+        "too_noisy": "噪声过大",
+        "seen": "所见 {spread}",
+        "noisy_sentence": "噪声过大，不能作为结果，所见 {spread}",
+        "beyond": "> ±{limit:.0%}",
+        "refused": "（无区间：{why}）",
+        "within_run": "{relative}（单次运行之内）",
+        "remarks": "说明",
+        "remark": "说明",
+        "marked": "! {law}：{message}（{run}{more}）",
+        "accepted": "已于 {day} 接受：{because}",
+        "marked_note": "! 违反合理性规则，或以此类结果为依据：除非已接受（trainmark accept），不参与 compare 和 check",
+        "within_note": "单次运行的区间只反映该次运行之内的波动：另一次运行的差别可能更大。",
         "none": "还没有成功结束的运行，因此没有可报告的速度。",
         "scaling": "扩展性",
         "weak": "弱扩展",
@@ -139,6 +164,7 @@ UNITS = {
     "zh": {
         "images": "图像/秒",
         "clips": "片段/秒",
+        "frames": "帧/秒",
         "samples": "样本/秒",
         "examples": "样例/秒",
         "iterations": "迭代/秒",
@@ -150,6 +176,28 @@ UNITS = {
     },
 }
 
+DOUBTS = {
+    "en": {
+        "two-levels": "two levels",
+        "level-changed": "level changed",
+        "drift": "drift",
+        "still-warming-up": "warming up",
+        "rare-stalls": "rare stalls",
+        "period": "period",
+        "printed-digits": "few digits",
+    },
+    "zh": {
+        "two-levels": "两个水平",
+        "level-changed": "水平改变",
+        "drift": "漂移",
+        "still-warming-up": "仍在预热",
+        "rare-stalls": "偶发停顿",
+        "period": "周期",
+        "printed-digits": "位数太少",
+    },
+}
+"""Why there is no interval, in two words for a table."""
+
 RUNNING = "running"
 """Stands for the outcome of a run that has none yet."""
 
@@ -159,6 +207,10 @@ def say_outcome(run: RunRow, lang: str, *, with_code: bool = False) -> str:
     outcome = run.outcome or RUNNING
     name = name_outcome(outcome, lang)
     return f"{name} ({outcome})" if with_code and outcome not in ("ok", name) else name
+
+
+def name_doubt(code: str, lang: str) -> str:
+    return DOUBTS[lang].get(code, code)
 
 
 def name_outcome(outcome: str, lang: str) -> str:

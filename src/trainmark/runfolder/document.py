@@ -139,7 +139,18 @@ class LogFacts:
     confidence: float | None = None
     scope: str | None = None
     covers: str | None = None
+    has_seconds: bool | None = None
+    """Whether it prints how long its steps took, and not only a rate; None in folders of older versions."""
     is_cumulative: bool = False
+    """In folders of older versions: records are means since the start as printed, and not differences of them."""
+    meaning: str | None = None
+    """What a printed time or rate is: `step`, `window`, `since-run`, `since-epoch`, `median`, `smoothed`, `whole`."""
+    basis: str | None = None
+    """What the seconds of the records rest on: `printed`, `differences` of running totals, or the `clock`."""
+    is_generic: bool = False
+    """Read by a generic dialect: what its numbers count is a guess."""
+    rates: Json | None = None
+    """Of a log with very many records: median, mean and last of the printed rates, over all devices."""
     is_tf32_off: bool | None = None
     stated: Json = field(default_factory=dict)
     """Summaries printed in the log, by name: value and unit."""
@@ -153,7 +164,12 @@ class LogFacts:
             confidence=as_float(given.get("confidence")),
             scope=as_text(given.get("scope")),
             covers=as_text(given.get("covers")),
+            has_seconds=as_bool(given.get("has_seconds")),
             is_cumulative=bool(given.get("is_cumulative")),
+            meaning=as_text(given.get("meaning")),
+            basis=as_text(given.get("basis")),
+            is_generic=bool(given.get("is_generic")),
+            rates=as_object(given.get("rates")) or None,
             is_tf32_off=as_bool(given.get("is_tf32_off")),
             stated=as_object(given.get("stated")),
             target=as_object(given.get("target")) or None,
@@ -201,8 +217,16 @@ class RunDocument:
     """None for our own workloads, `command` for `run -- CMD`, otherwise the imported file."""
     dialect: str | None = None
     """The log format that was read, or `mark` for a script that marks its steps."""
+    witness: str | None = None
+    """Of a finished command, what its result rests on: `mark`, `observer`, `log` or `clock`."""
+    witnesses: Json | None = None
+    """Throughput by each witness over the same steps, with its `unit`; null where a witness says nothing."""
+    observer: Json | None = None
+    """What the observer saw of a command, or why it saw nothing."""
     unit: str = "samples"
     model: str | None = None
+    workload_version: int | None = None
+    """Of the workload's card; None for a command, and in folders of older versions, whose workloads had version 1."""
     measure: MeasureRecord | None = None
     eval_every: int | None = None
     """Epochs from one evaluation to the next."""
@@ -212,6 +236,8 @@ class RunDocument:
     """None: a measurement. `find-batch`: a probe whether a batch fits."""
     find_batch: Json | None = None
     """How the batch size was found; for people to read."""
+    image: str | None = None
+    """The container image as the user named it: NAME or NAME@sha256:DIGEST."""
     asked: str | None = None
     """The command line."""
     sweep: str | None = None
@@ -243,6 +269,8 @@ class RunDocument:
             unit=as_text(value.get("unit")) or "samples",
             measure=MeasureRecord.from_json(value["measure"]) if has_measure else None,
             find_batch=as_object(value.get("find_batch")) or None,
+            witnesses=as_object(value.get("witnesses")) or None,
+            observer=as_object(value.get("observer")) or None,
             created_unix_s=as_float(value.get("created_unix_s")),
             log=LogFacts.from_json(value["log"]) if has_log else None,
             provenance=Provenance.from_json(value),
@@ -274,8 +302,9 @@ class RunDocument:
         write_json(folder / RUN_FILE, self.to_json())
 
 
-_TEXTS = ("suite", "source", "dialect", "model", "purpose", "asked", "sweep", "retry_of", "resumed_from")
-_INTEGERS = ("eval_every", "memory_limit_bytes", "attempt")
+_TEXTS = ("suite", "source", "dialect", "witness", "model", "purpose", "image", "asked", "sweep", "retry_of",
+    "resumed_from")  # fmt: skip
+_INTEGERS = ("workload_version", "eval_every", "memory_limit_bytes", "attempt")
 _NESTED = ("cell", "measure", "log", "provenance", "others")
 _ALWAYS = ("cell_id", "suite", "unit", "model")
 _KNOWN = frozenset(

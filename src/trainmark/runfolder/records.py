@@ -48,12 +48,15 @@ class Step(NamedTuple):
     time_s: float | None
     """Since the first."""
     loss: float | None
+    rounding_s: float | None = None
+    """Half of the last digit of a printed duration; None if a clock measured it."""
 
     @classmethod
     def from_json(cls, record: Json) -> Step:
         get = record.get
         number, seconds, samples = as_float(get("step")), as_float(get("seconds")), as_float(get("samples"))
-        return cls(number, seconds, samples, as_float(get("time_s")), as_float(get("loss")))
+        time_s, loss, rounding_s = as_float(get("time_s")), as_float(get("loss")), as_float(get("rounding_s"))
+        return cls(number, seconds, samples, time_s, loss, rounding_s)
 
 
 class Evaluation(NamedTuple):

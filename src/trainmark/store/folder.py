@@ -6,8 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from trainmark.messages.endings import changed_after_end, file_damaged, no_end_record, unreadable
+from trainmark.messages.endings import changed_after_end, died_after_last_step, file_damaged, no_end_record, unreadable
 from trainmark.messages.message import Message
+from trainmark.runfolder.acceptance import read_accepted
 from trainmark.runfolder.document import CellRecord, RunDocument
 from trainmark.runfolder.ending import find_changed
 from trainmark.runfolder.files import (
@@ -19,10 +20,10 @@ from trainmark.runfolder.files import (
     rank_file,
     read_json,
 )
-from trainmark.runfolder.records import Outcome
+from trainmark.runfolder.records import MAX_SECONDS, Outcome
 from trainmark.runfolder.values import as_object, as_text
 from trainmark.store.marked_steps import read_command
-from trainmark.store.rank_records import RankRecords, no_steps, read_ranks
+from trainmark.store.rank_records import RankRecords, no_steps, read_import, read_ranks
 from trainmark.store.rows import RunRow
 from trainmark.store.state import FoundEnding, read_ending, read_state, reading_version
 
@@ -65,8 +66,10 @@ def read_run(folder: Path) -> RunRow | None:
         "environment": environment,
         "machine": _machine(document.cell, environment),
         "num_records": recorded.num_steps,
+        "first_step_s": _first_step_s(document, recorded),
         "warnings": (*warnings, *_warn_of_changes(folder, document, ending, recorded)),
         "folder_state": ending.state,
+        "accepted": read_accepted(folder),
     }
     return RunRow(**facts, load_steps=lambda: recorded.steps, reading_version=reading_version())
 
@@ -74,9 +77,9 @@ def read_run(folder: Path) -> RunRow | None:
 def _read_records(folder: Path, document: RunDocument) -> tuple[RankRecords, list[Json]]:
     """And the warnings, which may come from more files than the other records."""
     if _is_command(document):
-        found = read_command(folder)
+        found = read_command(folder, document)
         return found, list(found.warnings)
-    return read_ranks(folder)
+    return read_import(folder) if document.provenance is not None else read_ranks(folder)
 
 
 def _is_command(document: RunDocument) -> bool:
@@ -90,7 +93,18 @@ def _warn_of_changes(folder: Path, document: RunDocument, ending: FoundEnding, r
         return [changed_after_end(files=changed).to_json()]
     if ending.outcome == Outcome.OK and not recorded.has_end and not _is_command(document):
         return [no_end_record(file=rank_file(0)).to_json()]
+    if ending.outcome == Outcome.OK and ending.reason_code == died_after_last_step.code:
+        facts = {"reason_code": ending.reason_code, "reason_params": ending.reason_params}
+        return [Message.from_reason({"reason": ending.reason, **facts}).to_json()]
     return []
+
+
+def _first_step_s(document: RunDocument, recorded: RankRecords) -> float | None:
+    """None for a run on several machines, whose clocks may differ, and for one that went on from a checkpoint."""
+    begin, end = document.created_unix_s, recorded.first_step_unix_s
+    if begin is None or end is None or document.cell.nodes not in (None, 1) or document.resumed_from is not None:
+        return None
+    return end - begin if 0 <= end - begin <= MAX_SECONDS else None
 
 
 def _machine(cell: CellRecord, environment: Json) -> str | None:
@@ -109,7 +123,15 @@ def _facts(folder: Path, document: RunDocument) -> dict[str, Any]:
         "started_unix_s": document.created_unix_s,
         "until_target": dict(document.cell.until_target or {}),
         "log": _log_facts(document),
+        "witness": _witness(document),
+        "witnesses": document.witnesses or {},
     }
+
+
+def _witness(document: RunDocument) -> str | None:
+    """Folders of older versions do not name it; then marks or a log were the only ones."""
+    is_from_log = document.source is not None and document.dialect is not None
+    return document.witness or ((document.dialect if document.dialect == "mark" else "log") if is_from_log else None)
 
 
 _ROW = {field.name for field in fields(RunRow)}

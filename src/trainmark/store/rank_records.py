@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +24,12 @@ from trainmark.runfolder.records import (
     decode_record,
     read_records,
 )
+from trainmark.runfolder.step_table import STEPS_FILE, open_steps
+from trainmark.runfolder.values import as_float
+from trainmark.store.imported_steps import num_records, read_table
 from trainmark.store.rows import Steps
 
-_COLUMNS = ("seconds", "samples", "steps", "times", "loss_steps", "losses")
+_COLUMNS = ("seconds", "samples", "steps", "times", "loss_steps", "losses", "rounding", "printed_rates")
 _MAX_SAMPLES = 1e15
 
 
@@ -42,6 +46,10 @@ class RankRecords:
     communication: Json | None = None
     has_end: bool = False
     """Whether there is a run_end record."""
+    first_step_unix_s: float | None = None
+    """When the first step was done, by the clock of the process; None in logs, which say it in many ways or not."""
+    stamped_s: float | None = None
+    """Between the first step record and the last, by the time of day; None in logs."""
 
 
 def no_steps() -> Steps:
@@ -65,6 +73,15 @@ def _read_warnings(path: Path) -> list[Json]:
     return [RecordedWarning.from_json(record)._asdict() for record in found]
 
 
+def read_import(folder: Path) -> tuple[RankRecords, list[Json]]:
+    """The records of an imported log; its steps are in a table, or in folders of older versions among the records."""
+    found = read_rank(folder / rank_file(0))
+    table = open_steps(folder / STEPS_FILE)
+    if table is not None:
+        found = replace(found, steps=read_table(table), num_steps=num_records(table))
+    return found, list(found.warnings)
+
+
 def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
     """`is_marked`: written by a script of the user, see `marked_steps`."""
     steps = _StepColumns(choose=_as_marked if is_marked else _as_measured)
@@ -75,10 +92,15 @@ def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
     peak: int | None = None
     communication: Communication | None = None
     has_end = False
+    first_step_unix_s: float | None = None
+    last_step_unix_s: Any = None
     for record in read_records(path):
         kind = record["kind"]
+        if first_step_unix_s is None and (kind == Kind.STEP or (is_marked and kind == Kind.RUN_START)):
+            first_step_unix_s = as_float(record.get("unix_s"))  # a mark ends a step: the first starts the clock
         if kind == Kind.STEP:
             steps.add(Step.from_json(record))
+            last_step_unix_s = record.get("unix_s")
         elif kind == Kind.EVAL:
             evals.append(Evaluation.from_json(record)._asdict())
         elif kind == Kind.WARNING:
@@ -105,7 +127,13 @@ def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
         peak_memory_bytes=peak,
         communication=communication.to_json() if communication is not None else None,
         has_end=has_end,
+        first_step_unix_s=first_step_unix_s,
+        stamped_s=_between(first_step_unix_s, as_float(last_step_unix_s)),
     )
+
+
+def _between(begin: float | None, end: float | None) -> float | None:
+    return end - begin if begin is not None and end is not None and end > begin else None
 
 
 class _StepColumns:
@@ -119,10 +147,12 @@ class _StepColumns:
 
     def add(self, step: Step) -> None:
         self.num_records += 1
-        number, _, _, time_s, loss = step
+        number, _, _, time_s, loss, rounding_s = step
         pair = self._choose(step)
-        seconds, samples, steps, times, loss_steps, losses = self._appends
+        seconds, samples, steps, times, loss_steps, losses, rounding, _ = self._appends
         if pair is not None:
+            if rounding_s is not None:
+                rounding(rounding_s)
             seconds(pair[0])
             samples(pair[1])
             steps(math.nan if number is None else number)
@@ -133,12 +163,14 @@ class _StepColumns:
 
     def to_arrays(self) -> Steps:
         arrays = {name: np.frombuffer(column, dtype=np.float64) for name, column in self._columns.items() if column}
+        if len(self._columns["rounding"]) != len(self._columns["seconds"]):
+            arrays.pop("rounding", None)  # records of two versions, or a damaged one
         return Steps(**{name: arrays[name] if name in arrays else np.empty(0) for name in _COLUMNS})
 
 
 def _as_measured(step: Step) -> tuple[float, float] | None:
     """Seconds and samples; None for values that cannot be a measurement."""
-    _, seconds, samples, _, _ = step
+    seconds, samples = step.seconds, step.samples
     if seconds is None or samples is None:
         return None
     return (seconds, samples) if MIN_SECONDS <= seconds <= MAX_SECONDS and 0 < samples <= _MAX_SAMPLES else None

@@ -32,6 +32,11 @@ class Steps:
     """When the record was made, in seconds since the first; NaN if unknown."""
     loss_steps: Floats
     losses: Floats
+    rounding: Floats
+    """Half of the last printed digit of each record, in its seconds. Empty if a clock measured them."""
+    printed_rates: Floats
+    """Samples per second of each record as a log prints it, over all devices. Empty for runs that were measured. There
+    may be more of these than `seconds`: a mean since the start is printed often and measures only its differences."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,6 +71,10 @@ class RunRow:
     wall_s: float | None
     load_steps: Callable[[], Steps]
     """Called on first use: a table of a thousand runs needs no steps."""
+    witness: str | None = None
+    """What the result rests on: `observer`, `mark`, `log` or `clock`; None for our own workloads."""
+    witnesses: dict[str, Any] = field(default_factory=dict)
+    """Throughput by each witness over the same steps, with its `unit`. Empty where there is only one."""
     reason_code: str | None = None
     """Code of the declaration in `trainmark.messages`; None in folders of older versions."""
     reason_params: dict[str, Any] = field(default_factory=dict)
@@ -73,6 +82,12 @@ class RunRow:
     warnings: tuple[dict[str, Any], ...] = ()
     """Each with code, message and params, as `Message.to_json` gives them."""
     peak_memory_bytes: int | None = None
+    stamped_s: float | None = None
+    """Between the first step record and the last, by the time of day; None in logs, whose stamps are in `times`."""
+    first_step_s: float | None = None
+    """From the start of the run until its first step was done: imports, data, compilation. None if unknown."""
+    workload_version: int | None = None
+    """Of the workload's card; None for commands, imported logs and older versions."""
     lr: float | None = None
     """The peak learning rate that the user set; None: that of the recipe, which is in `environment`."""
     until_target: dict[str, float] = field(default_factory=dict)
@@ -94,12 +109,14 @@ class RunRow:
     num_records: int | None = None
     """Number of step records in the folder, with or without a speed; None in rows made by tests."""
     log: dict[str, Any] = field(default_factory=dict)
-    """Of an imported log: sha256, scope, is_cumulative, the numbers that it states, its target. Empty for our runs."""
+    """Of an imported log: sha256, scope, what its numbers are, the numbers that it states. Empty for our runs."""
     communication: dict[str, Any] | None = None
     """Times of steps and of steps without gradient exchange, as recorded, or the reason why there are none."""
     machine: str | None = None
     """Name of the accelerator, or of the CPU if there is none."""
     environment: dict[str, Any] = field(default_factory=dict)
+    accepted: tuple[dict[str, Any], ...] = ()
+    """Laws that the run breaks and a person accepted: law, because, unix_s; see `runfolder/acceptance.py`."""
     folder_state: str | None = None
     """None if exit.json has the outcome. Otherwise the state of the folder from which the outcome was derived."""
     reading_version: str | None = None
@@ -143,6 +160,19 @@ class RunRow:
     @property
     def losses(self) -> Floats:
         return self._steps.losses
+
+    @property
+    def rounding(self) -> Floats:
+        return self._steps.rounding
+
+    @property
+    def printed_rates(self) -> Floats:
+        return self._steps.printed_rates
+
+    @property
+    def rates(self) -> Floats:
+        """Of each record as printed, or as measured: what older reports aggregate."""
+        return self.printed_rates if len(self.printed_rates) else self.samples / self.seconds
 
 
 @dataclass(frozen=True, kw_only=True)

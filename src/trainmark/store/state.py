@@ -15,23 +15,24 @@ from pathlib import Path
 
 from trainmark.messages.endings import controller_gone, running, starting
 from trainmark.messages.message import Message
-from trainmark.runfolder import document, ending, files, records, values
+from trainmark.runfolder import acceptance, document, ending, files, records, values
 from trainmark.runfolder.ending import ExitRecord, Seal
 from trainmark.runfolder.files import OUTPUT_FILE, RUN_FILE, Json, NotRegularError, open_regular
 from trainmark.runfolder.records import Outcome
 
 _STARTING_S = 60.0
 """After writing run.json a controller takes less than this to lock output.log."""
-_READERS = ("columns.py", "folder.py", "marked_steps.py", "rank_records.py", "state.py")
+_READERS = ("columns.py", "folder.py", "marked_steps.py", "rank_records.py", "state.py", "imported_steps.py")
 
 
 @functools.cache
 def reading_version() -> str:
     """A hash of the code that reads folders: after any change of it, folders are read again."""
     own = Path(__file__).parent
-    modules = (document, ending, files, records, values)
+    modules = (acceptance, document, ending, files, records, values)
     digest = hashlib.sha256()
-    for path in (*(own / name for name in _READERS), *(Path(str(module.__file__)) for module in modules)):
+    table = Path(str(files.__file__)).with_name("step_table.py")  # not imported: it needs numpy
+    for path in (*(own / name for name in _READERS), table, *(Path(str(module.__file__)) for module in modules)):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
-import subprocess
 import sys
+from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -14,20 +13,34 @@ from typing import Any
 
 import trainmark
 from trainmark import host
+from trainmark.gpus import read_gpus
+from trainmark.worker.container import describe_container, describe_image
+from trainmark.worker.repository import describe_repository, find_repository
 from trainmark.worker.telemetry.sensors import GpuSensor
 
 PACKAGES = (
-    "torch", "torchvision", "triton", "paddlepaddle", "numpy", "simplejpeg", "pillow", "nvidia-ml-py", "psutil",
+    "torch", "torchvision", "torchaudio", "triton", "paddlepaddle", "paddlepaddle-gpu", "tensorflow", "keras", "jax",
+    "jaxlib", "flax", "oneflow", "mindspore", "mxnet", "transformers", "accelerate", "deepspeed", "lightning",
+    "pytorch-lightning", "timm", "datasets", "peft", "trl", "torchtitan", "torchao", "mmcv", "mmengine",
+    "megatron-core", "transformer-engine", "flash-attn", "xformers", "bitsandbytes", "apex", "nvidia-dali-cuda120",
+    "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-cublas-cu12",
+    "nvidia-cublas", "numpy", "opencv-python", "opencv-python-headless", "simplejpeg", "pillow", "pillow-simd",
+    "nvidia-ml-py", "psutil",
 )  # fmt: skip
+"""Packages that decide how fast a training is, and the two that we measure with."""
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
               "TORCHINDUCTOR_CACHE_DIR", "LD_PRELOAD")  # fmt: skip
 _VARIABLE_PREFIXES = ("NCCL_", "GLOO_", "MKL_", "CUDNN_", "NVIDIA_TF32")
 
 
-def describe_environment(framework_facts: dict[str, Any], *, gpu_index: int | None) -> dict[str, Any]:
+def describe_environment(
+    framework_facts: dict[str, Any], *, gpu_index: int | None, image: str | None = None
+) -> dict[str, Any]:
+    """`image` is the container's image as the user named it."""
     sensor = GpuSensor(gpu_index) if gpu_index is not None else None
+    gpus, driver = read_gpus()
     return {
-        "schema": 1,
+        "schema": 2,
         "trainmark": trainmark.__version__,
         "hostname": platform.node(),
         "system": platform.platform(),
@@ -36,10 +49,13 @@ def describe_environment(framework_facts: dict[str, Any], *, gpu_index: int | No
         "num_cores": host.num_cores(),
         "num_processors": host.num_processors(),
         "memory_bytes": host.memory_bytes(),
-        "packages": _versions(),
+        "gpus": [{"name": gpu.name, "uuid": gpu.uuid} for gpu in gpus],
+        "driver": driver,
+        "packages": installed_versions(PACKAGES),
         "variables": {key: value for key, value in os.environ.items() if _matters(key)},
-        "container": _container(),
-        "git": _own_git(Path(trainmark.__file__).resolve().parent),
+        "container": describe_container(),
+        "image": describe_image(image),
+        "git": own_git(),
         "gpu_at_start": sensor.read() if sensor is not None else None,
         "device_memory_bytes": sensor.memory_bytes() if sensor is not None else None,
         **framework_facts,
@@ -50,9 +66,10 @@ def _matters(key: str) -> bool:
     return key in _VARIABLES or key.startswith(_VARIABLE_PREFIXES)
 
 
-def _versions() -> dict[str, str]:
+def installed_versions(packages: Iterable[str]) -> dict[str, str]:
+    """From their metadata: nothing is imported."""
     found = {}
-    for package in PACKAGES:
+    for package in packages:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
@@ -60,37 +77,13 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _container() -> str | None:
-    for variable in ("NVIDIA_PRODUCT_NAME", "NVIDIA_PYTORCH_VERSION", "SINGULARITY_CONTAINER", "APPTAINER_CONTAINER"):
-        if variable in os.environ:
-            return f"{variable}={os.environ[variable]}"
-    return "docker" if Path("/.dockerenv").exists() else None
-
-
 @cache
-def _own_git(folder: Path) -> dict[str, Any] | None:
-    """None outside a checkout of trainmark: a virtual environment in another repository does not count.
+def own_git() -> dict[str, Any] | None:
+    """Of trainmark itself; None outside a checkout of it. Only the sources count: docs and tests change no speed.
 
     Cached: the environment is written twice, the second time when a training may have little memory left.
     """
-    top = _run_git(folder, "rev-parse", "--show-toplevel")
-    is_ours = top is not None and Path(os.fsdecode(top).strip()) / "src" / "trainmark" == folder
-    return describe_git(folder) if is_ours else None
-
-
-def describe_git(folder: Path) -> dict[str, Any] | None:
-    """The commit of the code that ran, and a hash of local changes; None outside a repository."""
-    commit = _run_git(folder, "rev-parse", "HEAD")
-    if commit is None:
-        return None
-    diff = _run_git(folder, "diff", "HEAD") or b""
-    digest = hashlib.sha256(diff).hexdigest()[:12] if diff else None
-    return {"commit": commit.decode().strip(), "diff_sha256": digest}
-
-
-def _run_git(folder: Path, *arguments: str) -> bytes | None:
-    try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, timeout=10, check=True)  # noqa: S607
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout
+    package = Path(trainmark.__file__).resolve().parent
+    found = find_repository(package)
+    is_ours = found is not None and found.top / "src" / "trainmark" == package
+    return describe_repository(found, under=["src"]) if found is not None and is_ours else None

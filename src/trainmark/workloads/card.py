@@ -39,6 +39,8 @@ class Schedule:
     epochs: float
     """Of the recipe; a recipe that counts iterations is stated here in epochs of its data set."""
     warmup_share: float = 0.0
+    warmup_steps: int = 0
+    """Instead of a share: as many steps at every batch size, fewer in proportion in a training of fewer epochs."""
     warmup_from: float = 0.0
     """Fraction of the full rate at which the warm-up starts."""
     milestones: tuple[float, ...] = ()
@@ -98,7 +100,11 @@ class Card:
     dataset: str
     """The on-disk format, a name of `trainmark data`."""
     source: str
+    version: int = 1
+    """Raised when the work changes (data, model, loss, augmentation): numbers of two versions are not averaged."""
     has_static_shapes: bool = True
     """Whether every step has the same shapes; only then is it worth letting cuDNN benchmark its algorithms."""
+    starts_uniform: bool = False
+    """Whether the first loss is near ln(classes): cross-entropy, with untrained weights that prefer no class."""
     sync_batch_norm: bool = False
     """Whether BatchNorm computes its statistics over all devices."""

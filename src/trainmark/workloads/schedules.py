@@ -20,11 +20,19 @@ def learning_rate(
 
     A shorter training has a proportionally shorter warm-up; a longer training has the same warm-up.
     """
-    shorter = min(1.0, schedule.epochs / epochs) if epochs is not None else 1.0
-    warmup = max(1.0, schedule.warmup_share * num_steps * shorter) if schedule.warmup_share else 0.0
+    warmup = _warmup(schedule, num_steps, epochs if epochs is not None else schedule.epochs)
     if step + 1 < warmup:
         return peak * (schedule.warmup_from + (1 - schedule.warmup_from) * (step + 1) / warmup)
     return peak * _DECAYS[schedule.kind](schedule, step, warmup, num_steps)
+
+
+def _warmup(schedule: Schedule, num_steps: float, epochs: float) -> float:
+    """In steps; 0 for none."""
+    if schedule.warmup_steps:
+        return max(1.0, schedule.warmup_steps * min(1.0, epochs / schedule.epochs))
+    if schedule.warmup_share:
+        return max(1.0, schedule.warmup_share * num_steps * min(1.0, schedule.epochs / epochs))
+    return 0.0
 
 
 def evaluation_interval(schedule: Schedule, *, epochs: int) -> int:

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainmark.workloads.torch_same import pad_input
+
 _MULTIPLE = 8
 
 
@@ -29,4 +31,5 @@ def convolve_padded(convolution: nn.Conv2d, x: Tensor, *, parts: Sequence[int] =
     if more_out or more_in:
         weight = functional.pad(weight, (0, 0, 0, 0, 0, more_in, 0, more_out))
         bias = None if bias is None else functional.pad(bias, (0, more_out))
-    return functional.conv2d(x, weight, bias, convolution.stride, convolution.padding)
+    x, padding = pad_input(convolution, x)
+    return functional.conv2d(x, weight, bias, convolution.stride, padding)

@@ -11,6 +11,7 @@ import pytest
 from pycocotools import mask as coco_mask
 
 from trainmark.datasets.coco.check import check_coco
+from trainmark.datasets.coco.layout import Part
 from trainmark.datasets.coco.make import make_coco
 from trainmark.datasets.coco.masks import bitmaps, pack, read_runs, unpack
 from trainmark.datasets.coco.parse import parse_split
@@ -24,6 +25,7 @@ from trainmark.errors import DataError
 
 Encode = Callable[..., bytes]
 HEIGHT, WIDTH = 60, 80  # of the photo in conftest
+TRAIN = Part(name="train2017", folder="train2017")
 
 
 def box_record(**changes: Any) -> dict[str, Any]:
@@ -79,7 +81,7 @@ def test_labels_follow_the_order_of_ids_and_boxes_are_as_written(build: Build) -
 def test_annotations_go_to_their_images(build: Build) -> None:
     images = [{"id": id_, "file_name": f"{id_}.jpg", "height": HEIGHT, "width": WIDTH} for id_ in (30, 10, 20)]
     records = [box_record(id=number, image_id=id_) for number, id_ in enumerate((20, 30, 20), start=1)]
-    split, _ = parse_split(build(content(*records, images=images)), "train2017")
+    split, _ = parse_split(build(content(*records, images=images)), TRAIN)
     assert split is not None
     of_image = [split.instances.ids[list(split.instances.of_image(index))].tolist() for index in range(3)]
     assert of_image == [[2], [], [1, 3]]
@@ -406,3 +408,88 @@ def test_the_format_is_found_and_summarises(build: Build) -> None:
     format_ = find_format("coco")
     summary = format_.summarise(build(content(box_record())))
     assert (summary.num_train, summary.num_val, summary.num_classes) == (1, 0, 2)
+
+
+# -- 2014 --------------------------------------------------------------------------------------------------------------
+
+
+def image_record(number: int) -> dict[str, Any]:
+    return {"id": number, "file_name": f"{number}.jpg", "height": HEIGHT, "width": WIDTH}
+
+
+def polygon_record(number: int, image: int, left: int) -> dict[str, Any]:
+    corners = [left, 10, left + 10, 10, left + 10, 30, left, 30]
+    return box_record(id=number, image_id=image, bbox=[left, 10, 10, 20], segmentation=[corners])
+
+
+@pytest.fixture
+def folder_2014(tmp_path: Path, encode: Encode) -> Path:
+    """Images 1 and 2 of train2014; 3, 4 and 5 of val2014."""
+    root = tmp_path / "coco2014"
+    (root / "annotations").mkdir(parents=True)
+    for split, numbers in (("train2014", (1, 2)), ("val2014", (3, 4, 5))):
+        (root / split).mkdir()
+        for number in numbers:
+            (root / split / f"{number}.jpg").write_bytes(encode(quality=90))
+        write_2014(root, split, numbers)
+    return root
+
+
+def write_2014(root: Path, split: str, numbers: tuple[int, ...]) -> None:
+    records = [polygon_record(10 * number + extra, number, 5 * number) for number in numbers for extra in (0, 1)]
+    told = content(*records, images=[image_record(number) for number in numbers])
+    (root / f"annotations/instances_{split}.json").write_text(json.dumps(told))
+
+
+def test_train_and_val_of_2014_are_joined_without_an_evaluation(folder_2014: Path) -> None:
+    folder = read_coco(folder_2014)
+    assert folder.val is None
+    train = folder.train
+    assert train.name == "train2014+val2014"
+    paths = ["train2014/1.jpg", "train2014/2.jpg", "val2014/3.jpg", "val2014/4.jpg", "val2014/5.jpg"]
+    assert [train.path(index) for index in range(len(train.images))] == paths
+    for index, number in enumerate((1, 2, 3, 4, 5)):
+        own = list(train.instances.of_image(index))
+        assert train.instances.ids[own].tolist() == [10 * number, 10 * number + 1]
+        mask = bitmaps(train, own, index)[0]
+        assert np.flatnonzero(mask.any(axis=0)).tolist() == list(range(5 * number, 5 * number + 10))
+
+
+def test_minival_of_2014_is_evaluated_and_the_rest_of_val_is_trained_on(folder_2014: Path) -> None:
+    write_2014(folder_2014, "valminusminival2014", (3, 5))
+    write_2014(folder_2014, "minival2014", (4,))
+    (folder_2014 / "val2014/note.txt").write_text("of nobody")
+    folder = read_coco(folder_2014)
+    assert folder.val is not None
+    assert [folder.val.path(0), folder.val.images.ids.tolist()] == ["val2014/4.jpg", [4]]
+    assert folder.train.images.ids.tolist() == [1, 2, 3, 5]
+    report = check_coco(folder_2014, decode=True, num_workers=1)
+    assert [(split.name, split.num_samples) for split in report.splits] == [
+        ("train2014", 2), ("valminusminival2014", 2), ("minival2014", 1),
+    ]  # fmt: skip
+    assert (report.num_ignored, report.faults) == (1, ())
+
+
+def test_faults_of_joined_parts_are_named_by_their_own_file(folder_2014: Path) -> None:
+    path = folder_2014 / "annotations/instances_val2014.json"
+    told = json.loads(path.read_text())
+    told["annotations"][0]["bbox"] = [5, 10, 0, 20]
+    path.write_text(json.dumps(told))
+    folder = read_coco(folder_2014)
+    assert list(folder.train.problems) == [2], "counted over both files"
+    told["categories"].pop()
+    path.write_text(json.dumps(told))
+    with pytest.raises(DataError) as caught:
+        read_coco(folder_2014)
+    assert "instances_val2014.json: has different categories than annotations/instances_train2014.json" in str(
+        caught.value.why
+    )
+
+
+def test_2017_comes_before_2014(build: Build, folder_2014: Path) -> None:
+    both = build(content(box_record()))
+    for folder in ("annotations", "train2014", "val2014"):
+        for file in (folder_2014 / folder).iterdir():
+            (both / folder).mkdir(exist_ok=True)
+            (both / folder / file.name).write_bytes(file.read_bytes())
+    assert read_coco(both).train.name == "train2017"

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trainmark.datasets.imagenet.check import check_folder
 from trainmark.datasets.imagenet.read import read_folder
 from trainmark.errors import DataError
 
@@ -178,3 +179,83 @@ def test_closed_folder_as_the_system_would_report_it(
     error = fault_of(root)
     assert "cannot be read" in str(error)
     assert "chmod" in error.hint
+
+
+# -- list files --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def listed(build_folder: BuildFolder) -> Path:
+    """As Paddle's models have it: class folders to train on, one flat folder to validate with."""
+    root = build_folder({"train/n01": ["a.JPEG", "b b.JPEG"], "train/n02": ["c.JPEG"], "val": ["1.JPEG", "2.JPEG"]})
+    (root / "train_list.txt").write_text("train/n02/c.JPEG 1\ntrain/n01/b b.JPEG 0\ntrain/n01/a.JPEG 0\n")
+    (root / "val_list.txt").write_text("\ufeffval/1.JPEG\t2\r\n\r\nval/2.JPEG 0\r\n", encoding="utf-8")
+    return root
+
+
+def test_lists_say_which_images_have_which_label(listed: Path) -> None:
+    folder = read_folder(listed)
+    assert folder.classes == ("0", "1", "2")
+    assert folder.train.paths == ("train/n02/c.JPEG", "train/n01/b b.JPEG", "train/n01/a.JPEG")
+    assert folder.train.labels.tolist() == [1, 0, 0]
+    assert folder.val is not None
+    assert (folder.val.paths, folder.val.labels.tolist()) == (("val/1.JPEG", "val/2.JPEG"), [2, 0])
+
+
+def test_paths_of_a_list_may_start_in_the_folder_of_their_split(listed: Path) -> None:
+    (listed / "train_list.txt").write_text("n01/a.JPEG 0\nn02/c.JPEG 1\n")
+    (listed / "val_list.txt").unlink()
+    folder = read_folder(listed)
+    assert folder.train.paths == ("train/n01/a.JPEG", "train/n02/c.JPEG")
+    assert folder.val is None
+
+
+def test_bad_lines_are_all_named(listed: Path) -> None:
+    lines = [
+        "train/n01/a.JPEG 0",
+        "train/n01/a.JPEG",
+        "../a.JPEG 1",
+        "/etc/passwd 1",
+        "train/n01/a.JPEG 9999999",
+        "x y",
+    ]
+    (listed / "train_list.txt").write_text("\n".join(lines))
+    told = str(fault_of(listed))
+    for number in (2, 3, 4, 5, 6):
+        assert f"train_list.txt:{number}" in told
+    assert "train_list.txt:1:" not in told
+
+
+def test_an_empty_list_and_one_of_another_folder_are_refused(listed: Path) -> None:
+    (listed / "train_list.txt").write_text("\n")
+    assert "train_list.txt" in str(fault_of(listed))
+    (listed / "train_list.txt").write_text("elsewhere/a.JPEG 0\n")
+    assert "none of its first 1 image exists" in str(fault_of(listed))
+
+
+def test_a_few_missing_images_of_a_list_are_tolerated_and_many_are_not(listed: Path) -> None:
+    many = "".join(f"train/n01/{number}.JPEG 0\n" for number in range(300))
+    (listed / "val_list.txt").unlink()
+    for number in range(300):
+        (listed / f"train/n01/{number}.JPEG").write_bytes(b"")
+    (listed / "train_list.txt").write_text(many + "train/n02/gone.JPEG 1\n")
+    assert len(read_folder(listed).train.paths) == 301
+    report = check_folder(listed, decode=False, num_workers=1)
+    assert [fault.problem for fault in report.faults if fault.path == "train/n02/gone.JPEG"] == ["missing"]
+    (listed / "train_list.txt").write_text(many + "".join(f"train/n02/gone{n}.JPEG 1\n" for n in range(4)))
+    assert "train/n02/gone0.JPEG" in str(fault_of(listed))
+
+
+def test_links_of_a_list_stay_inside(listed: Path) -> None:
+    (listed / "train/n02/c.JPEG").unlink()
+    (listed / "train/n02/c.JPEG").symlink_to("/etc/passwd")
+    assert "outside" in str(fault_of(listed))
+
+
+def test_check_reads_every_listed_image(listed: Path) -> None:
+    (listed / "train/n01/a.JPEG").write_bytes(b"nonsense")
+    report = check_folder(listed, decode=True, num_workers=1)
+    assert [(split.name, split.num_samples, dict(split.counts)) for split in report.splits] == [
+        ("train", 3, {"0": 2, "1": 1}), ("val", 2, {"0": 1, "2": 1}),
+    ]  # fmt: skip
+    assert "train/n01/a.JPEG" in [fault.path for fault in report.faults]

@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from newer_samples import NEWER_SAMPLES
 from samples import GIVEN, SAMPLES, Sample, import_text
 
 from trainmark.logs.opening import LogFile
@@ -16,7 +17,10 @@ from trainmark.report.document import describe_runs
 PADDLE = SAMPLES[0]
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.dialect)
+ALL = (*SAMPLES, *NEWER_SAMPLES)
+
+
+@pytest.mark.parametrize("sample", ALL, ids=lambda sample: sample.dialect)
 def test_a_log_of_each_dialect(sample: Sample, tmp_path: Path) -> None:
     row = import_text(tmp_path, sample.text, **GIVEN.get(sample.dialect, {}))
     result = describe_runs([row])[0]
@@ -28,7 +32,7 @@ def test_a_log_of_each_dialect(sample: Sample, tmp_path: Path) -> None:
 
 
 def test_every_dialect_has_a_sample() -> None:
-    assert {dialect.name for dialect in load_dialects()} == {sample.dialect for sample in SAMPLES}
+    assert {dialect.name for dialect in load_dialects()} == {sample.dialect for sample in ALL}
 
 
 def test_evaluations_keep_their_step_and_value(tmp_path: Path) -> None:

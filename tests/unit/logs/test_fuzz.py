@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
 import pytest
 from samples import SAMPLES, TARGETS
 
@@ -21,7 +22,9 @@ from trainmark.logs.paths import facts_of_path
 from trainmark.logs.record import Facts, LogRecord, RecordKind
 from trainmark.logs.registry import load_dialects
 from trainmark.logs.scale import find_scale
+from trainmark.logs.spool import to_row
 from trainmark.logs.stream import LogStream
+from trainmark.logs.timing import Basis, Printed, printed_values
 from trainmark.report.document import describe_runs
 from trainmark.store.folder import read_run
 
@@ -130,8 +133,10 @@ def read_as_stream(text: bytes, seed: int) -> None:
     scale = find_scale(stream.dialect, facts, stream.dialect.scope, has_rates=True, has_seconds=True)
     for record in records:
         if record.kind == "step":
-            made = scale.convert(num_steps=1, seconds=record.seconds, rate=record.rate, samples=record.samples)
-            assert made is None or all(isinstance(value, float) for value in made)
+            row = to_row(record)
+            timed = Printed(covers_interval=True).read(row)
+            made = scale.convert(timed=timed, basis=Basis.PRINTED, **printed_values(row))
+            assert not any(np.isinf(values).any() for values in (made.seconds, made.samples, made.rates))
 
 
 def import_whole(text: bytes, folder: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_folder_becomes_results(root: Path, capsys: pytest.CaptureFixture[str]
     needed += "outcome records throughput median mean_of_rates last evals time_to_train_s peak_memory_bytes warnings"
     assert set(needed.split()) <= set(document["results"][0])
     folder = root / "store" / document["results"][1]["id"]
-    assert {path.name for path in folder.iterdir()} == {"run.json", "env.json", "rank0.jsonl", "exit.json"}
+    assert {path.name for path in folder.iterdir()} == {"run.json", "env.json", "rank0.jsonl", "steps.npy", "exit.json"}
     meta = json.loads((folder / "run.json").read_text())
     assert (meta["source"], meta["dialect"]) == (str(root / "logs" / "deep" / "er" / "one"), "paddle")
     assert len(meta["sha256"]) == 64

@@ -36,7 +36,7 @@ def read(path: Path, monkeypatch: pytest.MonkeyPatch, *, by_columns: bool) -> tu
             patch.setattr(ColumnReader, "read", lambda *_: None)
         log = reading.read_log(LogFile(path), load_dialects(), given=Facts())
     assert log is not None
-    rows = list(log.gathered.spool.rows())
+    rows = [tuple(row) for part in log.gathered.spool.parts() for row in part.tolist()]
     log.gathered.spool.close()
     return rows, (log.facts, log.gathered.evals, log.gathered.first_time_s, log.gathered.last_time_s, log.warnings)
 

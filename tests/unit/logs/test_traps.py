@@ -18,15 +18,20 @@ ROOT = Path(__file__).parents[3]
 
 
 def codes(*rows: RunRow) -> list[str]:
-    return [warning["code"] for result in describe_runs(rows) for warning in result["warnings"]]
+    """Without `too-noisy`: a short log with one trap in it may be that as well."""
+    found = [warning["code"] for result in describe_runs(rows) for warning in result["warnings"]]
+    return [code for code in found if code != "too-noisy"]
 
 
 def ngc(rates: list[float], *, devices: int = 8, batch: int = 256, amp: bool = True, head: str = "") -> str:
     """A log of NVIDIA's ResNet-50, one record an iteration."""
     text = f"DLL 2024-01-01 10:00:00.1 - PARAMETER arch : resnet50  batch_size : {batch}  amp : {amp}  "
     text += f"world_size : {devices}\n{head}"
+    elapsed_s = 0.0
     for step, rate in enumerate(rates, start=1):
-        text += f"DLL 2024-01-01 10:{step // 60:02d}:{step % 60:02d}.1 - Epoch: 0 Iteration: {step}  train.loss : 7.0  "
+        elapsed_s += batch * devices / rate
+        time = f"10:{int(elapsed_s // 60):02d}:{elapsed_s % 60:06.3f}"
+        text += f"DLL 2024-01-01 {time} - Epoch: 0 Iteration: {step}  train.loss : 7.0  "
         text += f"train.total_ips : {rate} img/s\n"
     return text
 
@@ -63,7 +68,7 @@ def test_a_last_record_that_collapsed(tmp_path: Path) -> None:
 def test_evaluation_inside_a_window(tmp_path: Path) -> None:
     text = "samples_per_gpu=4,\nDistributed training: False\noptimizer_config = dict()\n"
     for step in range(50, 2050, 50):
-        time_s = 2.5 if step % 500 == 50 and step > 50 else 0.5
+        time_s = 5.0 if step % 500 == 50 and step > 50 else 1.0
         text += f"2024-01-01 10:{step // 60:02d}:{step % 60:02d},1 - mmseg - INFO - Iter [{step}/2000]\tlr: 1e-2, "
         text += f"time: {time_s:.3f}, data_time: 0.01, memory: 1024, loss: 1.0\n"
         if step % 500 == 0:
@@ -94,8 +99,9 @@ def test_a_speedup_above_the_number_of_devices(tmp_path: Path) -> None:
 
 def test_strict_precision_on_ampere(tmp_path: Path) -> None:
     head = "GPU 0: NVIDIA A100-SXM4-80GB\n"
-    assert codes(import_text(tmp_path, ngc(STEADY, amp=False, head=head))) == ["tf32-as-fp32"]
-    assert codes(import_text(tmp_path, ngc(STEADY, amp=False, head="GPU 0: Tesla V100-SXM2-32GB\n"))) == []
+    slower = [rate / 3 for rate in STEADY]  # within the peak of a V100
+    assert codes(import_text(tmp_path, ngc(slower, amp=False, head=head))) == ["tf32-as-fp32"]
+    assert codes(import_text(tmp_path, ngc(slower, amp=False, head="GPU 0: Tesla V100-SXM2-32GB\n"))) == []
 
 
 @pytest.mark.parametrize(
@@ -116,7 +122,7 @@ def test_the_path_says_otherwise_and_the_log_counts(tmp_path: Path) -> None:
 
 def test_a_flag_counts_before_both(tmp_path: Path) -> None:
     row = import_text(tmp_path, ngc(STEADY), name="pytorch_gpu4_amp_bs256.log", devices=16)
-    assert (codes(row), row.devices) == ([], 16)
+    assert (codes(row), row.devices) == (["clock-disagrees"], 16), "the log itself says that there were 8"
 
 
 def test_per_device_or_global_is_never_guessed(tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ import pytest
 
 from making import make_cell
 from trainmark.controller.workload import read_catalog
+from trainmark.gpus import Gpu, visible_gpus
 from trainmark.plan.estimate import estimate
 from trainmark.plan.expand import expand
 from trainmark.plan.feasible import Reach, why_not
 from trainmark.plan.identity import cell_id, new_run_id
-from trainmark.plan.machine import Gpu, Machine, _visible, read_machine
+from trainmark.plan.machine import Machine, read_machine
 from trainmark.spec.cell import DataSource
 from trainmark.spec.suite import Measure, Suite, Sweep
 from trainmark.worker.telemetry.sensors import physical_gpu
@@ -100,13 +101,15 @@ def test_a_training_has_no_limit_unless_told() -> None:
 @pytest.mark.parametrize(
     ("visible", "count"), [(None, 4), ("", 0), ("-1", 0), ("0,2", 2), ("0,-1,1", 1), ("9", 0), ("GPU-abc,GPU-def", 2)]
 )
-def test_visible_devices_are_read_as_cuda_reads_them(
-    visible: str | None, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert len(_visible((Gpu(name="g", memory_bytes=1),) * 4)) == count
+def test_visible_devices_are_read_as_cuda_reads_them(visible: str | None, count: int) -> None:
+    assert len(visible_gpus((Gpu(name="g", memory_bytes=1),) * 4, visible)) == count
+
+
+def test_visible_devices_keep_their_ids() -> None:
+    """A beginning of an id is enough; a part of a GPU has an id of its own."""
+    gpus = tuple(Gpu(name="g", memory_bytes=1, uuid=f"GPU-{letter}1") for letter in "ab")
+    assert [gpu.uuid for gpu in visible_gpus(gpus, "1,GPU-a,MIG-7")] == ["GPU-b1", "GPU-a1", "MIG-7"]
+    assert visible_gpus((), "GPU-a") == ()
 
 
 def test_telemetry_looks_at_the_gpu_that_trains() -> None:

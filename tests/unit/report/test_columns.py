@@ -29,14 +29,17 @@ SCHEMA_1 = [
     "nodes", "devices", "batch_size_per_device", "data", "epochs", "lr", "until_target", "resumed_from",
     "sweep", "attempt", "retry_of", "pauses", "seed", "repeat", "suite", "cell_id", "machine", "outcome",
     "reason", "wall_s", "peak_memory_bytes", "records", "throughput", "median", "mean_of_rates", "last",
-    "evals", "loss", "time_to_train_s", "speeds", "communication", "stated", "warnings",
+    "evals", "loss", "time_to_train_s", "speeds", "communication", "stated", "witness", "witnesses",
+    "warnings",
 ]  # fmt: skip
+MARKS = ["marks", "admitted"]
+"""Which laws a run breaks, and whether it may be compared."""
 CSV = [
     "id", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size", "device",
     "machine", "nodes", "devices", "batch_size_per_device", "data", "epochs", "seed", "repeat", "outcome",
     "reason", "records", "throughput", "unit", "ci95_low", "ci95_high", "steps", "warmup_steps", "method",
-    "median", "mean_of_rates", "last", "time_to_train_s", "wall_s", "peak_memory_bytes", "last_metric",
-    "last_value", "warnings",
+    "spread_low", "spread_high", "median", "mean_of_rates", "last", "time_to_train_s", "wall_s", "peak_memory_bytes",
+    "last_metric", "last_value", "warnings", "marks", "accepted_because",
 ]  # fmt: skip
 
 STEP_TIME = Column(
@@ -75,7 +78,7 @@ def test_a_new_column_is_in_every_format(tmp_path: Path) -> None:
     rows = make_rows(tmp_path)
     results = json.loads(render_document(render_runs(rows)))["results"]
     assert [result["step_s"] for result in results] == [0.125, 0.125]
-    assert list(results[0]) == [*SCHEMA_1[:-1], "step_s", "warnings"]
+    assert list(results[0]) == [*SCHEMA_1[:-1], "step_s", "warnings", *MARKS]
 
     header, *lines = csv.reader(io.StringIO(exports().load("csv").export(rows).stream))
     assert header == [*CSV, "step_s"]
@@ -94,7 +97,7 @@ def test_a_new_column_is_in_every_format(tmp_path: Path) -> None:
 def test_without_it_the_formats_have_the_columns_of_schema_1(tmp_path: Path) -> None:
     rows = make_rows(tmp_path)
     (result, _) = json.loads(render_document(render_runs(rows)))["results"]
-    assert list(result) == SCHEMA_1
+    assert list(result) == [*SCHEMA_1, *MARKS]
     assert [heading for column in csv_columns() for heading in column.csv] == CSV
     assert "step time" not in print_table(rows, lang="en")
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from making import make_cell, make_run
 from trainmark.analyse.table import Line, build_lines
-from trainmark.logs.dialect import UNITS as LOG_UNITS
+from trainmark.logs.printed import UNITS as LOG_UNITS
 from trainmark.report.columns import describe_line, heading
 from trainmark.report.console import print_lines, say
 from trainmark.report.document import describe_runs
@@ -198,7 +198,8 @@ def test_json_has_every_field_of_the_contract(tmp_path: Path) -> None:
     )
     fields += " outcome records throughput median mean_of_rates last evals time_to_train_s peak_memory_bytes warnings"
     assert set(fields.split()) <= set(result)
-    assert set(result["throughput"]) == {"value", "unit", "scope", "ci95", "steps", "warmup_steps", "method"}
+    names = {"value", "unit", "scope", "ci95", "steps", "warmup_steps", "method", "spread", "doubts"}
+    assert set(result["throughput"]) == names
     assert result["throughput"]["unit"] == "images/s"
     assert result["throughput"]["scope"] == "global"
     assert result["dialect"] is None

@@ -152,7 +152,7 @@ def test_another_reader_reads_again_once(tmp_path: Path, read: list[str], monkey
 
 _RUNFOLDER = Path(str(runfolder.__file__)).parent
 _READERS = [path.name for path in _RUNFOLDER.glob("*.py") if path.stem != "__init__"]
-_READERS += ["folder.py", "rank_records.py", "marked_steps.py", "state.py"]
+_READERS += ["folder.py", "rank_records.py", "marked_steps.py", "imported_steps.py", "state.py"]
 
 
 @pytest.mark.parametrize("name", _READERS)

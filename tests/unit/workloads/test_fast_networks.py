@@ -21,6 +21,7 @@ from trainmark.workloads.psenet.card import CARD as PSENET_CARD
 from trainmark.workloads.psenet.torch_loss import find_nth_largest, sort_nth_largest
 from trainmark.workloads.torch_norm import speed_up_norms
 from trainmark.workloads.torch_padding import convolve_padded
+from trainmark.workloads.torch_same import SameConv2d
 from trainmark.workloads.torch_stem import SpaceToDepthConv2d, speed_up_stem
 from trainmark.workloads.tsm import torch as tsm
 from trainmark.workloads.tsm.torch_shift import speed_up_shifts
@@ -86,9 +87,11 @@ def test_the_fast_networks_take_any_size(shape: tuple[int, int]) -> None:
     torch.testing.assert_close(fast(images), reference(images), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("is_same", [False, True])
 @pytest.mark.parametrize("side", [3, 7])
-def test_blocks_of_pixels_give_the_same_convolution(side: int) -> None:
-    plain = nn.Conv2d(3, 10, side, stride=2, padding=side // 2, bias=False).double()
+def test_blocks_of_pixels_give_the_same_convolution(side: int, is_same: bool) -> None:
+    kind, padding = (SameConv2d, 0) if is_same else (nn.Conv2d, side // 2)
+    plain = kind(3, 10, side, stride=2, padding=padding, bias=False).double()
     images, gradient = torch.randn(2, 3, 12, 16).double(), torch.randn(2, 10, 6, 8).double()
     wanted = plain(images)
     (wanted_gradient,) = torch.autograd.grad(wanted, plain.weight, gradient)
@@ -97,7 +100,8 @@ def test_blocks_of_pixels_give_the_same_convolution(side: int) -> None:
     (got_gradient,) = torch.autograd.grad(got, plain.weight, gradient)
     torch.testing.assert_close(got, wanted)
     torch.testing.assert_close(got_gradient, wanted_gradient)
-    torch.testing.assert_close(fast(images[..., 1:]), plain(images[..., 1:]))
+    for odd in (images[..., 1:], images[:, :, 1:], images[:, :, 1:, 1:]):
+        torch.testing.assert_close(fast(odd), plain(odd))
     with pytest.raises(ValueError, match="3x3 or 7x7"):
         SpaceToDepthConv2d.of(nn.Conv2d(3, 10, 5, stride=2, padding=2))
 
@@ -118,10 +122,10 @@ def test_additional_channels_are_zero_and_get_no_gradient() -> None:
 
 def test_the_nth_largest_without_sorting() -> None:
     torch.manual_seed(0)
-    values = torch.rand(6, 999)
-    values[0], values[1], values[2, :500], values[3] = 1.0, 0.0, -1.0, (10 * values[3]).round() / 10
-    values[4] = values[4] * 1e-30
-    rank = torch.tensor([3, 999, 17, 500, 400, 1])
+    values = 20 * torch.randn(8, 999)
+    values[0], values[1], values[2, :500], values[3] = 1.0, 0.0, -torch.inf, (values[3] / 10).round()
+    values[4], values[5] = values[4] * 1e-30, -values[5].abs()
+    rank = torch.tensor([3, 999, 17, 500, 400, 1, 999, 1])
     assert torch.equal(find_nth_largest(values, rank), sort_nth_largest(values, rank))
 
 

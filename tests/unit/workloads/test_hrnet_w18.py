@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
+import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import cv2
@@ -22,7 +25,9 @@ from trainmark.workloads.hrnet_w18.card import CARD
 from trainmark.workloads.hrnet_w18.torch_network import Exchange, Network
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
 from trainmark.workloads.torch import to_tensors
+from trainmark.workloads.torch_same import SameConv2d
 
+ROOT = Path(__file__).parents[3]
 SMALL = CARD.sizes["small"]
 
 
@@ -114,6 +119,46 @@ def test_mixed_precision_trains_on_the_cpu(model: nn.Module, dtype: torch.dtype)
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(np.log(19), rel=0.1)
     model.zero_grad()
+
+
+@pytest.fixture(scope="module")
+def parity() -> ModuleType:
+    """scripts/hrnet_parity.py, which compares with PaddleSeg itself and wrote the facts."""
+    spec = importlib.util.spec_from_file_location("hrnet_parity", ROOT / "scripts" / "hrnet_parity.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("shape", ["2x3x64x96", "2x3x75x50"])
+def test_outputs_and_gradients_are_paddlesegs(parity: ModuleType, shape: str) -> None:
+    facts = json.loads((ROOT / "tests" / "fixtures" / "hrnet_paddleseg.json").read_text(encoding="utf-8"))[shape]
+    sides = tuple(int(side) for side in shape.split("x"))
+    found, limit = parity.facts_of(parity.run_ours(sides)), parity.LIMITS[sides]
+    assert found["logits"] == pytest.approx(facts["logits"], rel=limit, abs=limit)
+    assert len(facts["norms"]) > 20
+    assert found["norms"] == pytest.approx(facts["norms"], rel=limit)
+
+
+def test_every_halving_has_paddles_padding(model: nn.Module) -> None:
+    halvings = [m for m in model.modules() if isinstance(m, nn.Conv2d) and m.stride == (2, 2)]
+    assert len(halvings) == 52
+    assert all(isinstance(halving, SameConv2d) for halving in halvings)
+
+
+@pytest.mark.parametrize(("side", "seen"), [(8, [[0, 1, 2], [6, 7]]), (7, [[0, 1], [5, 6]])])
+def test_same_padding_by_hand(side: int, seen: list[list[int]]) -> None:
+    """Which pixels the first and the last output of a 3x3 of stride 2 see."""
+    halving = SameConv2d(1, 1, 3, 2, bias=False)
+    nn.init.ones_(halving.weight)
+    image = torch.zeros(1, 1, side, side, requires_grad=True)
+    row = halving(image)[0, 0, 1]
+    assert len(row) == 4
+    for output, pixels in zip((row[0], row[-1]), seen, strict=True):
+        (gradient,) = torch.autograd.grad(output, image, retain_graph=True)
+        assert gradient[0, 0].sum(0).nonzero().flatten().tolist() == pixels
 
 
 # -- loss and metric ---------------------------------------------------------------------------------------------------

@@ -9,17 +9,22 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torchvision.models.detection import maskrcnn_resnet50_fpn
 from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.models.detection.image_list import ImageList
+from torchvision.models.detection.transform import GeneralizedRCNNTransform
 from torchvision.ops import FrozenBatchNorm2d
 
 from trainmark.datasets.coco.make import make_coco
+from trainmark.errors import DataError
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.data import UnusableSampleError
 from trainmark.workloads.mask_rcnn import metric
 from trainmark.workloads.mask_rcnn import torch as workload
 from trainmark.workloads.mask_rcnn.card import CARD, regions_per_image
-from trainmark.workloads.mask_rcnn.data import CocoImages, Truth, input_size, open_data
+from trainmark.workloads.mask_rcnn.data import CocoImages, Truth, ngc_size, open_data, torchvision_size
+from trainmark.workloads.mask_rcnn.torch_model import VARIANTS, Transform, build_mask_rcnn
+from trainmark.workloads.mask_rcnn.torch_ngc import best_of_all, box_loss, is_inside
 from trainmark.workloads.mask_rcnn.torch_norm import FrozenNorm, calibrate, noise_images
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
 from trainmark.workloads.torch import to_tensors
@@ -88,10 +93,18 @@ def test_full_size_takes_512_regions() -> None:
 
 @pytest.mark.parametrize(
     ("height", "width", "expected"),
-    [(480, 640, (800, 1067)), (640, 480, (1067, 800)), (300, 900, (444, 1333)), (800, 1216, (800, 1216))],
+    [(480, 640, (800, 1066)), (640, 480, (1066, 800)), (300, 901, (444, 1333)), (500, 2000, (333, 1332))],
 )
 def test_short_side_800_long_side_at_most_1333(height: int, width: int, expected: tuple[int, int]) -> None:
-    assert input_size(height, width, 800) == expected
+    """NVIDIA's rule rounds the short side and cuts off the long one: 1333 x 300 / 901 is 443.8, 1333 / 4 is 333.25."""
+    assert ngc_size(height, width, 800) == expected
+
+
+@pytest.mark.parametrize(("height", "width"), [(480, 640), (640, 480), (300, 901), (500, 2000), (427, 640), (333, 500)])
+def test_torchvisions_input_sizes(height: int, width: int) -> None:
+    theirs = GeneralizedRCNNTransform(80, 133, [0.0] * 3, [1.0] * 3)
+    resized, _ = theirs.resize(torch.zeros(3, height, width))
+    assert torchvision_size(height, width, 80) == tuple(resized.shape[1:])
 
 
 def test_a_batch_is_padded_to_multiples_of_32_and_targets_go_along(model: Any) -> None:
@@ -110,13 +123,110 @@ def test_a_batch_is_padded_to_multiples_of_32_and_targets_go_along(model: Any) -
     batch, targets = model.transform(images, [target, empty])
     assert batch.image_sizes == [(64, 80), (80, 64)]
     assert batch.tensors.shape == (2, 3, 96, 96)
-    assert batch.tensors[0, 0, 0, 0].item() == pytest.approx(-0.485 / 0.229)
-    assert batch.tensors[1, 2, 79, 63].item() == pytest.approx((1 - 0.406) / 0.225)
+    assert batch.tensors[0, :, 0, 0].tolist() == pytest.approx([-102.9801, -115.9465, -122.7717], abs=1e-3)
+    assert batch.tensors[1, 2, 79, 63].item() == pytest.approx(255 - 122.7717, abs=1e-3)
     assert batch.tensors[0, :, 64:].abs().max() == 0  # padding
     assert targets[0]["boxes"].tolist() == [[20.0, 16.0, 40.0, 32.0]]
     assert targets[0]["masks"].shape == (1, 64, 80)
     assert targets[0]["masks"].sum() == 4 * 80
     assert targets[1]["boxes"].shape == (0, 4)
+    assert [target["size"] for target in targets] == [(64, 80), (80, 64)]
+    plain, _ = Transform(VARIANTS["torchvision"], 64)(images)
+    assert plain.tensors[0, 0, 0, 0].item() == pytest.approx(-0.485 / 0.229)
+    assert plain.tensors[1, 2, 79, 63].item() == pytest.approx((1 - 0.406) / 0.225)
+
+
+# -- NVIDIA's configuration and torchvision's --------------------------------------------------------------------------
+
+
+def test_strides_are_in_the_first_1x1(model: Any) -> None:
+    first = [model.backbone.body[f"layer{stage}"][0] for stage in (1, 2, 3, 4)]
+    assert [block.conv1.stride[0] for block in first] == [1, 2, 2, 2]
+    assert all(block.conv2.stride == (1, 1) for block in first)
+    assert [block.downsample[0].stride[0] for block in first] == [1, 2, 2, 2]
+
+
+def test_anchors_that_cross_the_border_are_not_trained_on(model: Any) -> None:
+    anchors = torch.tensor([[0.0, 0, 31, 31], [-1, 0, 20, 20], [40, 20, 64, 40], [40, 20, 63, 40], [0, 30, 20, 48]])
+    assert is_inside(anchors, (48, 64)).tolist() == [True, False, False, True, False]
+    target = {"boxes": anchors[[0, 2]], "labels": torch.tensor([1, 1]), "size": (48, 64)}
+    (labels,), _ = model.rpn.assign_targets_to_anchors([anchors], [target])
+    assert labels.tolist() == [1, -1, -1, 1, -1], "the third is the second box itself, the fourth nearly"
+
+
+def test_proposals_are_shared_among_the_batch() -> None:
+    scores = [torch.tensor([0.9, 0.8, 0.1]), torch.tensor([0.7]), torch.zeros(0), torch.tensor([0.95, 0.2])]
+    kept = [part.tolist() for part in best_of_all(scores, 3)]
+    assert kept == [[True, True, False], [False], [], [True, False]]
+    assert all(all(part.tolist()) for part in best_of_all(scores, 2000))
+
+
+def test_2000_proposals_for_the_batch_in_training_and_1000_for_each_image_in_evaluation(model: Any) -> None:
+    generator = torch.Generator().manual_seed(0)
+    grid = 5.0 * torch.cartesian_prod(torch.arange(50), torch.arange(30))
+    boxes = torch.cat([grid, grid + 3], dim=1).expand(2, -1, -1)
+    logits = torch.randn(2 * 1500, 1, generator=generator)
+    counts = {}
+    for is_training in (True, False):
+        found, _ = model.rpn.train(is_training).filter_proposals(boxes, logits, [(300, 300)] * 2, [1500])
+        counts[is_training] = [len(part) for part in found]
+    model.train()
+    assert sum(counts[True]) == 2000
+    assert counts[True] != [1000, 1000]
+    assert counts[False] == [1000, 1000]
+
+
+def test_box_loss_by_hand() -> None:
+    """Two classes and the background. Regions: class 2, off by .5 and 3; background; class 1, right; one more
+    background. Beta 1: (.5 x .25 + 3 - .5) / 4."""
+    offsets = torch.zeros(4, 3 * 4)
+    offsets[0, 8], offsets[0, 9], offsets[1] = 0.5, 3.0, 9.0
+    loss = box_loss(offsets, torch.zeros(4, 4), torch.tensor([2, 0, 1, 0]))
+    assert loss.item() == pytest.approx((0.125 + 2.5) / 4)
+
+
+class DoubleTransform(Transform):
+    def forward(self, images: Any, targets: Any = None) -> Any:
+        batch, targets = super().forward(images, targets)
+        targets = [{**target, "boxes": target["boxes"].double()} for target in targets]
+        return ImageList(batch.tensors.double(), batch.image_sizes), targets
+
+
+def test_the_torchvision_recipe_is_torchvisions_network() -> None:
+    """Losses and gradients in float64 with the same weights and the same random choices."""
+    torch.manual_seed(0)
+    ours = build_mask_rcnn(variant=VARIANTS["torchvision"], num_outputs=4, short_side=64, num_regions=8)
+    with torch.device("meta"):  # its own weights are not needed
+        theirs = maskrcnn_resnet50_fpn(weights=None, weights_backbone=None, num_classes=4, box_batch_size_per_image=8)
+        for module in theirs.modules():  # frozen ones come with pretrained weights only
+            for name, child in module.named_children():
+                if isinstance(child, nn.BatchNorm2d):
+                    setattr(module, name, FrozenBatchNorm2d(child.num_features))
+    theirs.load_state_dict({name: value.clone() for name, value in ours.state_dict().items()}, assign=True)
+    batch = workload.synthetic_batch(batch_size=1, size=TINY, num_classes=3, generator=torch.Generator().manual_seed(0))
+    results = []
+    for model in (ours, theirs):
+        model.double().train().transform = DoubleTransform(VARIANTS["torchvision"], 64)
+        torch.manual_seed(1)
+        # torchvision looks for bad boxes in what the user gave: float64 there too.
+        losses = model(batch["images"], batch["targets"]) if model is ours else _their_losses(model, batch)
+        torch.stack(list(losses.values())).sum().backward()
+        results.append(losses)
+    assert set(results[0]) == set(results[1])
+    for name, loss in results[0].items():
+        assert loss.item() == pytest.approx(results[1][name].item(), rel=1e-9), name
+    twins = dict(theirs.named_parameters())
+    for name, parameter in ours.named_parameters():
+        if parameter.grad is not None:
+            assert (parameter.grad - twins[name].grad).norm() <= 1e-9 * twins[name].grad.norm(), name
+
+
+def _their_losses(model: Any, batch: Any) -> dict[str, torch.Tensor]:
+    """torchvision's own stages; its forward wants images of another layout."""
+    images, targets = model.transform(batch["images"], batch["targets"])
+    features = model.backbone(images.tensors)
+    proposals, first = model.rpn(images, features, targets)
+    return {**first, **model.roi_heads(features, proposals, images.image_sizes, targets)[1]}
 
 
 def test_biases_learn_twice_as_fast_and_are_not_decayed(model: nn.Module) -> None:
@@ -142,8 +252,9 @@ def test_one_kernel_norm_is_torchvisions() -> None:
 def test_a_random_network_is_calibrated(model: Any) -> None:
     """Without, fifty frozen layers that do nothing let the features of the last stage vanish or explode."""
     with torch.no_grad():
-        features = model.backbone.body(noise_images(1, 128, 128))
-        levels = model.backbone(noise_images(1, 128, 128))
+        images = VARIANTS["reference"].spread * noise_images(1, 128, 128)
+        features = model.backbone.body(images)
+        levels = model.backbone(images)
     sizes = [feature.square().mean().sqrt().item() for feature in (*features.values(), *levels.values())]
     assert all(0.2 < size < 4 for size in sizes), sizes
     norms = [module for module in model.modules() if isinstance(module, FrozenNorm)]
@@ -158,7 +269,7 @@ def test_calibration_follows_the_seed() -> None:
     found = []
     for seed in (7, 7, 8):
         torch.manual_seed(seed)
-        calibrate(backbone)
+        calibrate(backbone, spread=1.0)
         found.append(backbone.body.layer2[3].bn3.running_var.clone())
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
@@ -219,7 +330,7 @@ def test_boxes_are_computed_in_float32_under_bfloat16(model: Any) -> None:
 
 
 def test_schedule() -> None:
-    """Warm-up over 500 of 45,000 iterations from a third, steps at 33,000 and 44,000, linear in the global batch."""
+    """Warm-up over 500 iterations from a third, steps at 33,000 and 44,000 of 45,000, linear in the global batch."""
     schedule = CARD.schedule
     assert peak_learning_rate(schedule, global_batch=32) == pytest.approx(0.04)
     assert peak_learning_rate(schedule, global_batch=4) == pytest.approx(0.005)
@@ -230,15 +341,24 @@ def test_schedule() -> None:
     assert schedule.epochs * CARD.num_train_samples / 32 == pytest.approx(45_000)
 
 
+def test_warm_up_has_500_steps_at_every_batch_size() -> None:
+    for num_steps in (45_000, 360_000, 11_250):  # global batches of 32, 4 and 128
+        rates = [learning_rate(CARD.schedule, peak=0.03, step=step, num_steps=num_steps) for step in (0, 249, 499)]
+        assert rates == pytest.approx([0.03 * (1 / 3 + 2 / 3 / 500), 0.02, 0.03])
+    short = CARD.schedule.epochs / 10
+    rates = [learning_rate(CARD.schedule, peak=0.03, step=step, num_steps=4_500, epochs=short) for step in (24, 49, 50)]
+    assert rates == pytest.approx([0.02, 0.03, 0.03]), "a tenth of the epochs"
+
+
 # -- the data ----------------------------------------------------------------------------------------------------------
 
 
 def test_order_keeps_shapes_together_and_no_image_comes_twice(pipeline: CocoImages) -> None:
     images = pipeline._train.images
-    is_tall = images.heights > images.widths
+    is_tall = (images.heights > images.widths)[pipeline._used]
     order = pipeline.order(seed=0, epoch=0, global_batch=4)
-    assert len(order) == 24
-    assert len(set(order.tolist())) == 24
+    assert len(order) == pipeline.num_train // 4 * 4 > 16
+    assert len(set(order.tolist())) == len(order)
     kinds = [len(set(is_tall[batch].tolist())) for batch in order.reshape(-1, 4)]
     assert sum(kind == 2 for kind in kinds) <= 1  # what remained of both
     assert not np.array_equal(order, pipeline.order(seed=0, epoch=1, global_batch=4))
@@ -246,7 +366,7 @@ def test_order_keeps_shapes_together_and_no_image_comes_twice(pipeline: CocoImag
 
 
 def test_a_sample_follows_its_generator_and_mirrors_all_alike(pipeline: CocoImages) -> None:
-    index = next(i for i in range(pipeline.num_train) if len(pipeline._train.instances.of_image(i)) > 1)
+    index = next(i for i in range(pipeline.num_train) if len(pipeline._train.instances.of_image(pipeline._used[i])) > 1)
     seeds = range(8)
     samples = [pipeline.train_sample(index, np.random.default_rng(seed)).arrays for seed in seeds]
     flips = [np.random.default_rng(seed).random() < 0.5 for seed in seeds]
@@ -263,10 +383,30 @@ def test_a_sample_follows_its_generator_and_mirrors_all_alike(pipeline: CocoImag
 def test_crowds_are_not_trained_on(pipeline: CocoImages) -> None:
     split = pipeline._train
     for index in range(pipeline.num_train):
-        numbers = list(split.instances.of_image(index))
+        numbers = list(split.instances.of_image(pipeline._used[index]))
         sample = pipeline.train_sample(index, np.random.default_rng(0))
         assert len(sample.arrays["labels"]) == (~split.instances.is_crowd[numbers]).sum()
         assert sample.arrays["boxes"].shape == (len(sample.arrays["labels"]), 4)
+
+
+def test_training_images_without_objects_are_left_out(tmp_path: Path) -> None:
+    root = tmp_path / "set"
+    make_coco(root, num_images=8, val_fraction=0, num_workers=1, mean_size=(48, 64))
+
+    def empty_two(content: Any) -> None:
+        first, second = (content["images"][place]["id"] for place in (1, 2))
+        content["annotations"] = [found for found in content["annotations"] if found["image_id"] != first]
+        for found in content["annotations"]:
+            if found["image_id"] == second:
+                found["bbox"][2] = 1.0
+
+    before = open_data(root, size=TINY)._used.tolist()
+    assert {1, 2} <= set(before), "both had objects"
+    rewrite(root, "train2017", empty_two)
+    assert open_data(root, size=TINY)._used.tolist() == [image for image in before if image not in (1, 2)]
+    rewrite(root, "train2017", lambda content: content["annotations"].clear())
+    with pytest.raises(DataError, match="no training image"):
+        open_data(root, size=TINY)
 
 
 def rewrite(root: Path, split: str, change: Any) -> None:

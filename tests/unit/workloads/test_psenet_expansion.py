@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import deque
+
 import cv2
 import numpy as np
 import pytest
@@ -37,26 +39,32 @@ def plain_components(kernel: NDArray[np.bool_], min_area: int) -> NDArray[np.int
 
 
 def plain_expand(maps: NDArray[np.uint8], min_area: int) -> NDArray[np.int32]:
-    """The definition, word for word and pixel by pixel."""
+    """The public definition with a queue, one pixel at a time."""
     maps = maps * (maps & 1)
     labels = plain_components((maps >> (NUM_KERNELS - 1)) != 0, min_area)
+    height, width = maps.shape
+    owner, kernels = labels.tolist(), maps.tolist()
+    queue = deque(zip(*(part.tolist() for part in np.nonzero(labels)), strict=True))
     for number in range(NUM_KERNELS - 2, -1, -1):
-        ring = list(zip(*np.nonzero(labels), strict=True))
-        while ring:
-            reached = []
+        waiting = deque()
+        while queue:
+            y, x = queue.popleft()
+            has_grown = False
             for dy, dx in STEPS:
-                for y, x in ring:
-                    v, u = y + dy, x + dx
-                    inside = 0 <= v < maps.shape[0] and 0 <= u < maps.shape[1]
-                    if inside and labels[v, u] == 0 and maps[v, u] & (1 << number):
-                        labels[v, u] = labels[y, x]
-                        reached.append((v, u))
-            ring = reached
-    return labels
+                v, u = y + dy, x + dx
+                inside = 0 <= v < height and 0 <= u < width
+                if inside and owner[v][u] == 0 and kernels[v][u] & (1 << number):
+                    owner[v][u] = owner[y][x]
+                    queue.append((v, u))
+                    has_grown = True
+            if not has_grown:
+                waiting.append((y, x))
+        queue = waiting
+    return np.array(owner, dtype=np.int32)
 
 
-def random_maps(rng: np.random.Generator, *, nested: bool) -> NDArray[np.uint8]:
-    height, width = rng.integers(20, 60, 2)
+def random_maps(rng: np.random.Generator, *, nested: bool, sides: tuple[int, int] = (8, 28)) -> NDArray[np.uint8]:
+    height, width = rng.integers(*sides, 2)
     maps = np.zeros((height, width), dtype=np.uint8)
     field = cv2.GaussianBlur(rng.standard_normal((height, width)), (0, 0), 2.0)
     for number in range(NUM_KERNELS):
@@ -67,18 +75,29 @@ def random_maps(rng: np.random.Generator, *, nested: bool) -> NDArray[np.uint8]:
 
 
 @pytest.mark.parametrize("nested", [True, False])
-def test_equals_the_definition_on_random_maps(nested: bool) -> None:
+def test_equals_the_public_queue_on_500_random_maps(nested: bool) -> None:
     rng = np.random.default_rng(7 + nested)
-    contested = 0
-    for _ in range(40):
+    contested = unreached = 0
+    for _ in range(500):
         maps = random_maps(rng, nested=nested)
         labels, num = Expander(*maps.shape).expand(maps, min_area=4)
         expected = plain_expand(maps, 4)
         np.testing.assert_array_equal(labels, expected)
         assert num == expected.max()
         num_areas, areas = cv2.connectedComponents(maps & 1, connectivity=4)
-        contested += sum(len(np.unique(labels[areas == area])) > 1 for area in range(1, num_areas))
-    assert contested > 20, "words that touch must be among the cases"
+        kinds = [np.unique(labels[areas == area]) for area in range(1, num_areas)]
+        contested += sum((kind > 0).sum() > 1 for kind in kinds)
+        unreached += sum(len(kind) > 1 and kind[0] == 0 for kind in kinds)
+    assert contested > 100, "words that touch must be among the cases"
+    assert unreached > 5, "so must text that stays free because the pixel beside it was done"
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_equals_the_public_queue_on_larger_maps(nested: bool) -> None:
+    rng = np.random.default_rng(70 + nested)
+    for _ in range(15):
+        maps = random_maps(rng, nested=nested, sides=(60, 100))
+        np.testing.assert_array_equal(Expander(*maps.shape).expand(maps, min_area=4)[0], plain_expand(maps, 4))
 
 
 def test_an_expander_serves_many_images() -> None:
@@ -101,26 +120,25 @@ def test_two_words_that_touch_in_the_text_map_share_it_at_the_middle() -> None:
     assert (labels[:2] == 0).all()
 
 
-def test_a_tie_goes_to_the_word_on_the_right() -> None:
+def test_a_tie_goes_to_the_word_whose_pixel_came_first() -> None:
+    """Columns 5 and 7 are taken in the first wave; column 6 in the second, in which the left word's pixel is first."""
     maps = np.zeros((6, 13), dtype=np.uint8)
     maps[1:5, 1:12] = 1
     maps[1:5, 1:5] = maps[1:5, 8:12] = ALL
     labels, _ = Expander(6, 13).expand(maps)
-    assert labels[2].tolist() == [
-        0,
-        1,
-        1,
-        1,
-        1,
-        1,
-        2,
-        2,
-        2,
-        2,
-        2,
-        2,
-        0,
-    ]  # columns 5 and 7 in the first ring, 6 in the second
+    assert labels[2].tolist() == [0, *[1] * 6, *[2] * 5, 0]
+
+
+def test_a_pixel_that_grew_once_never_grows_again() -> None:
+    """The pixel right of the word takes the next one in map 5; the text below it, only in map 0, stays free."""
+    maps = np.zeros((6, 12), dtype=np.uint8)
+    maps[1, 1:6] = ALL
+    maps[1, 6:8] = 0b111111
+    maps[2, 6] = 1
+    labels, num = Expander(6, 12).expand(maps, min_area=4)
+    assert num == 1
+    assert labels[1, 1:8].tolist() == [1] * 7
+    assert labels[2, 6] == 0
 
 
 def test_small_kernels_are_dropped_and_text_without_a_kernel_is_nobody_s() -> None:

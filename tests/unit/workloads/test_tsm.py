@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
+from torchvision import transforms
 from torchvision.models import resnet50
 
 from trainmark.datasets.kinetics.make import make_kinetics
@@ -209,34 +212,56 @@ def test_synthetic_batch_is_seeded_and_trains() -> None:
 def test_one_frame_of_every_segment() -> None:
     rng = np.random.default_rng(0)
     for _ in range(50):
-        numbers = data.choose_frames(80, rng.random(8))
-        assert (numbers // 10).tolist() == list(range(8))
-    assert data.choose_frames(80, np.full(8, 0.5)).tolist() == [5, 15, 25, 35, 45, 55, 65, 75]
-    assert data.choose_frames(300, np.full(8, 0.999999)).max() == 299
-    assert data.choose_frames(3, np.full(8, 0.5)).tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
-    assert data.choose_frames(1, np.full(8, 0.5)).tolist() == [0] * 8
+        assert (data.train_frames(80, rng.random(8)) // 10).tolist() == list(range(8))
+    assert data.train_frames(300, np.full(8, 0.999999)).tolist() == [36, 73, 110, 147, 184, 221, 258, 295]
+    assert data.eval_frames(80, 8).tolist() == [5, 15, 25, 35, 45, 55, 65, 75]
+    assert data.eval_frames(300, 8).tolist() == [18, 56, 93, 131, 168, 206, 243, 281]
+
+
+@pytest.mark.parametrize(("num_frames", "train", "middle"), [
+    (3, [0] * 8, [0] * 8),
+    (7, [0] * 8, [0] * 8),
+    (8, list(range(8)), [0] * 8),
+    (9, list(range(8)), list(range(4)) + list(range(5, 9))),
+])  # fmt: skip
+def test_short_clips_repeat_their_first_frame(num_frames: int, train: list[int], middle: list[int]) -> None:
+    assert data.train_frames(num_frames, np.full(8, 0.9)).tolist() == train
+    assert data.eval_frames(num_frames, 8).tolist() == middle
 
 
 def test_multi_scale_crops_are_inside_and_at_fixed_places() -> None:
     rng = np.random.default_rng(0)
-    boxes = [data.multi_scale_crop(256, 340, rng) for _ in range(4000)]
-    assert all(top >= 0 and left >= 0 and top + h <= 256 and left + w <= 340 for top, left, h, w in boxes)
+    boxes = [data.multi_scale_crop(258, 340, rng, side=224) for _ in range(4000)]
+    assert all(top >= 0 and left >= 0 and top + h <= 258 and left + w <= 340 for top, left, h, w in boxes)
     sizes = {box[2:] for box in boxes}
-    assert {h for h, _ in sizes} == {256, 224, 192, 168}
+    assert {h for h, _ in sizes} == {258, 224, 193, 170}, "225 is so near to 224 that it is cut there"
     assert len(sizes) == 10, "4 squares and 6 pairs of neighbours"
-    assert (256, 192) not in sizes
-    assert len({box[:2] for box in boxes if box[2:] == (168, 168)}) == 13
+    assert (258, 193) not in sizes
+    places = {box[:2] for box in boxes if box[2:] == (170, 170)}
+    assert len(places) == 13
+    assert max(places) == (4 * 22, 4 * 42), "quarters of the room are whole pixels"
 
 
-def test_centre_crop_is_seven_eighths_of_the_short_side() -> None:
-    assert data.centre_crop(256, 340) == (16, 58, 224, 224)
-    assert data.centre_crop(1, 1) == (0, 0, 1, 1)
+@pytest.mark.parametrize("shape", [(331, 588), (256, 340), (340, 256), (240, 320), (331, 331), (100, 101)])
+def test_evaluation_sees_what_pillow_and_torchvision_give(shape: tuple[int, int]) -> None:
+    frame = np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
+    public = transforms.Compose([transforms.Resize(256), transforms.CenterCrop(224)])
+    np.testing.assert_array_equal(data.eval_view(frame, 224), np.asarray(public(Image.fromarray(frame))))
+
+
+def test_training_crops_are_resized_as_pillow_does() -> None:
+    frame = np.random.default_rng(0).integers(0, 256, (331, 588, 3), dtype=np.uint8)
+    size = ImageSize(height=224, width=224, flops_per_sample=1.0, batch_size=1)
+    expected = Image.fromarray(frame).crop((20, 10, 268, 299)).resize((224, 224), Image.Resampling.BILINEAR)
+    np.testing.assert_array_equal(data.cut(frame, (10, 20, 289, 248), size, is_mirrored=False), np.asarray(expected))
+    mirrored = data.cut(frame, (10, 20, 289, 248), size, is_mirrored=True)
+    np.testing.assert_array_equal(mirrored, np.asarray(expected)[:, ::-1])
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("tsm") / "made"
-    make_kinetics(root, num_clips=8, num_classes=2, val_fraction=0.5, num_workers=1, num_frames=8, size=(48, 64))
+    make_kinetics(root, num_clips=8, num_classes=2, val_fraction=0.5, num_workers=1, num_frames=16, size=(48, 64))
     return root
 
 
@@ -259,17 +284,26 @@ def test_samples_follow_from_the_generator_alone(folder: Path) -> None:
 def test_bad_frames_give_way_to_their_neighbours_and_bad_clips_are_named(folder: Path) -> None:
     pipeline = data.open_data(folder, size=TINY)
     clip = folder / pipeline.val[0].path
-    whole = pipeline.eval_sample(0).arrays["frames"]
-    (clip / frame_name(0)).write_bytes(b"nonsense")
-    (clip / frame_name(7)).unlink()
+    whole = pipeline.eval_sample(0).arrays["frames"]  # of frames 1, 3, 5 and so on
+    (clip / frame_name(1)).write_bytes(b"nonsense")
+    (clip / frame_name(15)).unlink()
     sample = pipeline.eval_sample(0)
     ((path, problem),) = sample.problems
     assert path == pipeline.val[0].path
-    assert "img_00001.jpg: not a JPEG" in problem
+    assert "img_00002.jpg: not a JPEG" in problem
     assert "1 more" in problem
     np.testing.assert_array_equal(sample.arrays["frames"], whole[[1, 1, 2, 3, 4, 5, 6, 6]])
-    for number in range(1, 7):
+    for number in range(3, 15, 2):
         (clip / frame_name(number)).unlink()
     with pytest.raises(UnusableSampleError) as caught:
         pipeline.eval_sample(0)
     assert caught.value.path == path
+
+
+def test_clips_under_three_frames_are_left_out_by_name(folder: Path) -> None:
+    pipeline = data.open_data(folder, size=TINY)
+    short = replace(pipeline, train=tuple(replace(clip, num_frames=2) for clip in pipeline.train))
+    with pytest.raises(UnusableSampleError) as caught:
+        short.train_sample(0, np.random.default_rng(0))
+    assert caught.value.path == pipeline.train[0].path
+    assert caught.value.problem == "2 frames; clips under 3 are left out"

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from trainmark.datasets.coco.layout import annotation_file
 from trainmark.datasets.coco.scan import scan_coco
-from trainmark.datasets.coco.tables import CocoSplit, annotation_file
+from trainmark.datasets.coco.tables import CocoSplit
 from trainmark.datasets.jpeg import jpeg_size
 from trainmark.datasets.jpeg_check import check_jpegs
 from trainmark.datasets.report import CheckReport, DataFault, FaultKind, SplitCount, printable

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from trainmark.datasets.coco.layout import ANNOTATION_FOLDER, SPLITS, annotation_file
 from trainmark.datasets.coco.scene import SceneObject, draw_scene
-from trainmark.datasets.coco.tables import ANNOTATION_FOLDER, SPLITS, annotation_file
 from trainmark.datasets.coco.trace import Mask, trace
 from trainmark.datasets.jpeg import encode_jpeg, require_encoder
 from trainmark.datasets.patterns import MAX_CLASSES, class_name

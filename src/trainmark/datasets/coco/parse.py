@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from trainmark.datasets.coco.layout import Part, annotation_file
 from trainmark.datasets.coco.masks import read_runs
-from trainmark.datasets.coco.tables import CocoSplit, ImageTable, Instance, annotation_file, as_table
+from trainmark.datasets.coco.tables import CocoSplit, ImageTable, Instance, as_table
 from trainmark.datasets.jpeg import MAX_PIXELS
 from trainmark.datasets.report import DataFault, FaultKind
 from trainmark.units import plain
@@ -52,9 +53,9 @@ class Parse:
         self.problems.setdefault(0 if image is None else image, []).append(problem)
 
 
-def parse_split(root: Path, split: str) -> tuple[CocoSplit | None, list[DataFault]]:
+def parse_split(root: Path, part: Part) -> tuple[CocoSplit | None, list[DataFault]]:
     """None if the file cannot be used at all."""
-    parse = Parse(split=split)
+    parse = Parse(split=part.name)
     content = _load(root, parse)
     if content is None:
         return None, parse.faults
@@ -67,7 +68,8 @@ def parse_split(root: Path, split: str) -> tuple[CocoSplit | None, list[DataFaul
     instances = _instances(content["annotations"], images, categories, parse)
     del content
     found = CocoSplit(
-        name=split,
+        name=part.name,
+        folder=part.folder,
         images=images,
         instances=as_table(instances, len(images)),
         categories=categories,

@@ -1,4 +1,4 @@
-"""Reads a COCO folder for training: train2017/, val2017/ and annotations/instances_*.json. Opens no image."""
+"""Reads a COCO folder of 2017 or 2014 for training: images and annotations/instances_*.json. Opens no image."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.datasets.coco.scan import MAX_MISSING_SHARE, scan_coco
-from trainmark.datasets.coco.tables import SPLITS, CocoSplit
+from trainmark.datasets.coco.tables import CocoSplit, join
 from trainmark.datasets.report import DataFault, FaultKind
 from trainmark.errors import DataError
 
@@ -42,9 +42,9 @@ def read_coco(root: Path) -> CocoFolder:
             why=_named(blocking),
             hint=f"fix these, or download the files again; `trainmark data check coco {root}` lists everything",
         )
-    by_name = {split.name: split for split in scan.splits}
-    train = by_name[SPLITS[0]]
-    return CocoFolder(root=scan.root, categories=train.categories, train=train, val=by_name.get(SPLITS[1]))
+    num_train = len(scan.layout.train)
+    train, val = join(scan.splits[:num_train]), scan.splits[num_train:]
+    return CocoFolder(root=scan.root, categories=train.categories, train=train, val=val[0] if val else None)
 
 
 def _named(faults: Sequence[DataFault]) -> str:

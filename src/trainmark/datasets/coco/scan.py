@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainmark.datasets.coco.layout import Layout, annotation_file, find_layout
 from trainmark.datasets.coco.parse import parse_split
-from trainmark.datasets.coco.tables import SPLITS, CocoSplit, annotation_file
+from trainmark.datasets.coco.tables import CocoSplit
 from trainmark.datasets.inside import is_hidden, judge_link
 from trainmark.datasets.report import DataFault, FaultKind, printable
 from trainmark.errors import DataError
@@ -21,74 +22,72 @@ class CocoScan:
     """All that was found, with faults."""
 
     root: Path
+    layout: Layout
     splits: tuple[CocoSplit, ...]
+    """In the layout's order; one whose annotations cannot be used is among the faults only."""
     faults: tuple[DataFault, ...]
     num_ignored: int
 
 
 def scan_coco(root: Path) -> CocoScan:
-    resolved = _resolve(root)
-    names = [name for name in SPLITS if name == SPLITS[0] or _has_split(resolved, name)]
+    resolved, layout = _resolve(root)
     splits: list[CocoSplit] = []
     faults: list[DataFault] = []
-    num_ignored = 0
-    for name in names:
-        split, found = parse_split(resolved, name)
+    others: dict[str, set[str]] = {}
+    for part in layout:
+        split, found = parse_split(resolved, part)
         faults += found
         if split is not None:
-            file_faults, ignored = _find_files(resolved, split)
+            file_faults, strangers = _find_files(resolved, split)
             faults += file_faults
-            num_ignored += ignored
+            # Two annotation files may share a folder: a file that one of them names is no stranger.
+            others[part.folder] = others.get(part.folder, strangers) & strangers
             splits.append(split)
-    if len(splits) == 2 and splits[0].categories != splits[1].categories:
-        problem = f"has different categories than {annotation_file(SPLITS[0])}"
-        faults.append(DataFault(path=annotation_file(SPLITS[1]), kind=FaultKind.OTHER_CATEGORIES, problem=problem))
-    return CocoScan(root=resolved, splits=tuple(splits), faults=tuple(faults), num_ignored=num_ignored)
+    for split in splits[1:]:
+        if split.categories != splits[0].categories:
+            problem = f"has different categories than {annotation_file(splits[0].name)}"
+            faults.append(DataFault(path=annotation_file(split.name), kind=FaultKind.OTHER_CATEGORIES, problem=problem))
+    num_ignored = sum(map(len, others.values()))
+    return CocoScan(root=resolved, layout=layout, splits=tuple(splits), faults=tuple(faults), num_ignored=num_ignored)
 
 
-def _has_split(root: Path, name: str) -> bool:
-    """The validation split may be absent, but not only its images or its annotations."""
-    return (root / name).exists() or (root / annotation_file(name)).exists()
-
-
-def _resolve(root: Path) -> Path:
+def _resolve(root: Path) -> tuple[Path, Layout]:
     try:
         resolved = root.resolve(strict=True)
-        is_layout = resolved.is_dir() and any(_has_split(resolved, name) for name in SPLITS)
+        layout = find_layout(resolved) if resolved.is_dir() else None
     except (OSError, RuntimeError) as error:
         raise DataError(
             f"{root} cannot be read",
             why=getattr(error, "strerror", None) or str(error),
             hint="check the spelling, the permissions, and that the disk is mounted",
         ) from error
-    if not is_layout:
+    if layout is None:
         raise DataError(
             f"{root} is not in COCO's layout",
-            why="neither train2017 nor annotations/instances_train2017.json found",
+            why="neither train2017 nor annotations/instances_train2017.json found, nor those of 2014",
             hint="give the folder that contains annotations, train2017 and val2017; "
             "`trainmark data make coco DIR` makes one to try with",
         )
-    return resolved
+    return resolved, layout
 
 
-def _find_files(root: Path, split: CocoSplit) -> tuple[list[DataFault], int]:
-    """Faults of the files that the annotations name, and the number of other files."""
+def _find_files(root: Path, split: CocoSplit) -> tuple[list[DataFault], set[str]]:
+    """Faults of the files that the annotations name, and the other files of the folder."""
     wanted = split.images.names.tolist()
-    listed, faults = _list_folder(root, split.name, frozenset(wanted))
+    listed, faults = _list_folder(root, split.folder, frozenset(wanted))
     if listed is None:
-        return faults, 0
+        return faults, set()
     in_folders = [name for name in wanted if "/" in name]
     for name in in_folders:  # not in COCO itself, but in similar data sets
-        fault = _judge_path(root, f"{split.name}/{name}")
+        fault = _judge_path(root, f"{split.folder}/{name}")
         if fault is not None:
             faults.append(fault)
     links = {fault.path for fault in faults}
     for name in wanted:
-        path = f"{split.name}/{name}"
+        path = f"{split.folder}/{name}"
         if "/" not in name and name not in listed and printable(path) not in links:
             faults.append(DataFault(path=printable(path), kind=FaultKind.MISSING_IMAGE, problem="missing"))
-    num_ignored = len(listed.difference(wanted))
-    return faults, num_ignored
+    return faults, listed.difference(wanted)
 
 
 def _list_folder(root: Path, name: str, wanted: frozenset[str]) -> tuple[set[str] | None, list[DataFault]]:

@@ -1,22 +1,13 @@
-"""COCO's file names, and an annotation file as arrays: compact, and shared by forked processes."""
+"""An annotation file as arrays: compact, and shared by forked processes. Several can be joined to one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-SPLITS = ("train2017", "val2017")
-ANNOTATION_FOLDER = "annotations"
-
-
-def annotation_file(split: str) -> str:
-    """Relative to the data set's folder."""
-    return f"{ANNOTATION_FOLDER}/instances_{split}.json"
-
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -75,6 +66,9 @@ class InstanceTable:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CocoSplit:
     name: str
+    """Of the annotation file: train2017."""
+    folder: str
+    """Of the images; empty where the names of the images contain it."""
     images: ImageTable
     instances: InstanceTable
     categories: Mapping[int, str]
@@ -84,7 +78,8 @@ class CocoSplit:
 
     def path(self, index: int) -> str:
         """Relative to the data set's folder."""
-        return f"{self.name}/{self.images.names[index]}"
+        name = str(self.images.names[index])
+        return f"{self.folder}/{name}" if self.folder else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +112,47 @@ def as_table(instances: list[Instance], num_images: int) -> InstanceTable:
         run_first=_starts([len(instance.runs) for instance in instances]),
         runs=np.frombuffer(b"".join(instance.runs for instance in instances), dtype=np.uint8),
     )
+
+
+def join(splits: Sequence[CocoSplit]) -> CocoSplit:
+    """The images and objects of several annotation files with the same categories as one split."""
+    if len(splits) == 1:
+        return splits[0]
+    names = [split.path(index) for split in splits for index in range(len(split.images))]
+    numbers = np.cumsum([0, *(len(split.images) for split in splits)]).tolist()
+    return CocoSplit(
+        name="+".join(split.name for split in splits),
+        folder="",
+        images=ImageTable(
+            ids=np.concatenate([split.images.ids for split in splits]),
+            names=np.array(names),
+            heights=np.concatenate([split.images.heights for split in splits]),
+            widths=np.concatenate([split.images.widths for split in splits]),
+        ),
+        instances=_join_instances([split.instances for split in splits]),
+        categories=splits[0].categories,
+        problems={
+            before + image: problems
+            for before, split in zip(numbers, splits, strict=False)
+            for image, problems in split.problems.items()
+        },
+    )
+
+
+def _join_instances(tables: Sequence[InstanceTable]) -> InstanceTable:
+    """Columns that count places in another one go on where the table before ended."""
+    joined: dict[str, NDArray[Any]] = {}
+    for column in (field.name for field in fields(InstanceTable)):
+        parts = [getattr(table, column) for table in tables]
+        if column in _STARTS:
+            lengths = np.concatenate([np.diff(part) for part in parts])
+            joined[column] = _starts(lengths.tolist())
+        else:
+            joined[column] = np.concatenate(parts)
+    return InstanceTable(**joined)
+
+
+_STARTS = frozenset({"first", "ring_first", "coord_first", "run_first"})
 
 
 def _starts(lengths: list[int]) -> Ints:

@@ -32,7 +32,7 @@ def _make(root: Path, request: MakeRequest) -> MakeReport:
 
 FORMAT = DatasetFormat(
     name="imagenet",
-    summary="class folders of JPEG files, train/<class> and val/<class>; makes textured shapes in any number",
+    summary="JPEG files in class folders or in train_list.txt and val_list.txt; makes textured shapes in any number",
     options=frozenset({"num_samples", "num_classes", "val_fraction", "seed", "num_workers"}),
     make=_make,
     check=check_folder,

@@ -13,6 +13,6 @@ DIALECT = Dialect(
     name="ai-rank",
     summary="AI-Rank's own lines without those of a framework: evaluations, times, the speed it states",
     framework=None,
-    priority=-2,
+    priority=-4,
     steps=EVERYWHERE,
 )

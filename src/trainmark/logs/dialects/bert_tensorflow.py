@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, patterns, read_stated, read_step
+from trainmark.logs.dialect import Dialect, Groups, Probe, read_stated, read_step
+from trainmark.logs.printed import NUMBER, patterns
 from trainmark.logs.record import LogRecord
 
 _RATE = rb"\bthroughput_train : (?P<rate>" + NUMBER + rb")(?: (?P<unit>\w{1,20})/s)?"

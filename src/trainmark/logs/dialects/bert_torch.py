@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import NUMBER, Dialect, Probe, number, patterns, read_step
+from trainmark.logs.dialect import Dialect, Meaning, Probe, read_step
+from trainmark.logs.printed import NUMBER, number, patterns
 
 DIALECT = Dialect(
     name="bert-torch",
     summary="NGC PyTorch BERT: global sequences/s of the run",
     framework="torch",
     unit="sequences",
+    meaning=Meaning.WHOLE,
     steps=(
         Probe(
             anchor=b"training_sequences_per_second : ",

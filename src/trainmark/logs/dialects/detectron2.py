@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, number, patterns, read_step, read_wholes
+from trainmark.logs.dialect import Dialect, Groups, Meaning, Probe, read_step, read_wholes
+from trainmark.logs.printed import NUMBER, number, patterns
 from trainmark.logs.record import LogRecord
 
 _STEP = patterns(
@@ -29,7 +30,8 @@ DIALECT = Dialect(
     summary="Detectron2: seconds of an iteration, mean since the start",
     framework="torch",
     unit="images",
-    is_cumulative=True,
+    meaning=Meaning.RUN,
+    first_step=0,
     steps=(Probe(anchor=b"  iter: ", patterns=_STEP, read=_read),),
     others=(
         Probe(

@@ -5,7 +5,8 @@ Its rates are global. NGC's TensorFlow prints `(0, 200) total_ips : 12667.8`, MX
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, patterns, read_eval, read_stated, read_step
+from trainmark.logs.dialect import Dialect, Groups, Probe, read_eval, read_stated, read_step
+from trainmark.logs.printed import NUMBER, patterns
 from trainmark.logs.record import LogRecord
 
 _WHERE = (

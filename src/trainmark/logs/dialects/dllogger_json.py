@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainmark.logs.dialect import Dialect, Found, Groups, Probe, finite, patterns, read_object
+from trainmark.logs.dialect import Dialect, Found, Groups, Probe
+from trainmark.logs.printed import finite, patterns, read_object
 from trainmark.logs.record import LogRecord, RecordKind
 
 _RATES = {

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import NUMBER, Dialect, Probe, patterns, read_step
+from trainmark.logs.dialect import Dialect, Meaning, Probe, read_step
+from trainmark.logs.printed import NUMBER, patterns
 
 DIALECT = Dialect(
     name="dlperf-paddle",
     summary="DLPerf's Paddle scripts: seconds of one iteration (elapse X sec)",
     framework="paddle",
     unit="images",
-    covers="step",
+    meaning=Meaning.STEP,
     steps=(
         Probe(
             anchor=b"elapse ",

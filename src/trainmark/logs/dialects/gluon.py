@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import NUMBER, Dialect, Probe, patterns, read_step, read_wholes
+from trainmark.logs.dialect import Dialect, Probe, read_step, read_wholes
+from trainmark.logs.printed import NUMBER, patterns
 
 DIALECT = Dialect(
     name="gluon",

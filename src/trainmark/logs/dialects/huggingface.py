@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, number, patterns, read_stated, read_step, whole
+from trainmark.logs.dialect import Dialect, Groups, Meaning, Probe, read_stated, read_step
+from trainmark.logs.printed import NUMBER, number, patterns, whole
 from trainmark.logs.record import LogRecord
 
 
@@ -20,11 +21,39 @@ def _count(groups: Groups) -> dict[str, int | None]:
     return {name: whole(text.replace(b",", b"")) for name, text in groups.items()}
 
 
+def _read_loss(groups: Groups) -> LogRecord:
+    """`{'loss': 2.1, 'learning_rate': 5e-05, 'epoch': 0.5}` has no time and no step."""
+    return LogRecord(kind="trace", loss=number(groups["loss"]), epoch=number(groups.get("epoch")))
+
+
+FACTS = (
+    Probe(
+        anchor=b"nstantaneous batch size per device",
+        patterns=patterns(rb"nstantaneous batch size per device = (?P<batch_size_per_device>[\d,]{1,12})"),
+        read=_count,
+        where="ends",
+    ),
+    Probe(
+        anchor=b"Num examples = ",
+        patterns=patterns(rb"Num examples = (?P<num_train_samples>[\d,]{1,15})"),
+        read=_count,
+        where="ends",
+    ),
+    Probe(
+        anchor=b"Total train batch size",
+        patterns=patterns(rb"Total train batch size \(.{0,80}?\) = (?P<global_batch_size>[\d,]{1,12})"),
+        read=_count,
+        where="ends",
+        strength=3,
+    ),
+)
+"""What the examples of transformers print before they train, with `Trainer` or without."""
+
 DIALECT = Dialect(
     name="huggingface",
     summary="HuggingFace Trainer: samples per second of the run",
     framework="torch",
-    covers="step",
+    meaning=Meaning.WHOLE,
     steps=(
         Probe(
             anchor=b"train_samples_per_second",
@@ -44,6 +73,14 @@ DIALECT = Dialect(
     ),
     others=(
         Probe(
+            anchor=b"'loss'",
+            patterns=patterns(
+                rb"\{['\"]loss['\"]: ['\"]?(?P<loss>" + NUMBER + rb")",
+                rb"['\"]epoch['\"]: ['\"]?(?P<epoch>" + NUMBER + rb")",
+            ),
+            read=_read_loss,
+        ),
+        Probe(
             anchor=b"it/s",
             patterns=patterns(
                 rb"\| (?P<step>\d{1,12})/\d{1,12} \[[\d:]{1,12}<[\d:?]{1,12}, {1,3}(?P<rate>" + NUMBER + rb")it/s"
@@ -57,18 +94,7 @@ DIALECT = Dialect(
             where="ends",
             strength=3,
         ),
-        Probe(
-            anchor=b"nstantaneous batch size per device",
-            patterns=patterns(rb"nstantaneous batch size per device = (?P<batch_size_per_device>[\d,]{1,12})"),
-            read=_count,
-            where="ends",
-        ),
-        Probe(
-            anchor=b"Num examples = ",
-            patterns=patterns(rb"Num examples = (?P<num_train_samples>[\d,]{1,15})"),
-            read=_count,
-            where="ends",
-        ),
+        *FACTS,
         Probe(
             anchor=b"eval_accuracy",
             patterns=patterns(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import NUMBER, Dialect, Probe, patterns, read_stated, read_step, read_wholes
+from trainmark.logs.dialect import Dialect, Meaning, Probe, read_stated, read_step, read_wholes
+from trainmark.logs.printed import NUMBER, patterns
 
 _STEP = patterns(
-    rb"\btime ?: (?P<seconds>" + NUMBER + rb") \(",
+    rb"\btime ?: (?P<seconds>" + NUMBER + rb") \((?P<mean>" + NUMBER + rb")\)",
     rb"\b(?:Training Iteration|iter): (?P<step>\d{1,12})",
     rb"\bloss ?: (?P<loss>" + NUMBER + rb") \(",
     rb"\b(?:memory|max mem) ?: (?P<memory_mb>" + NUMBER + rb")",
@@ -16,6 +17,7 @@ DIALECT = Dialect(
     summary="maskrcnn-benchmark and NGC Mask R-CNN: median seconds of the last iterations, FPS at the end",
     framework="torch",
     unit="images",
+    meaning=Meaning.MEDIAN,
     steps=(
         Probe(anchor=b"Training Iteration: ", patterns=_STEP, read=read_step),
         Probe(anchor=b"maskrcnn_benchmark.trainer INFO: eta: ", patterns=_STEP, read=read_step),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import Dialect, Found, Groups, Probe, finite, patterns, read_object
+from trainmark.logs.dialect import Dialect, Found, Groups, Probe
+from trainmark.logs.printed import finite, patterns, read_object
 from trainmark.logs.record import LogRecord
 
 _MOMENTS = {"run_start": "test_begin", "run_stop": "test_finish"}

@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainmark.logs.dialect import (
-    NUMBER,
-    Dialect,
-    Groups,
-    Probe,
-    number,
-    patterns,
-    read_eval,
-    read_step,
-    read_wholes,
-    whole,
-)
+from trainmark.logs.dialect import Dialect, Groups, Probe, read_eval, read_step, read_wholes
+from trainmark.logs.printed import NUMBER, number, patterns, whole
 
 _TIME = (
     rb"\btime: (?P<seconds>" + NUMBER + rb")",
@@ -55,6 +45,14 @@ DIALECT = Dialect(
             read=read_eval("mIoU"),
         ),
         Probe(
+            anchor=b"(val) [",
+            patterns=patterns(
+                rb"\b(?:Iter\(val\) \[\d{1,12}/\d{1,12}\]|Epoch\(val\) \[(?P<epoch>\d{1,9})\])"
+                rb".{0,80}?\b(?:accuracy(?:/top1|_top-1)?|acc/top1|top1_acc): (?P<value>" + NUMBER + rb")"
+            ),
+            read=read_eval("accuracy"),
+        ),
+        Probe(
             anchor=b"bbox_mAP: ",
             patterns=patterns(rb"\bbbox_mAP: (?P<value>" + NUMBER + rb")", rb"\bEpoch\(val\) \[(?P<epoch>\d{1,9})\]"),
             read=read_eval("bbox_mAP"),
@@ -67,10 +65,13 @@ DIALECT = Dialect(
         ),
         Probe(
             anchor=b"train_dataloader = dict(",
-            patterns=patterns(rb"train_dataloader = dict\(\s{0,12}batch_size=(?P<batch_size_per_device>\d{1,9})"),
+            patterns=patterns(
+                rb"train_dataloader = dict\((?:\s{0,12}batch_sampler=[^\n]{0,120})?"
+                rb"\s{0,12}batch_size=(?P<batch_size_per_device>\d{1,9})"
+            ),
             read=read_wholes,
             where="ends",
-            num_lines=2,
+            num_lines=3,
         ),
         Probe(
             anchor=b"GPU number: ",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, patterns, read_eval, read_step, read_wholes
+from trainmark.logs.dialect import Dialect, Groups, Probe, read_eval, read_step, read_wholes
+from trainmark.logs.printed import NUMBER, patterns
 
 _STEP = patterns(
     # The decoys `ips: None` and `ips: 127.0.0.1` have no unit.

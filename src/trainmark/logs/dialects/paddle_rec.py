@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, patterns, read_step, read_wholes
+from trainmark.logs.dialect import Dialect, Groups, Meaning, Probe, read_step, read_wholes
+from trainmark.logs.printed import NUMBER, patterns
 from trainmark.logs.record import LogRecord
 
 
@@ -25,7 +26,7 @@ DIALECT = Dialect(
     name="paddle-rec",
     summary="PaddleRec parameter-server jobs: ips of one node after each epoch",
     framework="paddle",
-    covers="step",
+    meaning=Meaning.WHOLE,
     unit="examples",
     default_precision="fp32",
     steps=(

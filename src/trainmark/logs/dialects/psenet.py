@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import NUMBER, Dialect, Probe, patterns, read_step
+from trainmark.logs.dialect import Dialect, Meaning, Probe, read_step
+from trainmark.logs.printed import NUMBER, patterns
 
 _STEP = patterns(
     rb"\((?P<step>\d{1,9})/\d{1,9}\) LR: ",
@@ -21,6 +22,6 @@ DIALECT = Dialect(
     framework="torch",
     unit="images",
     scope=None,
-    is_cumulative=True,
+    meaning=Meaning.EPOCH,
     steps=(Probe(anchor=b") LR: ", patterns=_STEP, read=read_step),),
 )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, patterns, read_step
+from trainmark.logs.dialect import Dialect, Groups, Meaning, Probe, read_step
+from trainmark.logs.printed import NUMBER, patterns
 from trainmark.logs.record import LogRecord
 
 
@@ -21,6 +22,7 @@ DIALECT = Dialect(
     name="tensorflow-maskrcnn",
     summary="NGC TensorFlow Mask R-CNN: average throughput of the run",
     framework="tensorflow",
+    meaning=Meaning.WHOLE,
     steps=(
         Probe(
             anchor=b"Average throughput: ",

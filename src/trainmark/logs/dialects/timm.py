@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import NUMBER, Dialect, Probe, patterns, read_eval, read_step, read_wholes
+from trainmark.logs.dialect import Dialect, Meaning, Probe, read_eval, read_step, read_wholes
+from trainmark.logs.printed import NUMBER, patterns
 
 DIALECT = Dialect(
     name="timm",
     summary="timm training scripts: global images/s of one iteration",
     framework="torch",
     unit="images",
-    covers="step",
+    meaning=Meaning.STEP,
+    first_step=0,
     steps=(
         Probe(
             anchor=b"Train: ",
             patterns=patterns(
                 rb"\bTrain: (?P<epoch>\d{1,9}) \[ {0,8}(?P<step>\d{1,12})/\d{1,12} ",
-                rb"\bTime: {1,4}(?P<seconds>" + NUMBER + rb")s, {1,8}(?P<rate>" + NUMBER + rb")/s",
+                rb"\bTime: {1,4}(?P<seconds>"
+                + NUMBER
+                + rb")s, {1,8}(?P<rate>"
+                + NUMBER
+                + rb")/s(?: {1,8}\((?P<mean>"
+                + NUMBER
+                + rb")s)?",
                 rb"\bLoss: {1,4}(?P<loss>" + NUMBER + rb")",
             ),
             read=read_step,

@@ -5,23 +5,13 @@ The first number is that of one iteration, the one in brackets the mean of the e
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import (
-    NUMBER,
-    Dialect,
-    Groups,
-    Probe,
-    number,
-    patterns,
-    read_eval,
-    read_step,
-    read_wholes,
-    whole,
-)
+from trainmark.logs.dialect import Dialect, Groups, Meaning, Probe, read_eval, read_step, read_wholes
+from trainmark.logs.printed import NUMBER, number, patterns, whole
 from trainmark.logs.record import LogRecord
 
 _STEP = patterns(
     rb"\bEpoch: \[(?P<epoch>\d{1,9})\]\[ {0,8}(?P<step>\d{1,12})/ {0,8}(?P<of>\d{1,12})\]",
-    rb"\bTime {1,4}(?P<seconds>" + NUMBER + rb") \(",
+    rb"\bTime {1,4}(?P<seconds>" + NUMBER + rb") {1,4}\( {0,6}(?P<mean>" + NUMBER + rb")\)",
     rb"\b(?:lr|LR): {1,4}(?P<lr>" + NUMBER + rb")",
     rb"\bLoss {1,4}(?P<loss>" + NUMBER + rb") \(",
 )
@@ -41,7 +31,8 @@ DIALECT = Dialect(
     summary="TSM and scripts like PyTorch's ImageNet example: seconds of one iteration",
     framework="torch",
     unit="images",
-    covers="step",
+    meaning=Meaning.STEP,
+    first_step=0,
     steps=(Probe(anchor=b"Epoch: [", patterns=_STEP, read=read_step),),
     others=(
         Probe(
@@ -49,7 +40,9 @@ DIALECT = Dialect(
             patterns=patterns(rb"Testing Results: Prec@1 (?P<value>" + NUMBER + rb")"),
             read=read_eval("top1"),
         ),
-        Probe(anchor=b" * Acc@1 ", patterns=patterns(rb" \* Acc@1 (?P<value>" + NUMBER + rb")"), read=_read_example),
+        Probe(
+            anchor=b" Acc@1 ", patterns=patterns(rb"^\s\* {1,8}Acc@1 (?P<value>" + NUMBER + rb")"), read=_read_example
+        ),
         Probe(anchor=b"Epoch: [", patterns=_STEP[:1], read=_steps_per_epoch, where="ends", strength=3),
         Probe(
             anchor=b"video number:",

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import replace
 
-from trainmark.logs.dialect import NUMBER, Dialect, Groups, Probe, number, patterns, read_step
+from trainmark.logs.dialect import Dialect, Groups, Probe, read_eval, read_step
+from trainmark.logs.printed import NUMBER, number, patterns
 from trainmark.logs.record import LogRecord
 
 _STEP = patterns(
     rb"\b(?:tps|wps): {1,4}(?P<rate>\d[\d,.]{0,20})",
-    rb"\bstep: {1,8}(?P<step>\d{1,12})",
+    rb"(?P<validate>\bvalidate )?\bstep: {1,8}(?P<step>\d{1,12})",
     rb"\bloss: {1,4}(?P<loss>" + NUMBER + rb")",
     rb"\bmemory: {1,4}(?P<gib>" + NUMBER + rb")GiB",
 )
 
 
 def _read(groups: Groups) -> LogRecord | None:
-    record = read_step(groups) if "step" in groups else None
+    record = read_step(groups) if "step" in groups and "validate" not in groups else None
     if record is None:
         return None
     gib = number(groups.get("gib"))
@@ -25,12 +28,16 @@ def _read(groups: Groups) -> LogRecord | None:
 
 
 def _mesh(groups: Groups) -> dict[str, int]:
-    """The sizes of a mesh multiply to the number of devices."""
-    devices = 1
-    for size in groups["sizes"].split(b","):
-        devices *= int(size)
-    return {"devices": devices}
+    """The sizes of a mesh multiply to the number of devices. Expert parallelism reuses the others."""
+    if "sizes" in groups:
+        sizes = [int(size) for size in groups["sizes"].split(b",")]
+    else:
+        named = dict(_AXIS.findall(groups["axes"]))
+        sizes = [int(size) for name, size in named.items() if name not in (b"ep", b"etp")]
+    return {"devices": math.prod(sizes)}
 
+
+_AXIS = re.compile(rb"(\w{1,20})=(\d{1,6})")
 
 DIALECT = Dialect(
     name="torchtitan",
@@ -44,8 +51,16 @@ DIALECT = Dialect(
     ),
     others=(
         Probe(
+            anchor=b"validate step: ",
+            patterns=patterns(rb"validate step: {1,8}(?P<step>\d{1,12}) {1,4}loss: {1,4}(?P<value>" + NUMBER + rb")"),
+            read=read_eval("val_loss"),
+        ),
+        Probe(
             anchor=b"device mesh with ",
-            patterns=patterns(rb"device mesh with \[[^\]]{1,200}\], \[(?P<sizes>\d{1,5}(?:, ?\d{1,5}){0,5})\]"),
+            patterns=patterns(
+                rb"device mesh with (?:\[[^\]]{1,200}\], \[(?P<sizes>\d{1,5}(?:, ?\d{1,5}){0,5})\]"
+                rb"|parallelism: (?P<axes>\w{1,20}=\d{1,6}(?:, \w{1,20}=\d{1,6}){0,11}))"
+            ),
             read=_mesh,
             where="ends",
             strength=3,

@@ -29,6 +29,7 @@ CARD = Card(
     sizes={"full": _size(512, 1024, 8), "small": _size(64, 128, 4)},
     num_parameters=9_640_830,
     num_classes=19,
+    starts_uniform=True,
     num_train_samples=NUM_TRAIN_IMAGES,
     schedule=Schedule(
         kind="poly",
@@ -42,5 +43,6 @@ CARD = Card(
     targets=(Target(metric="miou", value=0.78),),
     dataset="cityscapes",
     source="PaddleSeg FCN-HRNetW18, Cityscapes 1024x512",
+    version=2,
     sync_batch_norm=True,
 )

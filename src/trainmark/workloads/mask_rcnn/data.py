@@ -1,7 +1,8 @@
 """COCO for Mask R-CNN: the whole image as bytes, its boxes and bitmaps, mirrored with probability 1/2.
 
 The device resizes and normalises, so images and bitmaps are copied at their own size. Crowds are left out of training;
-in evaluation they are regions in which detections do not count.
+in evaluation they are regions in which detections do not count. Training images without objects are left out, as in
+both public recipes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from trainmark.datasets.coco.masks import bitmaps, load_coco_mask, run_lengths
 from trainmark.datasets.coco.read import CocoFolder, read_coco
 from trainmark.datasets.coco.tables import CocoSplit
 from trainmark.datasets.jpeg import decode_lenient
+from trainmark.errors import DataError
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.data import Sample, UnusableSampleError
 
@@ -26,6 +28,8 @@ SIDE_MULTIPLE = 32
 """A batch is padded to multiples of this, the stride of the coarsest level of the pyramid."""
 LONG_PER_SHORT = 1333 / 800
 """The largest allowed long side, for a short side of 1."""
+_MIN_SIDE = 1.0
+"""A training image whose boxes are all no wider or no higher than this counts as one without objects."""
 _MAX_MASK_BYTES = 2**30
 """Of one image: 900 objects at 1280 x 960. More means a broken file."""
 
@@ -38,7 +42,15 @@ def open_data(root: Path, *, size: ImageSize) -> CocoImages:  # noqa: ARG001 - i
 class CocoImages:
     def __init__(self, folder: CocoFolder) -> None:
         self._root, self._train, self._val = folder.root, folder.train, folder.val
-        self.num_train = len(folder.train.images)
+        self._used = images_with_objects(folder.train)
+        """The number in the annotations of each image to train on."""
+        if not len(self._used):
+            raise DataError(
+                f"no training image of {folder.root} has an object",
+                why="every box is missing or at most 1 pixel wide or high",
+                hint="check the annotations: trainmark data check coco DIR",
+            )
+        self.num_train = len(self._used)
         self.num_val = 0 if folder.val is None else len(folder.val.images)
         self.num_classes = len(folder.categories)
 
@@ -53,7 +65,7 @@ class CocoImages:
         """
         rng = np.random.default_rng([seed, epoch])
         shuffled = rng.permutation(self.num_train)
-        is_tall = (self._train.images.heights > self._train.images.widths)[shuffled]
+        is_tall = (self._train.images.heights > self._train.images.widths)[self._used][shuffled]
         kinds = [shuffled[~is_tall], shuffled[is_tall]]
         whole = [len(kind) // global_batch * global_batch for kind in kinds]
         mixed = np.concatenate([kind[length:] for kind, length in zip(kinds, whole, strict=True)])
@@ -63,6 +75,7 @@ class CocoImages:
         return rng.permutation(batches).reshape(-1)
 
     def train_sample(self, index: int, rng: np.random.Generator) -> Sample:
+        index = int(self._used[index])
         pixels, problems = self._read(self._train, index)
         boxes, labels, masks = self._targets(index)
         if rng.random() < 0.5:
@@ -123,14 +136,33 @@ class CocoImages:
         return boxes, instances.labels[chosen], bitmaps(split, chosen, index)
 
 
-def input_size(height: int, width: int, short_side: int) -> tuple[int, int]:
-    """(height, width) with the short side at `short_side`, or smaller if the long side would be too long."""
+def ngc_size(height: int, width: int, short_side: int) -> tuple[int, int]:
+    """(height, width) with the short side at `short_side`, or smaller if the long side would be too long.
+
+    As NVIDIA's configuration does it: the short side is rounded first, and the long side follows from it, cut off.
+    """
+    short, long = min(height, width), max(height, width)
+    if long / short * short_side > longest_side(short_side):
+        short_side = max(1, round(longest_side(short_side) * short / long))
+    long_side = int(short_side * long / short)
+    return (short_side, long_side) if height <= width else (long_side, short_side)
+
+
+def torchvision_size(height: int, width: int, short_side: int) -> tuple[int, int]:
+    """The same as torchvision does it: both sides are scaled and cut off."""
     scale = min(short_side / min(height, width), longest_side(short_side) / max(height, width))
-    return max(1, round(height * scale)), max(1, round(width * scale))
+    return max(1, int(height * scale)), max(1, int(width * scale))
 
 
 def longest_side(short_side: int) -> int:
     return round(short_side * LONG_PER_SHORT)
+
+
+def images_with_objects(split: CocoSplit) -> NDArray[np.int64]:
+    """Images with at least one box, also of a crowd, that is more than a pixel wide and high."""
+    is_real = (split.instances.boxes[:, 2:] > _MIN_SIDE).all(axis=1)
+    before = np.concatenate([[0], np.cumsum(is_real)])
+    return np.flatnonzero(np.diff(before[split.instances.first]))
 
 
 class Truth:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.mask_rcnn.card import CARD, regions_per_image
-from trainmark.workloads.mask_rcnn.torch_model import Target, build_mask_rcnn
+from trainmark.workloads.mask_rcnn.torch_model import VARIANTS, Target, build_mask_rcnn
 from trainmark.workloads.mask_rcnn.torch_norm import noise_images
 from trainmark.workloads.torch import ParameterGroup
 
@@ -25,7 +25,12 @@ _OBJECT_SIDES = (0.06, 0.6)
 
 
 def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001
-    return build_mask_rcnn(num_outputs=num_classes + 1, short_side=size.height, num_regions=regions_per_image(size))
+    return build_mask_rcnn(
+        variant=VARIANTS[recipe],
+        num_outputs=num_classes + 1,
+        short_side=size.height,
+        num_regions=regions_per_image(size),
+    )
 
 
 def parameter_groups(model: nn.Module) -> list[ParameterGroup]:

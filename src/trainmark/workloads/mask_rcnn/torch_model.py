@@ -1,28 +1,37 @@
-"""Mask R-CNN R50-FPN: torchvision's parts with the numbers of the recipe, and boxes that stay in float32."""
+"""Mask R-CNN R50-FPN from torchvision's parts, in two public variants, and boxes that stay in float32."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torchvision.models.detection import MaskRCNN
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
+from torchvision.models.detection.generalized_rcnn import GeneralizedRCNN
 from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
-from torchvision.models.detection.rpn import RPNHead
+from torchvision.models.detection.roi_heads import RoIHeads
+from torchvision.models.detection.rpn import RegionProposalNetwork, RPNHead
 from torchvision.models.detection.transform import GeneralizedRCNNTransform
 from torchvision.ops import MultiScaleRoIAlign
 
-from trainmark.workloads.mask_rcnn.data import MEAN, SIDE_MULTIPLE, STD, input_size, longest_side
+from trainmark.workloads.mask_rcnn.data import MEAN, SIDE_MULTIPLE, STD, longest_side, ngc_size, torchvision_size
+from trainmark.workloads.mask_rcnn.torch_ngc import NgcHeads, NgcProposals, move_strides
 from trainmark.workloads.mask_rcnn.torch_norm import FrozenNorm, calibrate
 from trainmark.workloads.torch import normalise
 
-Target = dict[str, Tensor]
-"""`boxes` N x 4 (left, top, right, bottom in pixels), `labels` N from 1, `masks` N x height x width of 0 and 1."""
+Target = dict[str, Any]
+"""`boxes` N x 4 (left, top, right, bottom in pixels), `labels` N from 1, `masks` N x height x width of 0 and 1.
+
+In a batch also `size`, the (height, width) of the image without padding.
+"""
+InputSize = Callable[[int, int, int], tuple[int, int]]
+"""Of an image's height, its width and the wanted short side."""
 
 _FPN_CHANNELS = 256
 _LEVELS = ("0", "1", "2", "3")
@@ -31,7 +40,49 @@ _ANCHOR_SIZES = ((32,), (64,), (128,), (256,), (512,))
 _RATIOS = (0.5, 1.0, 2.0)
 
 
-def build_mask_rcnn(*, num_outputs: int, short_side: int, num_regions: int) -> RecipeRCNN:
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One public configuration: how pixels and sizes become inputs, and which parts differ."""
+
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    """Of red, green and blue, for values 0 to 1."""
+    is_bgr: bool
+    input_size: InputSize
+    proposals: type[RegionProposalNetwork]
+    heads: type[RoIHeads]
+    has_stride_in_1x1: bool
+
+    @property
+    def spread(self) -> float:
+        """About the standard deviation of a normalised photograph."""
+        return sum(typical / own for typical, own in zip(STD, self.std, strict=True)) / 3
+
+
+VARIANTS = {
+    "reference": Variant(
+        mean=(122.7717 / 255, 115.9465 / 255, 102.9801 / 255),
+        std=(1 / 255, 1 / 255, 1 / 255),
+        is_bgr=True,
+        input_size=ngc_size,
+        proposals=NgcProposals,
+        heads=NgcHeads,
+        has_stride_in_1x1=True,
+    ),
+    "torchvision": Variant(
+        mean=MEAN,
+        std=STD,
+        is_bgr=False,
+        input_size=torchvision_size,
+        proposals=RegionProposalNetwork,
+        heads=RoIHeads,
+        has_stride_in_1x1=False,
+    ),
+}
+"""By recipe: NVIDIA's configuration, which the seed measures, and torchvision's."""
+
+
+def build_mask_rcnn(*, variant: Variant, num_outputs: int, short_side: int, num_regions: int) -> RecipeRCNN:
     """`num_outputs` counts the background; `num_regions` are sampled per image to train on.
 
     Weights are random; the frozen statistics are measured on noise.
@@ -42,14 +93,15 @@ def build_mask_rcnn(*, num_outputs: int, short_side: int, num_regions: int) -> R
         norm_layer=FrozenNorm,
         trainable_layers=3,  # the stem and res2 stay as they are
     )
-    calibrate(backbone)
+    if variant.has_stride_in_1x1:
+        move_strides(backbone)
+    calibrate(backbone, spread=variant.spread)
     model = RecipeRCNN(
         backbone,
-        **_rpn(),
-        **_box_head(num_outputs, num_regions),
-        **_mask_head(num_outputs),
+        variant.proposals(**_rpn()),
+        variant.heads(**_box_head(num_outputs, num_regions), **_mask_head(num_outputs)),
+        Transform(variant, short_side),
     )
-    model.transform = Transform(short_side)
     _initialise_heads(model)
     return model
 
@@ -67,7 +119,7 @@ def _initialise_heads(model: RecipeRCNN) -> None:
         nn.init.zeros_(layer.bias)
 
 
-class RecipeRCNN(MaskRCNN):  # type: ignore[misc]
+class RecipeRCNN(GeneralizedRCNN):  # type: ignore[misc]
     """torchvision's stages in torchvision's order, without its search for bad boxes, which waits for the device."""
 
     def forward(self, images: list[Tensor], targets: list[Target] | None = None) -> Any:
@@ -85,18 +137,15 @@ class RecipeRCNN(MaskRCNN):  # type: ignore[misc]
 def _rpn() -> dict[str, Any]:
     anchors = Anchors(sizes=_ANCHOR_SIZES, aspect_ratios=(_RATIOS,) * len(_ANCHOR_SIZES))
     return {
-        "rpn_anchor_generator": anchors,
-        "rpn_head": FloatRPNHead(_FPN_CHANNELS, len(_RATIOS)),
-        "rpn_pre_nms_top_n_train": 2000,
-        "rpn_pre_nms_top_n_test": 1000,
-        "rpn_post_nms_top_n_train": 2000,
-        "rpn_post_nms_top_n_test": 1000,
-        "rpn_nms_thresh": 0.7,
-        "rpn_fg_iou_thresh": 0.7,
-        "rpn_bg_iou_thresh": 0.3,
-        "rpn_batch_size_per_image": 256,
-        "rpn_positive_fraction": 0.5,
-        "rpn_score_thresh": 0.0,
+        "anchor_generator": anchors,
+        "head": FloatRPNHead(_FPN_CHANNELS, len(_RATIOS)),
+        "fg_iou_thresh": 0.7,
+        "bg_iou_thresh": 0.3,
+        "batch_size_per_image": 256,
+        "positive_fraction": 0.5,
+        "pre_nms_top_n": {"training": 2000, "testing": 1000},
+        "post_nms_top_n": {"training": 2000, "testing": 1000},
+        "nms_thresh": 0.7,
     }
 
 
@@ -105,14 +154,14 @@ def _box_head(num_outputs: int, num_regions: int) -> dict[str, Any]:
         "box_roi_pool": MultiScaleRoIAlign(featmap_names=list(_LEVELS), output_size=7, sampling_ratio=2),
         "box_head": TwoMLPHead(_FPN_CHANNELS * 7 * 7, 1024),
         "box_predictor": FloatPredictor(1024, num_outputs),
-        "box_score_thresh": 0.05,
-        "box_nms_thresh": 0.5,
-        "box_detections_per_img": 100,
-        "box_fg_iou_thresh": 0.5,
-        "box_bg_iou_thresh": 0.5,
-        "box_batch_size_per_image": num_regions,
-        "box_positive_fraction": 0.25,
+        "fg_iou_thresh": 0.5,
+        "bg_iou_thresh": 0.5,
+        "batch_size_per_image": num_regions,
+        "positive_fraction": 0.25,
         "bbox_reg_weights": (10.0, 10.0, 5.0, 5.0),
+        "score_thresh": 0.05,
+        "nms_thresh": 0.5,
+        "detections_per_img": 100,
     }
 
 
@@ -130,22 +179,27 @@ class Transform(GeneralizedRCNNTransform):  # type: ignore[misc]
     Takes images as height x width x 3 bytes; converting detections back to the image's pixels is torchvision's.
     """
 
-    def __init__(self, short_side: int) -> None:
-        super().__init__(short_side, longest_side(short_side), list(MEAN), list(STD), SIDE_MULTIPLE)
-        self._short_side = short_side
+    def __init__(self, variant: Variant, short_side: int) -> None:
+        super().__init__(short_side, longest_side(short_side), list(variant.mean), list(variant.std), SIDE_MULTIPLE)
+        self._variant, self._short_side = variant, short_side
 
     def forward(
         self, images: list[Tensor], targets: list[Target] | None = None
     ) -> tuple[ImageList, list[Target] | None]:
-        sizes = [input_size(image.shape[0], image.shape[1], self._short_side) for image in images]
+        find = self._variant.input_size
+        sizes = [find(image.shape[0], image.shape[1], self._short_side) for image in images]
         height, width = (-(-max(sides) // SIDE_MULTIPLE) * SIDE_MULTIPLE for sides in zip(*sizes, strict=True))
         batch = torch.zeros((len(images), 3, height, width), device=images[0].device)
         for place, image, size in zip(batch, images, sizes, strict=True):
-            place[:, : size[0], : size[1]] = _resized(normalise(image, MEAN, STD), size, mode="bilinear")
+            place[:, : size[0], : size[1]] = _resized(self._planes(image), size, mode="bilinear")
         if targets is not None:
             pairs = zip(targets, images, sizes, strict=True)
             targets = [_resized_target(target, image.shape[:2], size) for target, image, size in pairs]
         return ImageList(batch, sizes), targets
+
+    def _planes(self, image: Tensor) -> Tensor:
+        planes = normalise(image, self._variant.mean, self._variant.std)
+        return planes.flip(0) if self._variant.is_bgr else planes
 
 
 def _resized(planes: Tensor, size: tuple[int, int], *, mode: str) -> Tensor:
@@ -161,14 +215,14 @@ def _resized_target(target: Target, old: torch.Size, new: tuple[int, int]) -> Ta
     masks = target["masks"]
     if len(masks):
         masks = _resized(masks, new, mode="nearest")
-    return {"boxes": torch.stack(columns, dim=1), "labels": target["labels"], "masks": masks}
+    return {"boxes": torch.stack(columns, dim=1), "labels": target["labels"], "masks": masks, "size": new}
 
 
 class Anchors(AnchorGenerator):  # type: ignore[misc]
-    """In float32 whatever the type of the features: bfloat16 would place them on a grid of four pixels."""
+    """In float32 for features of half precision: bfloat16 would place them on a grid of four pixels."""
 
-    def set_cell_anchors(self, dtype: torch.dtype, device: torch.device) -> None:  # noqa: ARG002
-        super().set_cell_anchors(torch.float32, device)
+    def set_cell_anchors(self, dtype: torch.dtype, device: torch.device) -> None:
+        super().set_cell_anchors(torch.promote_types(dtype, torch.float32), device)
 
 
 class FloatRPNHead(RPNHead):  # type: ignore[misc]
@@ -176,7 +230,7 @@ class FloatRPNHead(RPNHead):  # type: ignore[misc]
 
     def forward(self, x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         logits, offsets = super().forward(x)
-        return [level.float() for level in logits], [level.float() for level in offsets]
+        return [_at_least_float(level) for level in logits], [_at_least_float(level) for level in offsets]
 
 
 class FloatPredictor(FastRCNNPredictor):  # type: ignore[misc]
@@ -184,4 +238,8 @@ class FloatPredictor(FastRCNNPredictor):  # type: ignore[misc]
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         scores, offsets = super().forward(x)
-        return scores.float(), offsets.float()
+        return _at_least_float(scores), _at_least_float(offsets)
+
+
+def _at_least_float(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))

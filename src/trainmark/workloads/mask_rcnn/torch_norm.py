@@ -39,15 +39,18 @@ class FrozenNorm(FrozenBatchNorm2d):  # type: ignore[misc]  # torchvision has no
 
 
 @torch.no_grad()
-def calibrate(backbone: BackboneWithFPN) -> None:
-    """One forward pass in which each norm measures its input and passes it on normalised."""
+def calibrate(backbone: BackboneWithFPN, *, spread: float) -> None:
+    """One forward pass in which each norm measures its input and passes it on normalised.
+
+    `spread` is the standard deviation of the inputs to come.
+    """
     norms = [module for module in backbone.modules() if isinstance(module, FrozenNorm)]
     for block in backbone.modules():
         if isinstance(block, Bottleneck):
             block.bn3.weight.fill_(_RESIDUAL_SCALE)
     for norm in norms:
         norm.is_measuring = True
-    features = backbone.body(noise_images(_IMAGES, _SIDE, _SIDE))
+    features = backbone.body(spread * noise_images(_IMAGES, _SIDE, _SIDE))
     for norm in norms:
         norm.is_measuring = False
     _centre(backbone.fpn, features)

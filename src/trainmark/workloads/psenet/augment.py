@@ -25,8 +25,8 @@ _LUMA = np.array([0.299, 0.587, 0.114])
 _MULTIPLE = 32
 
 
-def train_view(rng: np.random.Generator, *, height: int, width: int, side: int, centres: NDArray[np.float64]) -> Matrix:
-    """`centres` are those of the words to find; a forced crop contains one of them."""
+def train_view(rng: np.random.Generator, *, height: int, width: int, side: int, quads: NDArray[np.float64]) -> Matrix:
+    """`quads` (n, 4, 2) are the corners of all words; a forced crop starts within their extent."""
     scale = rng.choice(_SCALES) * side / min(height, width)
     stretch = math.sqrt(rng.choice(_ASPECTS))
     sized = np.array([round_up(width * scale / stretch), round_up(height * scale * stretch)])
@@ -35,20 +35,51 @@ def train_view(rng: np.random.Generator, *, height: int, width: int, side: int, 
         whole = np.array([[-1, 0, sized[0] - 1], [0, 1, 0], [0, 0, 1.0]]) @ whole
     turn = cv2.getRotationMatrix2D((sized / 2).tolist(), rng.uniform(-_MAX_TURN, _MAX_TURN), 1.0)
     matrix: Matrix = turn.astype(np.float64) @ whole
-    matrix[:, 2] -= _choose_corner(rng, apply(matrix, centres), sized, side)
+    matrix[:, 2] -= _choose_corner(rng, apply(matrix, quads), sized, side)
     return matrix
 
 
 def _choose_corner(
-    rng: np.random.Generator, centres: NDArray[np.float64], sized: NDArray[np.int64], side: int
+    rng: np.random.Generator, quads: NDArray[np.float64], sized: NDArray[np.int64], side: int
 ) -> NDArray[np.int64]:
-    """Of the crop: anywhere, or so that it contains the centre of a word. A small image is at the top left."""
-    low, high = np.zeros(2, dtype=np.int64), np.maximum(sized - side, 0)
-    visible = centres[((centres >= 0) & (centres < sized)).all(axis=1)]
-    if rng.random() < _FORCED_PART and len(visible):
-        centre = visible[rng.integers(len(visible))].astype(np.int64)
-        low, high = np.clip(centre - side + 1, low, high), np.minimum(centre, high)
-    return rng.integers(low, high + 1)
+    """Of the crop: anywhere, or as the public code draws one near text. A small image is at the top left.
+
+    A forced corner is between the first and the last text pixel in each direction, less the side of the crop, so the
+    crop tends to contain text; where no such corner exists it is 0.
+    """
+    room = np.maximum(sized - side, 0)
+    visible = [part for quad in quads if len(part := _clip_to_frame(quad, sized))]
+    if rng.random() >= _FORCED_PART or not visible:
+        return rng.integers(0, room + 1)
+    corners, shown = np.concatenate(visible), np.minimum(sized, side)
+    low = np.maximum(corners.min(axis=0).astype(np.int64) - shown, 0)
+    high = np.clip(corners.max(axis=0).astype(np.int64) - shown, 0, room)
+    return np.where(low < high, rng.integers(low, high + 1), 0)
+
+
+def _clip_to_frame(quad: NDArray[np.float64], sized: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The corners of the part of a polygon within the pixels of the image; empty if all of it is outside."""
+    last = sized - 1.0
+    if ((quad >= 0) & (quad <= last)).all():
+        return quad
+    corners: list[list[float]] = quad.tolist()
+    for axis in (0, 1):
+        for limit, sign in ((0.0, 1.0), (float(last[axis]), -1.0)):
+            corners = _clip_to_half(corners, axis, limit, sign)
+    return np.array(corners).reshape(-1, 2)
+
+
+def _clip_to_half(corners: list[list[float]], axis: int, limit: float, sign: float) -> list[list[float]]:
+    """The polygon on one side of a line, by Sutherland and Hodgman."""
+    kept = []
+    for here, there in zip(corners, corners[1:] + corners[:1], strict=True):
+        depth, next_depth = sign * (here[axis] - limit), sign * (there[axis] - limit)
+        if depth >= 0:
+            kept.append(here)
+        if depth * next_depth < 0:
+            part = depth / (depth - next_depth)
+            kept.append([a + part * (b - a) for a, b in zip(here, there, strict=True)])
+    return kept
 
 
 def eval_view(*, height: int, width: int, side: int) -> tuple[Matrix, tuple[int, int]]:

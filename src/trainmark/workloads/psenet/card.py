@@ -35,6 +35,7 @@ CARD = Card(
     targets=(Target(metric="f", value=0.785),),
     dataset="icdar2015",
     source="PSENet (Wang et al.), ICDAR 2015 without extra data",
+    version=2,
 )
 
 NUM_KERNELS = 7

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trainmark.datasets.icdar2015.read import LabelledImage, UnusableImageError, read_folder, read_image
 from trainmark.datasets.icdar2015.scan import FolderScan, SplitScan
+from trainmark.datasets.icdar2015.words import Word
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
 from trainmark.workloads.psenet.augment import apply, eval_view, jitter_colours, train_view, warp
@@ -19,6 +20,10 @@ from trainmark.workloads.psenet.labels import draw_labels
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
+_MAX_WORDS = 200
+"""Of a training image; the public code leaves out the rest."""
+_IGNORED_IN_TRAINING = "#"
+"""First character of a word that is not trained on; evaluation ignores `###` only."""
 
 
 def open_data(root: Path, *, size: ImageSize) -> TextImages:
@@ -49,9 +54,10 @@ class TextImages:
         """`image` (side x side x 3) and `labels` (side x side), one byte of packed maps per pixel."""
         labelled = self._read(self.folder.train, index)
         height, width = labelled.pixels.shape[:2]
-        quads, is_ignored = _quads(labelled)
-        centres = quads[~is_ignored].mean(axis=1)
-        matrix = train_view(rng, height=height, width=width, side=self.side, centres=centres)
+        words = labelled.words[:_MAX_WORDS]
+        quads = _quads(words)
+        is_ignored = np.array([word.text.startswith(_IGNORED_IN_TRAINING) for word in words], dtype=bool)
+        matrix = train_view(rng, height=height, width=width, side=self.side, quads=quads)
         image = jitter_colours(rng, warp(labelled.pixels, matrix, height=self.side, width=self.side))
         outline = np.array([[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]], dtype=np.float64)
         corners = np.rint(apply(matrix, quads)).astype(np.int32)
@@ -69,11 +75,10 @@ class TextImages:
         labelled = self._read(self.folder.val, index)
         height, width = labelled.pixels.shape[:2]
         matrix, sized = eval_view(height=height, width=width, side=self.side)
-        quads, is_ignored = _quads(labelled)
         arrays: dict[str, NDArray[Any]] = {
             "image": warp(labelled.pixels, matrix, height=sized[0], width=sized[1]),
-            "quads": quads,
-            "ignored": is_ignored,
+            "quads": _quads(labelled.words),
+            "ignored": np.array([word.is_ignored for word in labelled.words], dtype=bool),
             "scale": np.array([matrix[0, 0], matrix[1, 1]]),
         }
         return Sample(arrays=arrays, problems=labelled.problems)
@@ -96,6 +101,5 @@ class TextImages:
             raise UnusableSampleError(error.path, error.problem) from error
 
 
-def _quads(labelled: LabelledImage) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    quads = np.array([word.quad for word in labelled.words], dtype=np.float64).reshape(-1, 4, 2)
-    return quads, np.array([word.is_ignored for word in labelled.words], dtype=bool)
+def _quads(words: Sequence[Word]) -> NDArray[np.float64]:
+    return np.array([word.quad for word in words], dtype=np.float64).reshape(-1, 4, 2)

@@ -1,13 +1,13 @@
 """Progressive scale expansion: from seven maps to one label per word, then to rectangles. numpy and OpenCV only.
 
 The words are the 4-connected components of the smallest kernel, numbered by their first pixel in reading order. Kernel
-by kernel they grow breadth-first, one ring of 4-neighbours at a time, over the pixels of the next larger kernel. The
-first word to reach a pixel gets it. If two words reach a pixel in the same ring, the direction decides: the word below
-it comes before the one above, then the one to its right, then the one to its left.
+by kernel they grow over the pixels of the next larger one, as in the public code: a first-in first-out queue holds the
+pixels of all words, at first in reading order; a pixel takes its free neighbours above, below, left and right, which
+join the queue. A pixel that took at least one neighbour is done for good. One that took none waits for the next kernel,
+in the order in which it left the queue.
 
-Two facts make this fast in numpy. Growth ends with the whole text map, so a component of the text map that contains a
-single word becomes that word, whatever the kernels between are; only words that touch need to be grown. And the
-neighbours in one direction of the distinct pixels of a ring are distinct, so a ring is four array operations.
+The queue is emptied in waves: all pixels that are in it at once. A neighbour belongs to the first pixel of the wave
+that asks for it, so a wave is a few array operations instead of a loop over pixels.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ MIN_AREA = 16
 MIN_SCORE = 0.85
 
 Labels = NDArray[np.int32]
+Places = NDArray[np.int64]
+"""Flat positions in a bordered image."""
 
 
 class Expander:
@@ -31,31 +33,26 @@ class Expander:
         # With a border that is never text, so that no step has to check for the edge of the image.
         shape = height + 2, width + 2
         self._free = np.zeros(shape, dtype=np.uint8)
-        self._components, self._areas, self._labels = (np.zeros(shape, dtype=np.int32) for _ in range(3))
+        """The maps of the pixels that belong to no word yet, and 0 for all others."""
+        self._components, self._labels, self._ranks = (np.zeros(shape, dtype=np.int32) for _ in range(3))
+        self._steps = np.array([-shape[1], shape[1], -1, 1])
 
     def expand(self, maps: NDArray[np.uint8], *, min_area: int = MIN_AREA) -> tuple[Labels, int]:
         """Labels 1 to n (0: no word), and n; the labels are valid until the next call.
 
         Bit i of `maps` is map i; a kernel counts within the text only.
         """
-        free, areas, labels = self._free, self._areas, self._labels
-        np.multiply(maps, maps & 1, out=free[1:-1, 1:-1])
+        np.multiply(maps, maps & 1, out=self._free[1:-1, 1:-1])
         places, numbers, num_words = self._find_words(min_area)
-        num_areas, _ = cv2.connectedComponents(free & 1, areas, connectivity=4, ltype=cv2.CV_32S)
-        area_of_place = areas.ravel()[places]
-        area_of_word = np.zeros(num_words + 1, dtype=np.int32)
-        area_of_word[numbers] = area_of_place
-        num_inside = np.bincount(area_of_word[1:], minlength=num_areas)
-        owner = np.zeros(num_areas, dtype=np.int32)
-        owner[area_of_word[1:]] = np.arange(1, num_words + 1)
-        owner[num_inside != 1] = 0
-        owner.take(areas, out=labels, mode="clip")  # no area is out of range; with "raise" numpy would copy the output
-        is_shared = (num_inside > 1)[area_of_place]
-        _grow(labels.ravel(), free.ravel(), places[is_shared], numbers[is_shared], stride=free.shape[1])
-        return labels[1:-1, 1:-1], num_words
+        self._labels.fill(0)
+        self._labels.ravel()[places] = numbers
+        self._free.ravel()[places] = 0
+        for number in range(NUM_KERNELS - 2, -1, -1):
+            places = self._grow(places, np.uint8(1 << number))
+        return self._labels[1:-1, 1:-1], num_words
 
-    def _find_words(self, min_area: int) -> tuple[NDArray[np.int64], Labels, int]:
-        """The pixels of the words as flat positions, the word of each, and how many words there are."""
+    def _find_words(self, min_area: int) -> tuple[Places, Labels, int]:
+        """The pixels of the words in reading order, the word of each, and how many words there are."""
         kernel = self._free >> (NUM_KERNELS - 1)
         num, _ = cv2.connectedComponents(kernel, self._components, connectivity=4, ltype=cv2.CV_32S)
         places = np.flatnonzero(kernel.view(np.bool_))
@@ -66,36 +63,32 @@ class Expander:
         number_of = np.cumsum(keeps).astype(np.int32)
         return places[is_kept], number_of[numbers[is_kept]], int(keeps.sum())
 
+    def _grow(self, queue: Places, bit: np.uint8) -> Places:
+        """Over the pixels of one map; returns the pixels that wait for the next map, in order."""
+        free = self._free.ravel()
+        above, below, left, right = (free[queue + step] for step in self._steps)
+        queue = queue[(above | below | left | right) != 0]  # a pixel without text around it can never grow
+        waiting = []
+        while len(queue):
+            queue, idle = self._next_wave(queue, bit)
+            waiting.append(idle)
+        return np.concatenate(waiting) if waiting else queue
 
-def _grow(labels: Labels, free: NDArray[np.uint8], edge: NDArray[np.int64], numbers: Labels, *, stride: int) -> None:
-    """Writes into the flat `labels`, kernel by kernel; `edge` and `numbers` are the pixels of the words to grow.
-
-    `free` has the maps of the pixels that belong to no word yet, and 0 for all others.
-    """
-    labels[edge] = numbers
-    free[edge] = 0
-    for number in range(NUM_KERNELS - 2, -1, -1):
-        # Only a pixel next to text without a word can grow, now or later.
-        edge = edge[(free[edge - stride] | free[edge + stride] | free[edge - 1] | free[edge + 1]) != 0]
-        rings = [edge]
-        while len(rings[-1]):
-            rings.append(_next_ring(labels, free, rings[-1], (-stride, stride, -1, 1), np.uint8(1 << number)))
-        edge = np.concatenate(rings)
-
-
-def _next_ring(
-    labels: Labels, free: NDArray[np.uint8], ring: NDArray[np.int64], steps: tuple[int, ...], bit: np.uint8
-) -> NDArray[np.int64]:
-    numbers = labels[ring]
-    parts = []
-    for step in steps:
-        targets = ring + step
-        chosen = np.flatnonzero(free[targets] & bit)
-        targets = targets[chosen]
-        labels[targets] = numbers[chosen]
+    def _next_wave(self, queue: Places, bit: np.uint8) -> tuple[Places, Places]:
+        """The pixels that this wave takes, in the order in which they join the queue, and those that took none."""
+        free, labels, ranks = self._free.ravel(), self._labels.ravel(), self._ranks.ravel()
+        asked = queue[:, None] + self._steps
+        requests = np.flatnonzero(free[asked] & bit)  # by pixel of the queue, then by direction
+        targets = asked.ravel()[requests]
+        order = np.arange(len(requests), dtype=np.int32)
+        ranks[targets[::-1]] = order[::-1]  # of several requests for a pixel, the last one written is the first
+        is_first = ranks[targets] == order
+        targets, sources = targets[is_first], requests[is_first] // len(self._steps)
+        labels[targets] = labels[queue[sources]]
         free[targets] = 0
-        parts.append(targets)
-    return np.concatenate(parts)
+        is_idle = np.ones(len(queue), dtype=bool)
+        is_idle[sources] = False
+        return targets, queue[is_idle]
 
 
 def find_boxes(

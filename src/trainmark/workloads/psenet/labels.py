@@ -1,7 +1,7 @@
 """The labels that PSENet learns: seven nested maps, and which pixels count. No framework.
 
 All eight are one byte per pixel: bit i is map i, from the whole text (0) to the smallest kernel (6), and bit 7 says
-that the pixel is trained on.
+that the pixel is trained on. A word to ignore is text that is not trained on, so it is no negative either.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ def draw_labels(
     words: Sequence[Polygon], ignored: Sequence[Polygon], *, frame: Polygon, side: int
 ) -> NDArray[np.uint8]:
     """`frame` is the outline of the photograph in the input; pixels outside of it are not trained on."""
+    every = [*words, *ignored]
     maps = np.zeros((NUM_KERNELS + 1, side, side), dtype=np.uint8)
     for number in range(NUM_KERNELS):
-        for word in words:
+        for word in every:
             for piece in shrink(word, kernel_rate(number)) if number else [word]:
                 cv2.fillPoly(maps[number], [piece], 1 << number)
     cv2.fillConvexPoly(maps[NUM_KERNELS], frame, TRAINED)

@@ -51,7 +51,7 @@ def score(model: nn.Module, batch: Batch) -> Tensor:
         expander = Expander(*shape[:2])
         for number, map_, text_score in zip(members, maps, scores, strict=True):
             scale = batch["scale"][number].cpu().numpy()
-            found = find_boxes(*expander.expand(map_), text_score) / scale
+            found = np.trunc(find_boxes(*expander.expand(map_), text_score) / scale)  # submissions have integers
             true, is_ignored = batch["quads"][number].cpu().numpy(), batch["ignored"][number].cpu().numpy()
             counts += count_matches(found, true, is_ignored)
     return torch.from_numpy(counts).to(images[0].device)
@@ -66,7 +66,7 @@ def pack_maps(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def synthetic_batch(*, batch_size: int, size: ImageSize, num_classes: int, generator: torch.Generator) -> Batch:  # noqa: ARG001
-    """Noise, and labels of eight rotated rectangles per image, the last of which is not trained on."""
+    """Noise, and labels of eight rotated rectangles per image, the last of which is to be ignored."""
     device, shape = generator.device, (batch_size, size.height, size.width)
     images = torch.randint(0, 256, (*shape, 3), dtype=torch.uint8, generator=generator, device=device)
     random = torch.rand((_NUM_WORDS, 5, batch_size, 1, 1), generator=generator, device=device)
@@ -83,7 +83,6 @@ def synthetic_batch(*, batch_size: int, size: ImageSize, num_classes: int, gener
         depth = torch.minimum(half_width - along.abs(), half_height - across.abs())  # from the outline inwards
         if word == _NUM_WORDS - 1:
             is_trained &= depth < 0
-            continue
         ratio = half_width * half_height / (half_width + half_height)  # of area to perimeter
         for number in range(NUM_KERNELS):
             offset = (ratio * (1 - kernel_rate(number) ** 2) + 0.5).floor().clamp(max=20)

@@ -17,8 +17,9 @@ def psenet_loss(logits: Tensor, packed: Tensor) -> Tensor:
     """Of (n, 7, h, w) logits and (n, h, w) packed labels; the mean over the images."""
     text, kernels = unpack(packed)
     is_trained = (packed & TRAINED) != 0
-    scores = logits.float().sigmoid()
-    chosen = choose_pixels(scores[:, 0].detach(), text, is_trained)
+    logits = logits.float()
+    scores = logits.sigmoid()
+    chosen = choose_pixels(logits[:, 0].detach(), text, is_trained)
     text_loss = dice_loss(scores[:, 0], text, chosen)
     kernel_loss = dice_loss(scores[:, 1:], kernels, (text & is_trained)[:, None]).mean(dim=1)
     return (_TEXT_SHARE * text_loss + _KERNEL_SHARE * kernel_loss).mean()
@@ -39,21 +40,22 @@ def dice_loss(scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
     return 1 - 2 * overlap / total
 
 
-def choose_pixels(scores: Tensor, text: Tensor, is_trained: Tensor) -> Tensor:
+def choose_pixels(logits: Tensor, text: Tensor, is_trained: Tensor) -> Tensor:
     """The pixels that the text map learns from, per image: all positives and three times as many hard negatives.
 
-    By definition: sort the scores of the trained negatives and take those not below the k-th, where k is three times
-    the number of positives, at most all negatives; without positives take every trained pixel. Here all other pixels
-    get a score below all scores, so that the k-th of the whole image is the same number and the choice is the same,
-    ties included (all of them are taken). k stays on the device: the host does not wait.
+    By definition: sort the logits of the negatives and take those not below the k-th, where k is three times the
+    number of positives, at most all negatives; without positives or negatives take every trained pixel. As in the
+    public code, pixels beside the photograph are negatives in this ranking although they are never trained on, and
+    logits are ranked instead of their sigmoids, which are equal for confident pixels. Here the text gets a value below
+    all logits, so that the k-th of the whole image is the same number and the choice is the same, ties included (all
+    of them are taken). k stays on the device: the host does not wait.
     """
-    positive, negative = text & is_trained, ~text & is_trained
-    num_positive, num_negative = positive.sum(dim=(1, 2)), negative.sum(dim=(1, 2))
+    num_positive, num_negative = (text & is_trained).sum(dim=(1, 2)), (~text).sum(dim=(1, 2))
     num_wanted = torch.minimum(_NEGATIVES_PER_POSITIVE * num_positive, num_negative)
-    ranked = torch.where(negative, scores, -1.0).flatten(1)
+    ranked = torch.where(text, -torch.inf, logits).flatten(1)
     find = find_nth_largest if torch.compiler.is_compiling() else sort_nth_largest
     threshold = find(ranked, num_wanted.clamp(min=1))[:, None, None]
-    chosen = positive | (negative & (scores >= threshold))
+    chosen = (text | (logits >= threshold)) & is_trained
     has_both = ((num_positive > 0) & (num_negative > 0))[:, None, None]
     return torch.where(has_both, chosen, is_trained)
 
@@ -64,14 +66,21 @@ def sort_nth_largest(values: Tensor, rank: Tensor) -> Tensor:
 
 
 def find_nth_largest(values: Tensor, rank: Tensor) -> Tensor:
-    """The same for values of which those wanted are between 0 and 1: in 15 passes that count, for a compiler to fuse.
+    """The same in 17 passes that count, for a compiler to fuse.
 
-    Floats from 0 up have the order of their bits. The largest number that at least `rank` values reach is the value
-    sought; each pass finds its next two bits. 1.0 has bit 29 as its highest.
+    Floats become integers of the same order. The largest integer that at least `rank` values reach is the value
+    sought: the first pass finds its sign, the second its highest bit, and each other pass the next two bits.
     """
-    bits = values.view(torch.int32)  # negative for negative values
-    found = torch.zeros_like(rank, dtype=torch.int32)
+    keys = _flip_negatives(values.view(torch.int32))
+    has_sign = (keys >= 0).sum(dim=1) < rank
+    found = torch.where(has_sign, torch.iinfo(torch.int32).min, 0).to(torch.int32)
+    found = found + (((keys >= (found + (1 << 30))[:, None]).sum(dim=1) >= rank).to(torch.int32) << 30)
     for shift in range(28, -1, -2):
-        reached = [(bits >= (found + (digit << shift))[:, None]).sum(dim=1) >= rank for digit in (1, 2, 3)]
+        reached = [(keys >= (found + (digit << shift))[:, None]).sum(dim=1) >= rank for digit in (1, 2, 3)]
         found = found + (sum(part.to(torch.int32) for part in reached) << shift)
-    return found.view(torch.float32)
+    return _flip_negatives(found).view(torch.float32)
+
+
+def _flip_negatives(bits: Tensor) -> Tensor:
+    """Between a float's bits and the integer of the same order; its own inverse. Negative floats count backwards."""
+    return torch.where(bits < 0, bits ^ torch.iinfo(torch.int32).max, bits)

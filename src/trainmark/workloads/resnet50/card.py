@@ -23,6 +23,7 @@ CARD = Card(
     sizes={"full": _size(224, 128), "small": _size(64, 16)},
     num_parameters=25_557_032,
     num_classes=1000,
+    starts_uniform=True,
     num_train_samples=1_281_167,
     schedule=Schedule(kind="cosine", base_lr=0.256, base_batch=256, epochs=50, warmup_share=8 / 50),
     optimizer=Sgd(momentum=0.875, weight_decay=1 / 32768),

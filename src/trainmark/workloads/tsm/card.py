@@ -28,12 +28,14 @@ CARD = Card(
     sizes={"full": _size(224, 16), "medium": _size(112, 32), "small": _size(32, 2)},
     num_parameters=24_327_632,
     num_classes=400,
+    starts_uniform=True,
     num_train_samples=234_584,
     schedule=Schedule(kind="step", base_lr=0.02, base_batch=128, epochs=50, milestones=(20 / 50, 40 / 50), gamma=0.1),
     optimizer=Sgd(momentum=0.9, weight_decay=1e-4, clip_norm=20.0),
     targets=(Target(metric="top1", value=0.711),),
     dataset="kinetics",
     source="TSM: Temporal Shift Module for Efficient Video Understanding, official PyTorch recipe, 8 segments",
+    version=2,
 )
 
 DROPOUT = 0.5

@@ -5,17 +5,19 @@ All frames of a clip are cropped and mirrored in the same way. Frames stay bytes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
+from trainmark.datasets.jpeg import Pixels
 from trainmark.datasets.kinetics.lists import Clip
-from trainmark.datasets.kinetics.read import UnusableClipError, load_clip, read_clips
+from trainmark.datasets.kinetics.read import Frames, UnusableClipError, load_clip, read_clips
+from trainmark.units import format_count
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
 
@@ -25,13 +27,16 @@ STD = (0.229, 0.224, 0.225)
 _SCALES = (1.0, 0.875, 0.75, 0.66)
 _MAX_SCALE_STEPS = 1
 """Height and width may have adjacent scales, which stretches the picture a little."""
-_PLACES = tuple((y / 4, x / 4) for y in range(5) for x in range(5) if (y % 2, x % 2) in ((0, 0), (1, 1)))
-"""Of the room above and left of the crop: corners, middles of edges, centre, and the four points between."""
-_EVAL_SHARE = 224 / 256
-"""Short side to 256, then the central 224: in pixels of the frame a square of 7/8 of its short side."""
+_SNAP = 3
+"""A crop whose side is nearer than this to the input's is cut at the input's side, so that it need not be resized."""
+_PLACES = tuple((y, x) for y in range(5) for x in range(5) if (y % 2, x % 2) in ((0, 0), (1, 1)))
+"""In quarters of the room around the crop: corners, middles of edges, centre, and the four points between."""
+_MIN_FRAMES = 3
+"""The public code leaves out clips with fewer."""
 
 Box = tuple[int, int, int, int]
 """Top, left, height, width."""
+ChooseFrames = Callable[[int], NDArray[np.int64]]
 
 
 def open_data(root: Path, *, size: ImageSize) -> Clips:
@@ -61,44 +66,69 @@ class Clips:
 
     def train_sample(self, index: int, rng: np.random.Generator) -> Sample:
         places = rng.random(self.size.num_frames)
-        return self._load(self.train[index], places, rng)
+        clip = self.train[index]
+        frames = self._load(clip, lambda num_frames: train_frames(num_frames, places))
+        height, width = frames.pixels[0].shape[:2]
+        box = multi_scale_crop(height, width, rng, side=self.size.height)
+        is_mirrored = rng.random() < 0.5
+        return self._as_sample(clip, frames, lambda frame: cut(frame, box, self.size, is_mirrored=is_mirrored))
 
     def eval_sample(self, index: int) -> Sample:
-        return self._load(self.val[index], np.full(self.size.num_frames, 0.5), None)
+        clip = self.val[index]
+        frames = self._load(clip, lambda num_frames: eval_frames(num_frames, self.size.num_frames))
+        return self._as_sample(clip, frames, lambda frame: eval_view(frame, self.size.height))
 
     @staticmethod
     def collate(samples: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
         frames = np.stack([sample["frames"] for sample in samples])
         return {"frames": frames, "labels": np.array([sample["label"] for sample in samples], dtype=np.int64)}
 
-    def _load(self, clip: Clip, places: NDArray[np.float64], rng: np.random.Generator | None) -> Sample:
+    def _load(self, clip: Clip, choose: ChooseFrames) -> Frames:
+        def choose_from_enough(num_frames: int) -> NDArray[np.int64]:
+            if num_frames < _MIN_FRAMES:
+                raise UnusableClipError(f"{format_count(num_frames, 'frames')}; clips under {_MIN_FRAMES} are left out")
+            return choose(num_frames)
+
         try:
-            frames = load_clip(self.root, clip, lambda num_frames: choose_frames(num_frames, places))
+            return load_clip(self.root, clip, choose_from_enough)
         except UnusableClipError as error:
             raise UnusableSampleError(clip.path, str(error)) from error
-        height, width = frames.pixels[0].shape[:2]
-        box = centre_crop(height, width) if rng is None else multi_scale_crop(height, width, rng)
-        is_mirrored = rng is not None and rng.random() < 0.5
-        pixels = np.empty((len(places), self.size.height, self.size.width, 3), dtype=np.uint8)
-        for number, frame in enumerate(frames.pixels):
-            _cut(frame, box, is_mirrored, out=pixels[number])
+
+    def _as_sample(self, clip: Clip, frames: Frames, view: Callable[[Pixels], Pixels]) -> Sample:
+        pixels = np.stack([view(frame) for frame in frames.pixels])
         problems = () if frames.problem is None else ((clip.path, frames.problem),)
         return Sample(arrays={"frames": pixels, "label": np.array(clip.label)}, problems=problems)
 
 
-def choose_frames(num_frames: int, places: NDArray[np.float64]) -> NDArray[np.int64]:
-    """One frame of each of `len(places)` equal segments; a place is a position within its segment, 0 to 1."""
-    numbers = np.floor((np.arange(len(places)) + places) * num_frames / len(places)).astype(np.int64)
-    return np.minimum(numbers, num_frames - 1)
+def train_frames(num_frames: int, places: NDArray[np.float64]) -> NDArray[np.int64]:
+    """One frame of each of `len(places)` segments; a place is a position within its segment, 0 to 1.
+
+    Segments have the same whole number of frames, so the last frames of a clip may be in none. A clip with fewer
+    frames than segments repeats its first frame.
+    """
+    length = num_frames // len(places)
+    return np.arange(len(places)) * length + np.floor(places * length).astype(np.int64)
 
 
-def multi_scale_crop(height: int, width: int, rng: np.random.Generator) -> Box:
-    """A fraction of the short side in each direction, at one of 13 fixed places."""
+def eval_frames(num_frames: int, num_segments: int) -> NDArray[np.int64]:
+    """The middle of each segment; a clip with no more frames than segments repeats its first frame."""
+    if num_frames <= num_segments:
+        return np.zeros(num_segments, dtype=np.int64)
+    return np.floor((np.arange(num_segments) + 0.5) * num_frames / num_segments).astype(np.int64)
+
+
+def multi_scale_crop(height: int, width: int, rng: np.random.Generator, *, side: int) -> Box:
+    """A fraction of the short side in each direction, at one of 13 fixed places; `side` is the input's."""
+    lengths = [max(1, int(min(height, width) * scale)) for scale in _SCALES]
+    lengths = [side if abs(length - side) < _SNAP and side <= min(height, width) else length for length in lengths]
     rows, columns = rng.choice(_SCALE_PAIRS)
-    short = min(height, width)
-    crop_height, crop_width = max(1, int(short * _SCALES[rows])), max(1, int(short * _SCALES[columns]))
     down, right = _PLACES[rng.integers(len(_PLACES))]
-    return int(down * (height - crop_height)), int(right * (width - crop_width)), crop_height, crop_width
+    return (
+        down * ((height - lengths[rows]) // 4),
+        right * ((width - lengths[columns]) // 4),
+        lengths[rows],
+        lengths[columns],
+    )
 
 
 _SCALE_PAIRS = np.array(
@@ -111,15 +141,24 @@ _SCALE_PAIRS = np.array(
 )
 
 
-def centre_crop(height: int, width: int) -> Box:
-    side = max(1, round(min(height, width) * _EVAL_SHARE))
-    return (height - side) // 2, (width - side) // 2, side, side
-
-
-def _cut(frame: NDArray[np.uint8], box: Box, is_mirrored: bool, *, out: NDArray[np.uint8]) -> None:
+def cut(frame: Pixels, box: Box, size: ImageSize, *, is_mirrored: bool) -> Pixels:
     top, left, height, width = box
-    part = frame[top : top + height, left : left + width]
-    # Skipping pixels of a much larger picture would make edges flicker from frame to frame.
-    smooth = height > 1.5 * out.shape[0]
-    resized = cv2.resize(part, out.shape[1::-1], interpolation=cv2.INTER_AREA if smooth else cv2.INTER_LINEAR)
-    out[:] = resized[:, ::-1] if is_mirrored else resized
+    part = resize(frame[top : top + height, left : left + width], size.height, size.width)
+    return part[:, ::-1] if is_mirrored else part
+
+
+def eval_view(frame: Pixels, side: int) -> Pixels:
+    """Short side to 256 for an input of 224, then the centre."""
+    height, width = frame.shape[:2]
+    short, wanted = min(height, width), side * 256 // 224
+    resized = resize(frame, int(wanted * height / short), int(wanted * width / short))
+    top, left = (round((length - side) / 2) for length in resized.shape[:2])
+    return resized[top : top + side, left : left + side]
+
+
+def resize(pixels: Pixels, height: int, width: int) -> Pixels:
+    """By Pillow, as the public code does: bilinear, with antialiasing, or edges would flicker from frame to frame."""
+    if pixels.shape[:2] == (height, width):
+        return pixels
+    image = Image.fromarray(np.ascontiguousarray(pixels))
+    return np.asarray(image.resize((width, height), Image.Resampling.BILINEAR))

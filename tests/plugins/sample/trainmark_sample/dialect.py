@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from trainmark.logs.dialect import NUMBER, Dialect, Probe, patterns, read_step
+from trainmark.logs.dialect import NUMBER, Dialect, Meaning, Probe, patterns, read_step
 
 DIALECT = Dialect(
     name="sample-log",
     summary="the logs of the sample package: global rate of one iteration",
     framework=None,
-    covers="step",
+    meaning=Meaning.STEP,
     steps=(
         Probe(
             anchor=b"sample-log|",

@@ -1,0 +1,127 @@
+"""Laws that hold between runs: of one cell, and of numbers of devices. Each yields the runs that break it and why.
+
+`far-repeat` is a test of an outlier among normal repeats: each run against the mean of the others, with the spread of
+the others (externally studentised), at a level of 1% divided by the number of runs. Marked by mistake, simulated with
+20,000 sets of normal repeats (`tests/unit/analyse/test_laws.py` repeats a part of it):
+
+    repeats                    3      4      5      6     10
+    any repeat marked       1.0%   1.0%   1.0%   1.0%   1.0%
+
+The law also wants a difference of 2%, so that for a spread of 0.5% or less between runs hardly any is marked.
+With three repeats only a gross outlier is found: the spread of two runs says little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from statistics import fmean, stdev
+
+from trainmark.analyse.analysis import analysis_of, estimate_run
+from trainmark.analyse.estimate import Estimate, Ratio
+from trainmark.analyse.table import Line
+from trainmark.messages.laws import far_repeat, identical_repeat, more_is_slower, superlinear
+from trainmark.messages.message import Message
+from trainmark.store.rows import RunRow
+
+Broken = Iterator[tuple[str, Message]]
+"""Run ids and reasons."""
+
+_TOLERANCE = 0.02
+_TOLERANCE_WITHOUT_INTERVAL = 0.05
+_MIN_REPEATS = 3
+_LEVEL = 0.01
+_MIN_APART = 0.02
+
+
+def find_superlinear(lines: Sequence[Line]) -> Broken:
+    """speed-up <= 1.02 x ratio of the devices; where it has an interval, that lies above the ratio."""
+    for line, gain, ratio in _speedups(lines):
+        if _is_above(gain, ratio):
+            base = line.baseline.id if line.baseline is not None else None
+            yield from ((run.id, superlinear(speedup=gain.value, ratio=ratio, base=base)) for run in _ok(line))
+
+
+def find_more_is_slower(lines: Sequence[Line]) -> Broken:
+    """speed-up >= 0.98 on more devices; where it has an interval, that lies below 1."""
+    for line, gain, ratio in _speedups(lines):
+        low, high = gain.ci95 or (gain.value, gain.value)
+        inverse = Ratio(value=1 / gain.value, ci95=(1 / high, 1 / low) if gain.ci95 else None)
+        if ratio > 1 and _is_above(inverse, 1.0) and line.baseline is not None:
+            message = more_is_slower(speedup=gain.value, ratio=ratio, base=line.baseline.id)
+            yield from ((run.id, message) for run in _ok(line))
+
+
+def _speedups(lines: Sequence[Line]) -> Iterator[tuple[Line, Ratio, float]]:
+    """The lines that have one, with the ratio of the devices; a result that is too noisy has none."""
+    for line in lines:
+        if line.speedup is not None and line.baseline is not None and line.first.devices and line.baseline.devices:
+            yield line, line.speedup, line.first.devices / line.baseline.devices
+
+
+def _is_above(ratio: Ratio, limit: float) -> bool:
+    if ratio.ci95 is None:
+        return ratio.value > (1 + _TOLERANCE_WITHOUT_INTERVAL) * limit
+    return ratio.value > (1 + _TOLERANCE) * limit and ratio.ci95[0] > limit
+
+
+def find_identical(lines: Sequence[Line]) -> Broken:
+    """The step durations of two runs of a cell differ: measured twice, they are never equal to the last digit.
+
+    Also on another machine or of other code, whose runs are in another line.
+    """
+    first: dict[tuple[str, str], RunRow] = {}
+    runs = [run for line in lines for run in _ok(line)]
+    for run in sorted(runs, key=lambda run: (run.started_unix_s or 0.0, run.id)):
+        fingerprint = analysis_of(run).fingerprint
+        if fingerprint is None:
+            continue
+        other = first.setdefault((run.cell_id, fingerprint), run)
+        if other is not run:
+            yield run.id, identical_repeat(steps=analysis_of(run).num_records, other=other.id)
+
+
+def find_far_repeats(lines: Sequence[Line]) -> Broken:
+    """|x - mean of the others| <= t x spread of the others x sqrt(1 + 1/n), on the logarithmic scale, and <= 2%."""
+    for line in lines:
+        measured = [(run, estimate) for run in _ok(line) if (estimate := estimate_run(run)) is not None]
+        if len(measured) < _MIN_REPEATS:
+            continue
+        for place, apart, spread in find_outliers([estimate for _, estimate in measured]):
+            others = len(measured) - 1
+            yield measured[place][0].id, far_repeat(apart=math.expm1(apart), others=others, spread=spread)
+
+
+def find_outliers(repeats: Sequence[Estimate]) -> Iterator[tuple[int, float, float]]:
+    """Place, logarithm of the ratio to the others, and spread of the others."""
+    logs, errors = [math.log(one.value) for one in repeats], [_relative_error(one) for one in repeats]
+    for place, own in enumerate(logs):
+        others = logs[:place] + logs[place + 1 :]
+        apart, spread = own - fmean(others), stdev(others)
+        # A run whose own steps say little may differ by more than the others do.
+        within = fmean(error**2 for at, error in enumerate(errors) if at != place)
+        error = math.sqrt(max(spread, errors[place]) ** 2 + max(spread**2, within) / len(others))
+        is_chance = error > 0 and two_sided_chance(apart / error, len(others) - 1) >= _LEVEL / len(repeats)
+        if abs(apart) > _MIN_APART and not is_chance:
+            yield place, apart, spread
+
+
+def two_sided_chance(t: float, dof: int) -> float:
+    """Probability that Student's t with `dof` degrees of freedom is farther from zero: a finite sum for whole ones."""
+    angle = math.atan(abs(t) / math.sqrt(dof))
+    cosine2 = math.cos(angle) ** 2
+    is_odd = dof % 2
+    term = math.sin(angle) * (math.cos(angle) if is_odd else 1.0)
+    inside = 0.0
+    for n in range(2 + is_odd, dof + 1, 2):
+        inside += term
+        term *= cosine2 * (n - 1) / n
+    return 1 - (2 / math.pi * (angle + inside) if is_odd else inside)
+
+
+def _relative_error(estimate: Estimate) -> float:
+    return (estimate.std_error or 0.0) / estimate.value
+
+
+def _ok(line: Line) -> list[RunRow]:
+    return [run for run in line.runs if run.outcome == "ok"]

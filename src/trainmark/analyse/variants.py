@@ -1,0 +1,106 @@
+"""Names of lines that measured the same work: by what differs in their code and their machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from trainmark.analyse.baseline import software_of
+from trainmark.analyse.identity import differences, identity_of, pooling_key
+from trainmark.store.rows import RunRow
+from trainmark.units import ABSENT
+
+_SHORT = 8
+_LONG = 24
+_MAX_MORE = 2
+_NAMED = frozenset({"commit", "changes", "framework", "trainmark", "cores"})
+"""Facts that have words of their own."""
+_Work = tuple[tuple[str, str], ...]
+
+
+def name_lines(firsts: Sequence[RunRow]) -> dict[str, str]:
+    """By run id; empty for a line whose work was measured only once, or that differs in its unit only."""
+    representatives: dict[_Work, dict[object, RunRow]] = {}
+    for row in firsts:
+        representatives.setdefault(_work(row), {}).setdefault(_environment(row), row)
+    names = _name_variants(list(of_work.values()) for of_work in representatives.values())
+    return {row.id: names.get(representatives[_work(row)][_environment(row)].id, "") for row in firsts}
+
+
+def name_apart(one: RunRow, other: RunRow) -> tuple[str, str]:
+    """Names of two environments by what differs; both empty if nothing that has a name differs."""
+    names = _name_variants([[one, other]])
+    return names[one.id], names[other.id]
+
+
+def _work(row: RunRow) -> _Work:
+    return tuple((name, value) for name, value in identity_of(row).facts["work"].items() if name != "unit")
+
+
+def _environment(row: RunRow) -> object:
+    return pooling_key(row)[1:]
+
+
+def _name_variants(works: Iterable[Sequence[RunRow]]) -> dict[str, str]:
+    """By row id. `works` has, for each work, one row of every environment.
+
+    What differs within any work is part of every name, so that all names of a table mention the same things.
+    """
+    several = [rows for rows in works if len(rows) > 1]
+    facts = {row.id: _environment_words(row) for rows in several for row in rows}
+    differing = {
+        place
+        for rows in several
+        for place, values in enumerate(zip(*(facts[row.id] for row in rows), strict=True))
+        if len(set(values)) > 1
+    }
+    names = {
+        row_id: " ".join(value for place, value in enumerate(values) if place in differing and value)
+        for row_id, values in facts.items()
+    }
+    for rows in several:
+        names |= _tell_apart(rows, names)
+    return names
+
+
+def _tell_apart(rows: Sequence[RunRow], names: dict[str, str]) -> dict[str, str]:
+    """Longer names for rows of one work whose names are still the same: by the first other facts that differ."""
+    found: dict[str, str] = {}
+    for row in rows:
+        same = [other for other in rows if names[other.id] == names[row.id]]
+        own = identity_of(row)
+        more = {
+            item.name: (item.one or ABSENT)[:_LONG]
+            for other in same
+            for item in differences(own, identity_of(other))
+            if item.axis != "work" and item.is_identifying and item.name not in _NAMED
+        }
+        words = [f"{name} {value}" for name, value in list(more.items())[:_MAX_MORE]]
+        if not words and len(same) > 1 and own.place:
+            words = [own.place]
+        found[row.id] = " ".join([names[row.id], *words]).strip()
+    return found
+
+
+class _Words(NamedTuple):
+    """In the order in which a name has them."""
+
+    framework: str
+    program: str
+    commit: str
+    host: str
+    cores: str
+
+
+def _environment_words(row: RunRow) -> _Words:
+    """Two sets of uncommitted changes on one commit differ."""
+    framework, program, commit, changes = software_of(row)
+    host, cores = (row.environment.get(name) for name in ("hostname", "num_cores"))
+    return _Words(
+        framework=framework or row.framework or "",
+        # Of a command, trainmark is the instrument: two versions of it do not make two lines.
+        program=f"trainmark {program}" if program and row.source != "command" else "",
+        commit=commit[:_SHORT] + (f"+{changes[:_SHORT]}" if commit and changes else ""),
+        host=str(host or ""),
+        cores=f"{cores} cores" if cores else "",
+    )

@@ -1,0 +1,53 @@
+"""All warnings of runs: recorded by a run, found in its numbers, and found by comparing it with other runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from trainmark.analyse.analysis import own_warnings
+from trainmark.analyse.laws import judge, marks_of
+from trainmark.analyse.table import Line
+from trainmark.messages.message import Message
+from trainmark.messages.scaling import mixed_batch
+from trainmark.store.rows import RunRow
+
+Warnings = dict[str, list[dict[str, Any]]]
+"""By run id, as `Message.to_json` gives them."""
+
+
+def warnings_of(lines: Sequence[Line]) -> Warnings:
+    rows = [run for line in lines for run in line.runs]
+    beside = check_rows(rows)
+    return {row.id: [*own_warnings(row), *beside[row.id]] for row in rows}
+
+
+def check_rows(rows: Sequence[RunRow]) -> Warnings:
+    """Only those found by comparing runs."""
+    judge(rows)
+    found: Warnings = {row.id: [] for row in rows}
+    for run_id, message in _find_mixed_batches(rows):
+        found[run_id].append(message.to_json())
+    for row in rows:
+        own = {warning["code"] for warning in own_warnings(row)}
+        found[row.id] += [mark.message.to_json() for mark in marks_of(row) if mark.law not in own]
+    return found
+
+
+def _find_mixed_batches(rows: Sequence[RunRow]) -> Iterator[tuple[str, Message]]:
+    """More devices with another batch than the fewest devices: the quotient of the two is not a speed-up.
+
+    Only in imported logs: our own tables never divide such runs, a published column may.
+    """
+    groups: dict[tuple[object, ...], list[RunRow]] = {}
+    for row in rows:
+        if row.dialect is not None and row.devices and row.batch_size_per_device and (row.workload or row.model):
+            groups.setdefault((row.workload or row.model, row.framework, row.precision, row.machine), []).append(row)
+    for group in groups.values():
+        fewest = min(row.devices or 0 for row in group)
+        base = {row.batch_size_per_device for row in group if row.devices == fewest}
+        sizes = [str(size) for size in sorted(base, key=str)]
+        for row in group:
+            batch, devices = row.batch_size_per_device, row.devices
+            if batch is not None and devices is not None and batch not in base:
+                yield row.id, mixed_batch(batch=batch, devices=devices, base_batches=sizes, base_devices=fewest)
