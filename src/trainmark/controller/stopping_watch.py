@@ -36,8 +36,8 @@ class StoppingWatch:
         self._reason: Message | None = None
 
     def __call__(self, new: list[Json]) -> Message | None:
-        if self._reason is None:
-            self._reason = self._read(new)
+        found = self._read(new)
+        self._reason = self._reason or found
         self._listener.update_run(
             RunStatus(
                 num_steps=self._rule.num_steps,
