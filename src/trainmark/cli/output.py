@@ -29,14 +29,14 @@ UNHEARD = (OSError, ValueError)
 _LONG_S = 3.0
 
 
-def open_store(root: Path) -> Store:
-    """A store that keeps the analysis of each run, so that it is computed only once."""
+def open_store(root: Path, *, url: str | None = None) -> Store:
+    """A store that keeps the analysis of each run, so that it is computed only once. `url`: of its index."""
     from trainmark.controller.results import refuse_file
     from trainmark.report.document import result_analyser
     from trainmark.store.index import Store
 
     refuse_file(root)
-    return Store(root, analyser=result_analyser())
+    return Store(root, url=url, analyser=result_analyser())
 
 
 def print_json(**document: Any) -> None:

@@ -50,10 +50,11 @@ WORDS: dict[str, dict[str, str]] = {
         "within_run": "{relative} within one run",
         "remarks": "Remarks",
         "remark": "note",
-        "marked": "! {law}: {message} ({run}{more})",
+        "mark": "marked",
+        "marked": "{law}: {message} ({run}{more})",
         "accepted": "accepted on {day}: {because}",
-        "marked_note": "! breaks a law, or rests on a result that does: left out of compare and check unless accepted "
-        "(trainmark accept)",
+        "marked_note": "! breaks a law, or rests on a result that does: left out of compare and check unless accepted: "
+        "trainmark accept RUN --law LAW --because TEXT",
         "within_note": "The interval of a single run is within that run: another run may differ by more.",
         "none": "No run has finished successfully yet, so there is no speed to report.",
         "scaling": "Scaling",
@@ -124,9 +125,11 @@ WORDS: dict[str, dict[str, str]] = {
         "within_run": "{relative}（单次运行之内）",
         "remarks": "说明",
         "remark": "说明",
-        "marked": "! {law}：{message}（{run}{more}）",
+        "mark": "标记",
+        "marked": "{law}：{message}（{run}{more}）",
         "accepted": "已于 {day} 接受：{because}",
-        "marked_note": "! 违反合理性规则，或以此类结果为依据：除非已接受（trainmark accept），不参与 compare 和 check",
+        "marked_note": "! 违反合理性规则，或以此类结果为依据：除非已接受，不参与 compare 和 check："
+        "trainmark accept RUN --law LAW --because TEXT",
         "within_note": "单次运行的区间只反映该次运行之内的波动：另一次运行的差别可能更大。",
         "none": "还没有成功结束的运行，因此没有可报告的速度。",
         "scaling": "扩展性",
