@@ -79,9 +79,14 @@ def identity_of(row: RunRow) -> Identity:
 
 def differences(one: Identity, other: Identity) -> tuple[Difference, ...]:
     """What differs between two runs, in the order work, code, machine."""
+    not_counted = one.not_counted | other.not_counted
     return tuple(
         Difference(
-            axis=axis, name=name, one=first.get(name), other=second.get(name), is_identifying=is_identifying(name)
+            axis=axis,
+            name=name,
+            one=first.get(name),
+            other=second.get(name),
+            is_identifying=is_identifying(name) and name not in not_counted,
         )
         for axis in AXES
         for first, second in [(one.facts[axis], other.facts[axis])]
