@@ -7,35 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 from trainmark.analyse import laws
-from trainmark.analyse.analysis import estimate_run
+from trainmark.analyse.comparable import Counted, LeftOut, count_runs, speed_of, why_left_out, without
 from trainmark.analyse.distributions import t_quantile
 from trainmark.analyse.estimate import Ratio
-from trainmark.analyse.identity import Difference, differences, pooling_key
+from trainmark.analyse.identity import Difference, differences, identity_of, pooling_key
 from trainmark.analyse.naming import cell_name
 from trainmark.analyse.pairing import Group, Pair, group_rows, pair_groups, refuse_ambiguous
 from trainmark.analyse.training import epochs_to_train
 from trainmark.analyse.verdict import DEFAULT_TOLERANCE, Judgement, Sides, Verdict, judge, judge_cells
 from trainmark.errors import InputError
-from trainmark.messages.comparison import (
-    breaks_law,
-    changed_run,
-    differs_in,
-    far_from_others,
-    no_runs,
-    no_speed,
-    not_ok,
-    not_proven_equal,
-    run_refused,
-    run_too_noisy,
-    work_differs,
-)
-from trainmark.messages.endings import changed_after_end
-from trainmark.messages.message import Message
+from trainmark.messages.comparison import differs_in, no_runs, not_proven_equal, side_too_noisy, work_differs
 from trainmark.store.rows import RunRow
 from trainmark.units import format_count
 
@@ -55,20 +41,13 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeftOut:
-    run_id: str
-    side: str
-    why: Message
-
-
-@dataclass(frozen=True, kw_only=True)
 class CellComparison:
     name: str
     a: Group
     b: Group
     judgement: Judgement
     values: tuple[float | None, float | None]
-    """Throughput of A and B: geometric means of the runs that count; None if there are none."""
+    """Geometric means of the runs that count, of A and B; None if there are none, or if they are too noisy."""
     unit: str | None
     """None if the sides count different things."""
     counted: tuple[tuple[str, ...], tuple[str, ...]]
@@ -136,73 +115,16 @@ def _refuse_overlap(a: Side, b: Side) -> None:
         raise InputError(what, hint="narrow one of them, such as: trainmark compare precision=fp32 precision=amp")
 
 
-# -- which runs count --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Counted:
-    values: tuple[float, ...]
-    runs: tuple[RunRow, ...]
-    left_out: tuple[LeftOut, ...] = field(default=())
-
-
-def _count_runs(group: Group, side: str) -> _Counted:
-    usable, left_out = [], []
-    for row in group.runs:
-        why = why_left_out(row)
-        if why is None:
-            usable.append(row)
-        else:
-            left_out.append(LeftOut(run_id=row.id, side=side, why=why))
-    values = tuple(value for row in usable if (value := speed_of(row)) is not None)
-    return _Counted(values=values, runs=tuple(usable), left_out=tuple(left_out))
-
-
-def _without(side: _Counted, place: int | None, name: str) -> _Counted:
-    """Without a run that the verdict did not count."""
-    if place is None:
-        return side
-    left = LeftOut(run_id=side.runs[place].id, side=name, why=far_from_others())
-    return _Counted(
-        values=(*side.values[:place], *side.values[place + 1 :]),
-        runs=(*side.runs[:place], *side.runs[place + 1 :]),
-        left_out=(*side.left_out, left),
-    )
-
-
-def why_left_out(row: RunRow) -> Message | None:
-    """Why the speed of a run may not be compared; None if it may."""
-    if row.outcome != "ok":
-        return not_ok(outcome=row.outcome or "running")
-    if any(warning.get("code") == changed_after_end.code for warning in row.warnings):
-        return changed_run()
-    broken = laws.broken_laws(row)
-    if broken:
-        return breaks_law(law=broken[0].code, why=broken[0])
-    estimate = estimate_run(row)
-    if estimate is None or speed_of(row) is None:
-        return no_speed()
-    if estimate.is_too_noisy:
-        return run_too_noisy(width=estimate.relative_half_width or math.inf)
-    if estimate.is_refused:
-        return run_refused(why=estimate.doubts[0])
-    return None
-
-
-def speed_of(row: RunRow) -> float | None:
-    """Samples per second; None for a value of which there is no logarithm."""
-    estimate = estimate_run(row)
-    is_speed = estimate is not None and math.isfinite(estimate.value) and estimate.value > 0
-    return estimate.value if estimate is not None and is_speed else None
-
-
 # -- verdicts ----------------------------------------------------------------------------------------------------------
 
 
 def _judge_pairs(pairs: Sequence[Pair], context: Sequence[RunRow], *, tolerance: float) -> tuple[CellComparison, ...]:
     """All comparable cells are judged together: they share their spread and one false discovery rate."""
-    counted = [(_count_runs(pair.a, "A"), _count_runs(pair.b, "B")) for pair in pairs]
-    pasts = [[] if pair.blocking else find_history(pair.a, pair.b, context) for pair in pairs]
+    counted = [(count_runs(pair.a.runs, "A"), count_runs(pair.b.runs, "B")) for pair in pairs]
+    by_work: dict[object, list[RunRow]] = {}
+    for row in context:
+        by_work.setdefault(identity_of(row).work, []).append(row)
+    pasts = [[] if pair.blocking else _find_history(pair.a, pair.b, by_work) for pair in pairs]
     sides = [
         Sides(a=one.values, b=other.values, history=tuple(past))
         for (one, other), past in zip(counted, pasts, strict=True)
@@ -217,28 +139,27 @@ def _judge_pairs(pairs: Sequence[Pair], context: Sequence[RunRow], *, tolerance:
     )
 
 
-def find_history(a: Group, b: Group, context: Sequence[RunRow]) -> list[tuple[float, ...]]:
+def _find_history(a: Group, b: Group, by_work: Mapping[object, Sequence[RunRow]]) -> list[tuple[float, ...]]:
     """The speeds of other runs of this cell on this machine, in groups of one identity; none for two machines."""
     machine = a.identity.machine
     if machine is None or machine != b.identity.machine:
         return []
     own = {*a.runs, *b.runs}
-    works = (a.identity.work, b.identity.work)
     groups: dict[tuple[object, ...], list[float]] = {}
-    for row in context:
-        if row in own or (key := pooling_key(row))[0] not in works or key[2] != machine:
+    for row in (row for work in {a.identity.work, b.identity.work} for row in by_work.get(work, ())):
+        if row in own or identity_of(row).machine != machine or why_left_out(row) is not None:
             continue
-        value = speed_of(row) if why_left_out(row) is None else None
+        value = speed_of(row)
         if value is not None:
-            groups.setdefault(key, []).append(value)
+            groups.setdefault(pooling_key(row), []).append(value)
     return [tuple(values) for values in groups.values() if len(values) > 1]
 
 
 def _describe(
-    pair: Pair, counted: tuple[_Counted, _Counted], judged: Judgement | None, *, num_history: int
+    pair: Pair, counted: tuple[Counted, Counted], judged: Judgement | None, *, num_history: int
 ) -> CellComparison:
     if judged is not None:
-        counted = _without(counted[0], judged.far_a, "A"), _without(counted[1], judged.far_b, "B")
+        counted = without(counted[0], judged.far_a, "A"), without(counted[1], judged.far_b, "B")
     one, other = counted
     apart = (*differences(pair.a.identity, pair.b.identity), *_find_settings(pair.a.first, pair.b.first))
     epochs = _count_epochs(one.runs), _count_epochs(other.runs)
@@ -247,7 +168,7 @@ def _describe(
         a=pair.a,
         b=pair.b,
         judgement=_refuse(pair, counted, apart) if judged is None else _explain(pair, counted, judged),
-        values=(_geometric_mean(one.values), _geometric_mean(other.values)),
+        values=(_mean_speed(one), _mean_speed(other)),
         unit=None if "unit" in pair.blocking else _find_unit(pair),
         counted=(tuple(row.id for row in one.runs), tuple(row.id for row in other.runs)),
         left_out=(*one.left_out, *other.left_out),
@@ -259,7 +180,7 @@ def _describe(
     )
 
 
-def _refuse(pair: Pair, counted: tuple[_Counted, _Counted], apart: Sequence[Difference]) -> Judgement:
+def _refuse(pair: Pair, counted: tuple[Counted, Counted], apart: Sequence[Difference]) -> Judgement:
     blocking = [found for found in apart if found.axis == "work" and found.name in pair.blocking]
     facts = [differs_in(name=found.name, one=found.one, other=found.other) for found in blocking]
     runs = len(counted[0].values), len(counted[1].values)
@@ -267,7 +188,7 @@ def _refuse(pair: Pair, counted: tuple[_Counted, _Counted], apart: Sequence[Diff
     return Judgement(verdict="not_comparable", ratio=None, why=why, runs=runs, more_runs=None, spread=None)
 
 
-def _explain(pair: Pair, counted: tuple[_Counted, _Counted], judged: Judgement) -> Judgement:
+def _explain(pair: Pair, counted: tuple[Counted, Counted], judged: Judgement) -> Judgement:
     """Two frameworks may compute different things; and a side without runs should say what became of them."""
     one, other = (group.first.framework for group in (pair.a, pair.b))
     if one != other:
@@ -276,6 +197,10 @@ def _explain(pair: Pair, counted: tuple[_Counted, _Counted], judged: Judgement) 
     for name, side in zip("AB", counted, strict=True):
         if not side.values and side.left_out:
             return replace(judged, why=no_runs(side=name, why=side.left_out[0].why))
+        if side.is_too_noisy:
+            why = side_too_noisy(side=name, low=min(side.values), high=max(side.values))
+            more = judged.more_runs or _FEW_MORE
+            return replace(judged, verdict="inconclusive", ratio=None, why=why, more_runs=more, error=None)
     return judged
 
 
@@ -284,8 +209,11 @@ def _count_epochs(runs: Sequence[RunRow]) -> tuple[float, ...]:
     return tuple(epochs for epochs in found if epochs is not None and epochs > 0)
 
 
-def _geometric_mean(values: Sequence[float]) -> float | None:
-    return math.exp(fmean(math.log(value) for value in values)) if values else None
+def _mean_speed(side: Counted) -> float | None:
+    """The geometric mean; None for what no output shows."""
+    if not side.values or side.is_too_noisy:
+        return None
+    return math.exp(fmean(math.log(value) for value in side.values))
 
 
 def _average(judged: Sequence[Judgement]) -> Ratio:
@@ -302,6 +230,8 @@ def _average(judged: Sequence[Judgement]) -> Ratio:
 
 # -- names and differences ---------------------------------------------------------------------------------------------
 
+_FEW_MORE = 2
+"""Runs to ask for where their mean is not known at all."""
 _FIELDS = ("framework", "recipe", "precision", "devices", "batch_size_per_device", "data", "epochs", "device")
 _SETTINGS = ("num_threads", "flags")
 

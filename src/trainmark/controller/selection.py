@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from trainmark.store.rows import RunRow
 
 _ALIASES = {"batch-size": "batch size per device", "lr": "learning rate"}
+_BARE = ("suite", "framework", "recipe", "precision", "machine", "host")
+"""Facts whose value may stand for itself: `fp32` for precision=fp32."""
 _MOST_NAMED = 4
 
 
@@ -135,13 +137,17 @@ class Selector:
             by_commit = rows_of_commit(context, word)
         except InputError:
             by_commit = []
-        if by_id and by_commit:
-            hint = f"pass run={word} or commit={word}"
-            raise InputError(f"{word!r} is the beginning of run ids and of a commit", hint=hint)
-        if not by_id and not by_commit:
+        facts = [f"{key}={word}" for key in _BARE if any(_has(row, key, word) for row in context)]
+        meanings = [*(["run=" + word] if by_id else []), *(["commit=" + word] if by_commit else []), *facts]
+        if len(meanings) > 1:
+            raise InputError(f"{word!r} is ambiguous", hint=f"pass one of: {', '.join(meanings)}")
+        if facts:
+            return Side(word=word, rows=select_fact(context, facts[0]), context=context, store=str(self._default))
+        if not meanings:
             raise InputError(
                 f"not found: {word}",
-                why=f"neither a path, nor a run id, commit or branch in {self._default}",
+                why=f"neither a path, nor a run id, commit, branch, suite, framework, recipe, precision or machine of "
+                f"{self._default}",
                 hint=f"{_say_values(context, 'commit')}; `trainmark show` lists the runs",
             )
         return Side(word=word, rows=by_id or by_commit, context=context, store=str(self._default))
@@ -191,6 +197,11 @@ def _value_of(row: RunRow, key: str) -> str | None:
     name = _ALIASES.get(key, key.replace("-", " "))
     identity = identity_of(row)
     return identity.fact(name) or identity.fact(key)
+
+
+def _has(row: RunRow, key: str, word: str) -> bool:
+    value = _value_of(row, key)
+    return value is not None and (_fold(value) == _fold(word) or (key == "machine" and _fold(word) in _fold(value)))
 
 
 def _names_of(row: RunRow) -> list[str]:

@@ -181,6 +181,16 @@ def test_a_side_that_is_too_noisy_is_inconclusive(tmp_path: Path) -> None:
     assert str(cell.judgement.why).startswith("no usable run of B: too noisy")
 
 
+def test_runs_that_differ_too_much_have_no_ratio(tmp_path: Path) -> None:
+    """Ten times faster, but the mean of B is not a number that any output shows."""
+    make_runs(tmp_path / "a")
+    make_runs(tmp_path / "b", [600.0, 1000.0, 1400.0])
+    cell = only_cell(compare_stores(tmp_path))
+    assert (cell.verdict, cell.judgement.ratio, cell.values[1]) == ("inconclusive", None, None)
+    assert str(cell.judgement.why).startswith("B is too noisy: its runs are between 600 and 1,400")
+    assert cell.judgement.more_runs
+
+
 def noisy(row: RunRow) -> dict[str, Any]:
     """The analysis of a run whose interval is ±60%."""
     from trainmark.analyse.analysis import analyse_steps

@@ -188,6 +188,9 @@ def make_store(store: str = "runs") -> dict[str, list[str]]:
         ("branch=main,precision=fp32,host=node0", "feature", ("main", "feature")),
         ("branch=main,precision=fp32,machine=epyc", "precision=amp", ("main", "amp")),
         ("branch=main,precision=fp32,machine=epyc", "machine=xeon", ("main", "other")),
+        ("branch=main,precision=fp32,machine=epyc", "amp", ("main", "amp")),
+        ("branch=main,precision=fp32,machine=epyc", "Xeon", ("main", "other")),
+        ("branch=main,precision=fp32,machine=epyc", "node9", ("main", "other")),
     ],
 )
 def test_selections_inside_one_store(
@@ -209,6 +212,7 @@ def test_run_ids_and_run_folders(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "says", "hint"),
     [
         (("runs", "nowhere"), "not found: nowhere", "found: commit=a1a1"),
+        (("amp", "2026"), "3 runs in both", "narrow one of them"),
         (("runs@ffff", "runs@b2b2"), "no run of commit or branch 'ffff'", "a1a1a1a1a1a1"),
         (("nowhere@a1a1", "runs"), "store not found: nowhere", "runs@COMMIT"),
         (("precision=bf16", "precision=amp"), "no run has precision=bf16", "found: precision=fp32 (9 runs)"),
@@ -233,6 +237,15 @@ def test_bad_selections_are_exit_code_2(
     assert (code, out) == (2, "")
     assert says in err
     assert hint in err
+
+
+def test_a_word_with_two_meanings_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    make_runs(Path("runs"), branch="amp")
+    make_runs(Path("runs"), cell=make_cell(precision="amp"))
+    code, _, err = run("amp", "fp32", capsys=capsys)
+    assert code == 2
+    assert "'amp' is ambiguous" in err
+    assert "pass one of: commit=amp, precision=amp" in err
 
 
 def test_without_a_store(capsys: pytest.CaptureFixture[str]) -> None:
