@@ -89,3 +89,25 @@ def read_pixels(path: Path) -> np.ndarray:
     assert pixels is not None
     assert problem is None
     return pixels
+
+
+STUB_TORCH = """
+import sys, types
+__version__ = "2.9"
+_hooks = []
+class Optimizer:
+    param_groups = []
+    def step(self):
+        for hook in _hooks: hook(self, (), {})
+def _module(name, **values):
+    module = types.ModuleType("torch." + name)
+    module.__dict__.update(values)
+    sys.modules["torch." + name] = module
+    return module
+_optimizer = _module("optim.optimizer", register_optimizer_step_post_hook=_hooks.append)
+cuda = types.SimpleNamespace(is_initialized=lambda: False)
+def train(steps):
+    optimizer = Optimizer()
+    for _ in range(steps): optimizer.step()
+"""
+"""As much of torch as the observer cannot do without; what it misses must be a note, never an error."""

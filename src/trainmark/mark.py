@@ -5,9 +5,12 @@ each call appends a record to the run folder named by TRAINMARK_MARK; otherwise 
 starts the clock, so that set-up is not part of a step. `evaluation` records a metric and restarts the clock: the time
 of an evaluation belongs to no step.
 
-Standard library only and thread-safe. A record is one write of one line, so that a crash loses no finished record.
-Nothing here can end the script: values that are not numbers are left out, and if the folder cannot be written,
-recording stops.
+Standard library only, Python 3.8 or later, and thread-safe. `trainmark mark --print` writes this file out, for
+interpreters without trainmark: save it as mark.py beside the script and `import mark`.
+
+A record is one write of one line, so that a crash loses no finished record. Nothing here can end the script. Samples
+that are not a number >= 0 make the run fail when the script has ended; other values that are not numbers are left out.
+If the folder cannot be written, recording stops.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ import math
 import os
 import threading
 import time
-
-from trainmark import rank_environment
+from typing import Any
 
 VARIABLE = "TRAINMARK_MARK"
 """The variable with the path of the run folder."""
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PADDLE_TRAINER_ID", "SLURM_PROCID")
+"""As in trainmark.rank_environment."""
 _MOST_PROCESSES = 4096
+_MAX_TEXT = 80
 
 
 def step(samples: float, *, loss: float | None = None) -> None:
@@ -57,8 +62,15 @@ class _Marker:
                 return
             self._steps += 1
             self._trained_s += now - last
-            record = {"kind": "step", "step": self._steps, "seconds": now - last, "time_s": self._trained_s}
+            record: dict[str, Any] = {
+                "kind": "step",
+                "step": self._steps,
+                "seconds": now - last,
+                "time_s": self._trained_s,
+            }
             record["samples"] = _finite(_number(samples))
+            if record["samples"] is None or record["samples"] < 0:
+                record["samples"], record["bad_samples"] = None, (_name(samples) or "")[:_MAX_TEXT]
             number = _number(loss)
             if number is not None:
                 record["loss"] = _finite(number)
@@ -110,7 +122,8 @@ def _open_own_file(folder: str) -> int:
     Readers add up all files. The lock ends with the process, so that the second process of a script with two phases
     continues the file of the first.
     """
-    first = rank_environment.read("RANK", os.environ, default=0)
+    ranks = [os.environ[name] for name in _RANKS if os.environ.get(name, "").isdigit()]
+    first = int(ranks[0]) if ranks else 0
     for rank in range(first, first + _MOST_PROCESSES):
         file = os.open(os.path.join(folder, f"rank{rank}.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)  # noqa: PTH118
         try:

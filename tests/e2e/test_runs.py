@@ -23,7 +23,7 @@ from waiting import wait_until
 
 SMALL = ["--device", "cpu", "--size", "small", "--batch-size", "2", "--max-seconds", "4", "--min-seconds", "1"]
 
-OF_THE_MACHINE = ("foreign-gpu-process", "throttled", "clock-jump", "noisy-neighbour")
+OF_THE_MACHINE = ("foreign-gpu-process", "throttled", "clock-jump", "noisy-neighbour", "too-noisy")
 """Warnings that a busy machine may add to any run."""
 
 
@@ -39,7 +39,7 @@ def trainmark(*argv: str, check: bool = True) -> subprocess.CompletedProcess[str
 
 def results(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     document = json.loads(done.stdout)
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     return document["results"]  # type: ignore[no-any-return]
 
 
@@ -47,7 +47,7 @@ def test_run_show_report(tmp_path: Path) -> None:
     store = ["--store", str(tmp_path / "s")]
     (result,) = results(trainmark("run", "resnet50", *SMALL, *store, "--json"))
     assert result["outcome"] == "ok"
-    assert result["throughput"]["value"] > 0
+    assert result["median"] > 0  # on a busy machine the throughput may be too noisy to be a number
     assert result["records"] >= 2
     assert result["peak_memory_bytes"] > 1 << 27
     (shown,) = results(trainmark("show", *store, "--json"))

@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 BOTTOM = {"units", "errors", "messages", "plugins", "frameworks", "runfolder", "parent_death", "rank_environment",
-    "host", "gpus", "mark", "silence_limit"}  # fmt: skip
+    "host", "gpus", "mark", "observe", "silence_limit"}  # fmt: skip
 MAY_IMPORT = {
     "units": set(),
     "errors": set(),
@@ -27,7 +27,8 @@ MAY_IMPORT = {
     "rank_environment": set(),
     "host": set(),
     "gpus": set(),
-    "mark": {"rank_environment"},
+    "mark": set(),
+    "observe": set(),
     "silence_limit": {"runfolder"},
     "spec": BOTTOM,
     "plan": BOTTOM | {"spec"},
@@ -101,6 +102,20 @@ def test_the_worker_needs_little() -> None:
     """It runs inside any vendor container: the standard library, the framework and what a reader needs."""
     used = {name.split(".")[0] for path in (SOURCE / "worker").rglob("*.py") for name in imports_of(path)}
     assert used - set(sys.stdlib_module_names) - {"trainmark", ""} <= WORKER_MAY_USE
+
+
+def test_the_observer_needs_only_the_standard_library_of_an_old_python() -> None:
+    """It runs inside other people's interpreters, from Python 3.8 on; its start-up hook inside any."""
+    for path in (SOURCE / "observe").rglob("*.py"):
+        used = {name.split(".")[0] for name in imports_of(path)} - {"trainmark", "sitecustomize"}
+        assert used <= set(sys.stdlib_module_names), f"{name_of(path)} imports {used - set(sys.stdlib_module_names)}"
+        if path != SOURCE / "observe" / "__init__.py":
+            ast.parse(path.read_text(), feature_version=(3, 8))
+            outside = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)]
+            ours = [node.module for node in outside if (node.module or "").startswith("trainmark")]
+            assert ours == [], f"{name_of(path)} imports {ours}, not only for types"
+    ast.parse((SOURCE / "mark.py").read_text(), feature_version=(3, 8))
+    assert not any(name.startswith("trainmark") for name in imports_of(SOURCE / "mark.py"))
 
 
 def test_sizes_and_names() -> None:

@@ -65,7 +65,7 @@ def test_a_workload_runs_with_the_engine_and_the_launcher_of_a_plugin(site: Path
     words = ("run", "sample_line", "--launcher", "sample-nice", *SHORT)
     (result,) = run_json(*words, site=site, cwd=tmp_path)["results"]
     assert (result["outcome"], result["workload"], result["framework"]) == ("ok", "sample_line", "sample")
-    assert result["throughput"]["value"] > 0
+    assert result["median"] > 0  # on a busy machine the throughput may be too noisy to be a number
     folder = tmp_path / "runs" / result["id"]
     command = json.loads((folder / "command.json").read_text())
     assert (command["launcher"], command["argv"][0]) == ("sample-nice", "nice")

@@ -10,7 +10,7 @@ from statistics import fmean
 from trainmark.analyse.accepted import Accepted
 from trainmark.analyse.batches import Batch, main_metric, values_of
 from trainmark.analyse.gate_throughput import why_no_number
-from trainmark.analyse.identity import is_identifying
+from trainmark.analyse.identity import framework_version, is_identifying
 from trainmark.analyse.naming import cell_name
 from trainmark.analyse.tolerance import Metric
 from trainmark.messages import gate as messages
@@ -53,7 +53,7 @@ def accept(batch: Batch) -> Accepted | Refusal:
     values = {metric: found for metric in Metric if (found := values_of(batch, metric))}
     facts = {
         "commit": _commit(batch),
-        "framework": own.fact("framework"),
+        "framework": framework_version(batch.first),
         "host": own.facts["machine"].get("host"),
         "measured": _time(batch.rows[-1]),
     }

@@ -1,4 +1,4 @@
-"""Runs that belong together in a gate: those of one cell, on one machine, that one command measured."""
+"""Runs that belong together in a gate: of one cell, one code and one machine, measured by one command."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from trainmark.store.rows import RunRow
 
 _LOWER_IS_BETTER = frozenset({"loss", "error", "err", "perplexity", "ppl", "wer", "cer", "mae", "mse", "rmse"})
 """Words in the names of metrics that are not accuracies."""
+_SHORT = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,22 +82,23 @@ def split_batches(rows: Sequence[RunRow]) -> list[Batch]:
         work = own.work if row.outcome == "ok" else works.get(row.cell_id, own.work)
         groups.setdefault((work or row.cell_id, row.sweep or own.place or own.code), []).append(row)
     found = [
-        Batch(work=str(work), rows=tuple(same)) for (work, _), all_of in groups.items() for same in _by_machine(all_of)
+        Batch(work=str(work), rows=tuple(same)) for (work, _), all_of in groups.items() for same in _by_identity(all_of)
     ]
     return sorted(found, key=lambda batch: (batch.rows[-1].started_unix_s or 0.0, batch.last_run))
 
 
-def _by_machine(rows: Sequence[RunRow]) -> Iterable[list[RunRow]]:
-    """A failed run whose machine is unknown joins the last machine of its sweep."""
-    groups: dict[str | None, list[RunRow]] = {}
+def _by_identity(rows: Sequence[RunRow]) -> Iterable[list[RunRow]]:
+    """A sweep that was continued after a commit has two codes. A failed run may not know its own: it joins the last."""
+    groups: dict[tuple[str | None, str | None], list[RunRow]] = {}
     for row in rows:
         if row.outcome == "ok":
-            groups.setdefault(identity_of(row).machine, []).append(row)
+            own = identity_of(row)
+            groups.setdefault((own.machine, own.code), []).append(row)
     for row in rows:
         if row.outcome != "ok":
-            own = identity_of(row).machine
-            machine = own if own in groups or not groups else next(reversed(groups))
-            groups.setdefault(machine, []).append(row)
+            own = identity_of(row)
+            key = (own.machine, own.code)
+            groups.setdefault(key if key in groups or not groups else next(reversed(groups)), []).append(row)
     return (sorted(group, key=lambda row: (row.started_unix_s or 0.0, row.id)) for group in groups.values())
 
 
@@ -104,6 +106,23 @@ def latest_batches(batches: Sequence[Batch]) -> list[Batch]:
     """The newest of each cell and machine."""
     newest = {(batch.work, batch.identity.machine): batch for batch in batches}
     return list(newest.values())
+
+
+def find_outdated(latest: Sequence[Batch]) -> list[Batch]:
+    """Those of another commit than the newest of all: they say nothing about what was measured last.
+
+    Only where both commits are known. Commands and our own workloads have different repositories.
+    """
+    in_time = sorted(latest, key=lambda batch: batch.rows[-1].started_unix_s or 0.0)
+    newest = {batch.first.source: state for batch in in_time if (state := state_of(batch)) is not None}
+    return [batch for batch in latest if state_of(batch) not in (None, newest.get(batch.first.source))]
+
+
+def state_of(batch: Batch) -> str | None:
+    """The commit, and whether there were changes on top of it; None if unknown."""
+    code = batch.identity.facts["code"]
+    commit, changes = code.get("commit"), code.get("changes")
+    return None if commit is None else commit[:_SHORT] + (f" with changes {changes[:_SHORT]}" if changes else "")
 
 
 # -- values ------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Mistakes that made published numbers wrong, found in the numbers of one run; see docs/concepts/warnings.md.
 
-A check is silent if the numbers are not sufficient. Only imported logs are checked: our own runs cannot have these
-mistakes.
+A check is silent if the numbers are not sufficient. Noise is checked in every run, the rest only in imported logs: our
+own runs cannot have these mistakes. What no result may have, whoever made it, is in `laws.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.analyse.estimate import Estimate
+from trainmark.analyse.noise import explain_noise
 from trainmark.messages.message import Message
 from trainmark.messages.numbers import (
     collapsed_record,
@@ -34,8 +35,9 @@ _AMPERE_OR_LATER = re.compile(
 
 
 def check_run(row: RunRow, estimate: Estimate | None) -> list[Message]:
+    noise = [] if estimate is None or not estimate.is_too_noisy else [explain_noise(estimate, row.unit, row.warnings)]
     if row.dialect is None:
-        return []
+        return noise
     checks = (
         check_mean_of_rates(row, estimate),
         check_stated_scope(row, estimate),
@@ -44,7 +46,7 @@ def check_run(row: RunRow, estimate: Estimate | None) -> list[Message]:
         check_epoch_index(row),
         check_tf32(row),
     )
-    return [warning for warning in checks if warning is not None]
+    return [*noise, *(warning for warning in checks if warning is not None)]
 
 
 def check_mean_of_rates(row: RunRow, estimate: Estimate | None) -> Message | None:

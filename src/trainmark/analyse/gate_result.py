@@ -56,6 +56,8 @@ class Finding:
     tolerance: float | None = None
     num_runs: tuple[int, int] = (0, 0)
     """In the baseline, and now."""
+    spread: float | None = None
+    """Relative standard deviation between runs, as far as it is known; only of throughput."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,8 @@ class CellResult:
     """The runs that were judged."""
     wall_s: float = 0.0
     """How long they took."""
+    notes: tuple[Message, ...] = ()
+    """What a reader should know beside the findings."""
 
     @property
     def status(self) -> Status:

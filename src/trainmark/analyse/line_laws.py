@@ -66,16 +66,19 @@ def _is_above(ratio: Ratio, limit: float) -> bool:
 
 
 def find_identical(lines: Sequence[Line]) -> Broken:
-    """The step durations of two runs differ: measured twice, they are never equal to the last digit."""
-    for line in lines:
-        first: dict[str, RunRow] = {}
-        for run in sorted(_ok(line), key=lambda run: (run.started_unix_s or 0.0, run.id)):
-            fingerprint = analysis_of(run).fingerprint
-            if fingerprint is None:
-                continue
-            other = first.setdefault(fingerprint, run)
-            if other is not run:
-                yield run.id, identical_repeat(steps=analysis_of(run).num_records, other=other.id)
+    """The step durations of two runs of a cell differ: measured twice, they are never equal to the last digit.
+
+    Also on another machine or of other code, whose runs are in another line.
+    """
+    first: dict[tuple[str, str], RunRow] = {}
+    runs = [run for line in lines for run in _ok(line)]
+    for run in sorted(runs, key=lambda run: (run.started_unix_s or 0.0, run.id)):
+        fingerprint = analysis_of(run).fingerprint
+        if fingerprint is None:
+            continue
+        other = first.setdefault((run.cell_id, fingerprint), run)
+        if other is not run:
+            yield run.id, identical_repeat(steps=analysis_of(run).num_records, other=other.id)
 
 
 def find_far_repeats(lines: Sequence[Line]) -> Broken:

@@ -17,6 +17,7 @@ from trainmark.analyse.batches import Batch
 from trainmark.analyse.gate_result import Finding, Status
 from trainmark.analyse.gate_throughput import Case, judge_throughput
 from trainmark.analyse.tolerance import Metric, ToleranceRule, tolerances_of
+from trainmark.messages.message import Message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,8 @@ class CellReplay:
     num_batches: int
     num_unusable: int
     """Batches that could not be a baseline: failed, too noisy, implausible, a single run."""
+    why_unusable: Message | None
+    """Of the first of them."""
     same_code: Tally
     """Alarms here are false."""
     other_code: Tally
@@ -58,6 +61,7 @@ def replay_cell(batches: Sequence[Batch], rules: Sequence[ToleranceRule]) -> Cel
     """`batches`: of one cell and machine, in the order of time."""
     answers = [accept(batch) for batch in batches]
     usable = [(batch, cell) for batch, cell in zip(batches, answers, strict=True) if isinstance(cell, Accepted)]
+    refusals = [answer for answer in answers if isinstance(answer, Refusal)]
     first = answers[0]
     tolerance = tolerances_of(first.name, rules)[Metric.THROUGHPUT]
     found: dict[bool, list[Finding]] = {True: [], False: []}
@@ -73,7 +77,8 @@ def replay_cell(batches: Sequence[Batch], rules: Sequence[ToleranceRule]) -> Cel
         name=first.name,
         machine=batches[-1].identity.facts["machine"].get("host") or batches[-1].identity.machine or "unknown",
         num_batches=len(batches),
-        num_unusable=sum(isinstance(answer, Refusal) for answer in answers),
+        num_unusable=len(refusals),
+        why_unusable=refusals[0].why if refusals else None,
         same_code=_count(found[True]),
         other_code=_count(found[False]),
     )

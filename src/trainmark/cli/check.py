@@ -19,13 +19,13 @@ from trainmark.cli.output import (
     write_whole,
 )
 from trainmark.cli.parser import add_json_option, add_store_option, path_word
+from trainmark.controller.baseline_file import DEFAULT
 from trainmark.errors import InputError
 
 if TYPE_CHECKING:
     from trainmark.analyse.gate_result import GateResult
     from trainmark.controller.checking import Measured
 
-BASELINE = "trainmark-baseline.toml"
 _NOTHING_MEASURED = 4
 
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="only the cells of these suites (default: all)")
     parser.add_argument(
-        "--baseline", type=path_word, default=BASELINE, metavar="FILE", help=f"accepted results (default: {BASELINE})"
+        "--baseline", type=path_word, default=DEFAULT, metavar="FILE", help=f"accepted results (default: {DEFAULT})"
     )
     parser.add_argument(
         "--since",
@@ -119,7 +119,7 @@ def _say_next(result: GateResult, args: argparse.Namespace) -> None:
 
 
 def _say_baseline(args: argparse.Namespace) -> str:
-    return "" if args.baseline == BASELINE else f" --baseline {shlex.quote(args.baseline)}"
+    return "" if args.baseline == DEFAULT else f" --baseline {shlex.quote(args.baseline)}"
 
 
 def _update(measured: Measured, args: argparse.Namespace) -> int:

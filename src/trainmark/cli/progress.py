@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
@@ -27,7 +27,18 @@ from rich.text import Text
 from trainmark.cli.output import UNHEARD, stderr_console, talk
 from trainmark.controller.listener import PreflightReport, RunStatus
 from trainmark.runfolder.records import Outcome
-from trainmark.units import format_bytes, format_count, format_plus_minus, format_rate, format_seconds, plain
+from trainmark.units import (
+    format_bytes,
+    format_count,
+    format_interval,
+    format_plus_minus,
+    format_rate,
+    format_seconds,
+    plain,
+)
+
+if TYPE_CHECKING:
+    from trainmark.analyse.estimate import Estimate
 
 _PLAIN_PERIOD_S = 10.0
 
@@ -99,12 +110,17 @@ def describe_status(status: RunStatus) -> str:
         return f"preparing, {elapsed}"
     parts = [format_count(status.num_steps, "steps"), elapsed]
     if status.estimate is not None:
-        rate = format_rate(status.estimate.value, status.unit)
-        parts.append(f"{rate} {format_plus_minus(status.estimate.relative_half_width)}")
+        parts.append(_say_speed(status.estimate, status.unit))
     if status.evaluation is not None:
         epoch = "" if status.evaluation.epoch is None else f" after epoch {status.evaluation.epoch:g}"
         parts.append(plain(f"{status.evaluation.metric} {status.evaluation.value:.3f}{epoch}"))
     return ", ".join(parts)
+
+
+def _say_speed(estimate: Estimate, unit: str) -> str:
+    if estimate.is_too_noisy:
+        return f"too noisy so far ({format_interval(estimate.spread)} {unit}/s)"
+    return f"{format_rate(estimate.value, unit)} {format_plus_minus(estimate.relative_half_width)}"
 
 
 class ByteProgress:

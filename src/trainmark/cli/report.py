@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from trainmark.cli.output import (
@@ -35,7 +36,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.json and (args.output is not None or args.format == "console"):
         flag = "--output" if args.output is not None else "--format console"
-        hint = "--json prints on stdout: trainmark report --json > FILE"
+        store = ["--store", args.store] if args.store != "runs" else []
+        again = ["trainmark", "report", *args.runs, "--json", *store]
+        hint = f"--json prints on stdout: {shlex.join(again)} > {shlex.quote(args.output or 'FILE')}"
         raise InputError(f"--json cannot be combined with {flag}", hint=hint)
     if args.format == "console" and args.output is not None:
         raise InputError("--output cannot be combined with --format console", hint="use --format md")

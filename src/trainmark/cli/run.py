@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmark.cli.output import (
     exit_code_of,
+    next_command,
     open_store,
     print_commands,
     print_json,
@@ -19,6 +21,7 @@ from trainmark.cli.output import (
 )
 from trainmark.cli.parser import add_spec_options, integer, read_overrides
 from trainmark.errors import InputError
+from trainmark.runfolder.files import OUTPUT_FILE
 from trainmark.units import format_count
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from trainmark.controller.listener import Listener
     from trainmark.controller.workload import Plan
     from trainmark.launch.job import Prints
+    from trainmark.store.rows import RunRow
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a command; {devices} {batch_size} {precision} {seed} in it are filled in from the options",
     )
     parser.add_argument("--pattern", metavar="FILE", help="TOML with regular expressions for the command's output")
+    parser.add_argument(
+        "--no-observe", action="store_true", help="do not look for optimizer steps inside the command's processes"
+    )
     parser.add_argument(
         "--no-preflight", action="store_true", help="do not check the machines of --hosts or an allocation first"
     )
@@ -91,8 +98,19 @@ def run(args: argparse.Namespace) -> int:
         done = f"{result.num_done} of {format_count(result.num_runs, 'runs')} done"
         talk(f"interrupted with {done}; results are kept in {store.root}; run the same command to continue")
         return exit_code_of(result.interrupt)
+    if (unread := _find_unread(result.rows)) is not None:
+        output = shlex.quote(str(store.root / unread / OUTPUT_FILE))
+        next_command(f"trainmark import {output} --pattern FILE.toml", store=args.store)
+        return 1
     say_next(result.rows, store, given=args.store)
     return 0 if all(row.outcome == "ok" for row in result.rows) else 1
+
+
+def _find_unread(rows: Sequence[RunRow]) -> str | None:
+    """The first run that ended well but has no speed."""
+    from trainmark.analyse.analysis import estimate_run
+
+    return next((row.id for row in rows if row.outcome == "ok" and estimate_run(row) is None), None)
 
 
 def _refuse_combinations(args: argparse.Namespace, *, is_rendered: bool) -> None:
@@ -138,6 +156,7 @@ def _command_options(args: argparse.Namespace) -> CommandOptions:
         overrides=read_overrides(args),
         launcher=args.launcher,
         pattern=None if args.pattern is None else Path(args.pattern),
+        observe=not args.no_observe,
     )
 
 

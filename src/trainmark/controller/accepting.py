@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from trainmark.store.index import Store
     from trainmark.store.rows import RunRow
 
+_MIN_REASON = 4
+"""Letters; in Chinese these are a sentence."""
+
 
 def check_request(law: str, because: str | None) -> None:
     """Before anything is read: the law exists, and the reason is one. `because` is None to withdraw."""
@@ -22,9 +25,9 @@ def check_request(law: str, because: str | None) -> None:
 
     if law not in LAWS:
         raise InputError(f"--law: unknown law {law!r}", hint=suggest(law, tuple(LAWS)))
-    if because is not None and len(because.split()) < 2:
+    if because is not None and len(because.strip()) < _MIN_REASON:
         raise InputError(
-            "--because: must say why the result is right, in two words or more",
+            "--because: must say why the result is right",
             hint='like --because "the base does not fit into the cache"',
         )
 

@@ -10,6 +10,7 @@ import datetime
 import json
 import math
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from trainmark.spec.checking import Checker, Table, is_word
 from trainmark.spec.files import read_toml
 from trainmark.units import plain
 
+DEFAULT = "trainmark-baseline.toml"
 SCHEMA = 1
 _LINE_START = "# ---- measured"
 _LINE = f"{_LINE_START}: written by `trainmark check --update`; to drop a cell, delete its block ----"
@@ -60,7 +62,10 @@ _MAX_RUNS = 10_000
 def read_baseline(path: Path) -> Baseline:
     """All faults of the file at once, as an InputError."""
     if not path.exists():
-        raise InputError(f"baseline not found: {path}", hint=f"make it: trainmark check --update --baseline {path}")
+        option = "" if str(path) == DEFAULT else f" --baseline {shlex.quote(str(path))}"
+        raise InputError(
+            f"baseline not found: {path}", hint=f"make it from the latest runs: trainmark check --update{option}"
+        )
     raw = read_toml(path, what="baseline")
     faults: list[Fault] = []
     check = Checker(raw, "", faults)

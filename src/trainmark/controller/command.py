@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark.controller.code_under_test import describe_code, without_names
+from trainmark.controller.command_facts import add_facts
 from trainmark.controller.execute import RunRequest, Task
 from trainmark.controller.launching import choose_launcher, make_job
 from trainmark.controller.listener import Listener
+from trainmark.controller.observed_code import add_observed_code
 from trainmark.controller.script import find_script
 from trainmark.controller.workload import sweep_settings
 from trainmark.errors import InputError
@@ -23,18 +25,17 @@ from trainmark.launch.job import Job, Machines
 from trainmark.launch.registry import launchers
 from trainmark.plan.identity import cell_id
 from trainmark.plan.machine import Machine, read_machine
-from trainmark.runfolder.document import LogFacts, MeasureRecord, RunDocument
+from trainmark.runfolder.document import MeasureRecord, RunDocument
 from trainmark.runfolder.files import ENVIRONMENT_FILE, write_json
-from trainmark.runfolder.records import Kind, read_records
 from trainmark.spec.cluster import CLUSTER_KEYS
 from trainmark.spec.command import CommandCell, CommandSuite, parse_command
 from trainmark.spec.suite import Measure
 from trainmark.units import format_count
 
 if TYPE_CHECKING:
+    from trainmark.launch.command_source import CommandSource
     from trainmark.launch.supervise import Observer, Source
     from trainmark.logs.dialect import Dialect
-    from trainmark.logs.live import LiveLog
     from trainmark.logs.record import Facts
 
 _BATCH_FLAGS = ("--batch-size", "--batch_size", "--batchsize", "--bs", "-b", "--per-device-batch-size")
@@ -49,6 +50,8 @@ class CommandOptions:
     launcher: str = "auto"
     pattern: Path | None = None
     """TOML with regular expressions for the command's output; None: all known dialects."""
+    observe: bool = True
+    """Look for optimizer steps inside the Python processes of the command."""
 
 
 def command_request(options: CommandOptions) -> RunRequest:
@@ -60,10 +63,18 @@ def command_request(options: CommandOptions) -> RunRequest:
     _check_program(suite.cells)
     dialects = _load_dialects(options.pattern)
     tasks = [
-        _make_task(cell, suite, _choose_launcher(cell, options.launcher, suite, machine), machine, dialects)
+        _make_task(
+            cell,
+            suite,
+            _choose_launcher(cell, options.launcher, suite, machine),
+            machine,
+            dialects,
+            is_observing=options.observe,
+        )
         for cell in suite.cells
     ]
-    return RunRequest(tasks=tasks, settings={**sweep_settings(machine), **_code_settings(options, suite)})
+    how = {} if options.observe else {"observe": False}
+    return RunRequest(tasks=tasks, settings={**sweep_settings(machine), **_code_settings(options, suite), **how})
 
 
 def _code_settings(options: CommandOptions, suite: CommandSuite) -> dict[str, Any]:
@@ -116,20 +127,27 @@ def _load_dialects(pattern: Path | None) -> Sequence[Dialect]:
 
 
 def _make_task(
-    cell: CommandCell, suite: CommandSuite, launcher: str, machine: Machine, dialects: Sequence[Dialect]
+    cell: CommandCell,
+    suite: CommandSuite,
+    launcher: str,
+    machine: Machine,
+    dialects: Sequence[Dialect],
+    *,
+    is_observing: bool,
 ) -> Task:
-    log: LiveLog | None = None
+    current: CommandSource | None = None
     """Of the current attempt: each reads its own output from the beginning."""
 
     def job(run_id: str, folder: Path) -> Job:
         each = launchers().load(launcher).max_processes or cell.devices_per_node
-        return make_job(cell, run_id, folder, cluster=suite.cluster, argv=cell.argv, processes_per_node=each)
+        made = make_job(cell, run_id, folder, cluster=suite.cluster, argv=cell.argv, processes_per_node=each)
+        return replace(made, is_observed=is_observing)
 
     def watch(listener: Listener) -> Observer:
         from trainmark.controller.stopping_watch import StoppingWatch
 
         def unit() -> str:
-            return log.unit if log is not None else "samples"
+            return current.unit if current is not None else "samples"
 
         return StoppingWatch(Measure(), listener, unit=unit, may_stop=False)
 
@@ -137,10 +155,17 @@ def _make_task(
         from trainmark.launch.command_source import CommandSource
         from trainmark.logs.live import LiveLog
 
-        nonlocal log
-        log = reader = LiveLog(dialects, _given_facts(cell))
+        nonlocal current
+        log = LiveLog(dialects, _given_facts(cell))
         _write_environment(folder, cell, machine, suite.cluster.image)
-        return CommandSource(folder, reader, finish=lambda: _add_facts(folder, reader))
+
+        def finish() -> None:
+            add_facts(folder, log, is_observing=is_observing)
+            if is_observing:
+                add_observed_code(folder)
+
+        current = CommandSource(folder, log, finish=finish)
+        return current
 
     return Task(
         cell=cell,
@@ -180,32 +205,6 @@ def _find_batch_size(argv: Sequence[str]) -> int | None:
     words = [part for word in argv for part in (word.split("=", 1) if word.startswith("-") else [word])]
     found = {value for flag, value in itertools.pairwise(words) if flag in _BATCH_FLAGS and value.isdigit()}
     return int(found.pop()) if len(found) == 1 else None
-
-
-def _add_facts(folder: Path, log: LiveLog) -> None:
-    """Adds what the output says about the run to run.json, where no option said it."""
-    document = RunDocument.read(folder)
-    if document is None:
-        return
-    files = sorted(folder.glob("rank*.jsonl"))
-    marks = (record for path in files for record in read_records(path))
-    is_marked = any(record["kind"] == Kind.STEP and record.get("samples") for record in marks)
-    cell, found = document.cell, log.facts
-    cell = replace(
-        cell,
-        framework=found.framework if cell.framework is None else cell.framework,
-        precision=found.precision if cell.precision is None else cell.precision,
-        batch_size_per_device=(
-            found.batch_size_per_device if cell.batch_size_per_device is None else cell.batch_size_per_device
-        ),
-    )
-    replace(
-        document,
-        cell=cell,
-        dialect="mark" if is_marked else log.dialect,
-        unit="samples" if is_marked else log.unit,
-        log=LogFacts(stated=log.stated),
-    ).write(folder)
 
 
 # -- env.json ----------------------------------------------------------------------------------------------------------

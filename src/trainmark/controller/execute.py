@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainmark.controller.end_of_run import describe_end
 from trainmark.controller.listener import Listener
 from trainmark.controller.results import asked_cells
 from trainmark.controller.sweep import SweepRequest, SweepRuns, end_all, open_sweep
@@ -195,9 +196,9 @@ class _Runner:
             why = error.strerror or str(error)
             hint = f"is the disk of {self.store.root} full? finished runs are kept; use --store DIR for another disk"
             raise RunError(f"run {run_id} failed to start or to be watched", why=why, hint=hint) from error
-        self.listener.end_run(ending.outcome, ending.reason.english)
         row = _index(self.store, folder, self.listener)
         assert row is not None
+        self.listener.end_run(ending.outcome, describe_end(ending.reason, row, _target_ci(document)).english)
         return row, ending
 
     def _supervise(self, task: Task, run_id: str, folder: Path) -> Ending:
@@ -214,6 +215,11 @@ class _Runner:
             observe=task.watch(self.listener),
             source=task.source(folder) if task.source else None,
         )
+
+
+def _target_ci(document: RunDocument) -> float | None:
+    """None for a training, which ends by itself, and for a command."""
+    return document.measure.target_ci if document.measure is not None and document.cell.epochs is None else None
 
 
 def _index(store: Store, folder: Path, listener: Listener) -> RunRow | None:

@@ -38,7 +38,8 @@ def read_rows(store: Store, wanted: Sequence[str] = (), *, reindex: bool = False
     from trainmark.analyse.laws import judge
 
     if "" in wanted:
-        raise InputError("a run id must not be empty", hint="leave it out for all runs; `trainmark show` lists them")
+        hint = f"leave out RUN for all runs; run ids are the folder names in {store.root}"
+        raise InputError("a run id must not be empty", hint=hint)
     if not store.root.is_dir():
         raise StoreError(f"store not found: {store.root}", hint="run something first: trainmark run quick")
     if reindex:

@@ -1,7 +1,8 @@
-"""The records of a command while it runs: the steps that its script marks, or what is read from its output.
+"""The records of a command while it runs: steps that its script marks, that are observed inside it, or that it prints.
 
-Marked steps (`trainmark.mark`) are in rank<k>.jsonl, one file per process. What is read from the output goes to
-log.jsonl, so that nothing is lost if a script does both; readers prefer the marked steps.
+Marked steps (`trainmark.mark`) are in rank<k>.jsonl and observed steps in rank<k>.observed.jsonl, one file per process.
+What is read from the output goes to log.jsonl, so that nothing is lost if a script does several of these. Marks count
+before observed steps, and both before the output.
 """
 
 from __future__ import annotations
@@ -22,11 +23,20 @@ from trainmark.launch import hang
 from trainmark.launch.endings import judge_command
 from trainmark.launch.hang import dump_stacks
 from trainmark.launch.processes import read_oom_kills
-from trainmark.messages.commands import command_bad_loss, no_output, no_records
+from trainmark.messages.commands import bad_mark, command_bad_loss, no_output, no_records
 from trainmark.messages.message import Message
 from trainmark.runfolder.document import RunDocument
-from trainmark.runfolder.files import LOG_FILE, OUTPUT_FILE, STACKS_FILE, Json, replacing
+from trainmark.runfolder.files import (
+    LOG_FILE,
+    OUTPUT_FILE,
+    STACKS_FILE,
+    Json,
+    observed_files,
+    rank_files,
+    replacing,
+)
 from trainmark.runfolder.records import Kind, Outcome, RecordTail, encode_record
+from trainmark.runfolder.values import as_int
 from trainmark.silence_limit import NUM_RECENT, SilenceLimit
 
 _LEAST_S = 600.0
@@ -34,11 +44,17 @@ _LEAST_S = 600.0
 _CHUNK_BYTES = 1 << 20
 _MOST_CHUNKS = 64
 """Per look: a command that prints without end must not prevent the check of its time limit."""
-_LAST_BYTES = 4096
+_LAST_BYTES = 1 << 16
+"""The summary of a launcher with hundreds of ranks has some ten kilobytes, and the error of the rank is before it."""
+_MAX_VALUE = 80
 
 
 class OutputReader(Protocol):
     """Makes records from the output of a command; see `trainmark.logs.live`."""
+
+    @property
+    def unit(self) -> str:
+        """What the records count."""
 
     def feed(self, chunk: bytes, written_s: float | None) -> list[Json]:
         """`written_s` is when the end of the chunk was written, by the file's clock."""
@@ -57,7 +73,8 @@ class CommandSource:
     def __init__(self, folder: Path, reader: OutputReader, *, finish: Callable[[], None] = lambda: None) -> None:
         """`finish` is called at the end, before exit.json is written, to add what is known only then."""
         self._folder, self._reader, self._finish = folder, reader, finish
-        self._marked: dict[Path, RecordTail] = {}
+        self._marked = _StepFiles(folder, rank_files)
+        self._observed = _StepFiles(folder, observed_files)
         self._offset = 0
         self._looks = array("d")
         """Size and time of each chunk, as two numbers: a run of days has millions of chunks."""
@@ -68,7 +85,7 @@ class CommandSource:
         self._silence_limit = SilenceLimit.of(RunDocument.read(folder), least_s=_LEAST_S, setup_s=math.inf)
         self._num_oom_kills = read_oom_kills()
         self._stacks: str | None = None
-        self._num_marked = self._num_read = 0
+        self._num_read = 0
         self._bad_loss: Message | None = None
 
     def begin(self) -> None:
@@ -76,14 +93,20 @@ class CommandSource:
 
     def read_new(self) -> list[Json]:
         marked = self._read_marked()
+        observed = self._read_steps(self._observed)
         printed = self._read_output()
-        new = marked if self._num_marked else printed
+        new = marked if self._marked.num_steps else observed if self._observed.num_steps else printed
         if any(record["kind"] == Kind.STEP for record in new):
             now = time.monotonic()
             if self._last_step is not None:
                 self._gaps.append(now - self._last_step)
             self._last_step = now
         return new
+
+    @property
+    def unit(self) -> str:
+        """Of the records that `read_new` returns."""
+        return "samples" if self._marked.num_steps or self._observed.num_steps else self._reader.unit
 
     def quiet_s(self) -> tuple[float, float]:
         """Without a usual gap between records there is no limit."""
@@ -117,29 +140,26 @@ class CommandSource:
             returncode=returncode,
             last_output=self._last_output,
             bad_loss=self._bad_loss,
+            bad_mark=next((_explain(record) for record in self._marked.bad_marks), None),
             was_oom_killed=(read_oom_kills() or 0) > (self._num_oom_kills or 0),
         )
-        if returncode == 0 and not self._num_marked and not self._num_read:
+        has_steps = self._marked.num_steps or self._observed.num_steps or self._num_read
+        if returncode == 0 and not has_steps:
             with contextlib.suppress(OSError):
                 self._keep([{"kind": Kind.WARNING, **no_records().to_json()}])
         return {0: end}
 
     def _read_marked(self) -> list[Json]:
-        """The steps of the first process with the samples of all processes, to show progress."""
-        for path in self._folder.glob("rank*.jsonl"):
-            self._marked.setdefault(path, RecordTail(path))
-        shown: list[Json] = []
-        for number, path in enumerate(sorted(self._marked)):
-            new = [record for record in self._marked[path].read_new() if _is_sound(record)]
-            self._num_marked += sum(record["kind"] == Kind.STEP for record in new)
-            if new:
-                self._last_sign = time.monotonic()
-            if number == 0:
-                shown = new
+        shown = self._read_steps(self._marked)
         for record in shown:
             if record["kind"] == Kind.STEP:
-                record["samples"] *= len(self._marked)
                 self._note_loss(record)
+        return shown
+
+    def _read_steps(self, files: _StepFiles) -> list[Json]:
+        shown, has_new = files.read_new()
+        if has_new:
+            self._last_sign = time.monotonic()
         return shown
 
     def _read_output(self, most_chunks: int | None = _MOST_CHUNKS) -> list[Json]:
@@ -174,7 +194,7 @@ class CommandSource:
         if records is None:
             return
         before = self._num_read, self._bad_loss
-        self._num_read, self._bad_loss = 0, self._bad_loss if self._num_marked else None
+        self._num_read, self._bad_loss = 0, self._bad_loss if self._marked.num_steps else None
         try:
             with replacing(self._folder / LOG_FILE) as file:
                 for record in records:
@@ -196,6 +216,38 @@ class CommandSource:
             self._bad_loss = command_bad_loss(step=record.get("step")) if is_bad else None
 
 
+class _StepFiles:
+    """The files of steps that the processes of a command write, one for each."""
+
+    def __init__(self, folder: Path, find: Callable[[Path], list[Path]]) -> None:
+        self.num_steps = 0
+        self.bad_marks: list[Json] = []
+        """Records of calls with values that cannot be samples."""
+        self._folder, self._find = folder, find
+        self._tails: dict[Path, RecordTail] = {}
+
+    def read_new(self) -> tuple[list[Json], bool]:
+        """The new steps of the first process with the samples of all, to show progress; whether any process has new."""
+        paths = self._find(self._folder)
+        shown: list[Json] = []
+        has_new = False
+        for number, path in enumerate(paths):
+            found = self._tails.setdefault(path, RecordTail(path)).read_new()
+            self.bad_marks += [record for record in found if "bad_samples" in record][:1]
+            if self._find is observed_files:
+                for record in found:
+                    record.setdefault("samples", 1)  # the size of a batch may be unknown
+            new = [record for record in found if _is_sound(record)]
+            self.num_steps += sum(record["kind"] == Kind.STEP for record in new)
+            has_new = has_new or bool(found)
+            if number == 0:
+                shown = [record for record in new if "beside" not in record]
+        for record in shown:
+            if record["kind"] == Kind.STEP:
+                record["samples"] *= len(paths)
+        return shown, has_new
+
+
 def _chunks(file: BinaryIO) -> Iterator[tuple[bytes, float | None]]:
     """Each with the time of its last byte, if that is known because nothing was written after it."""
     while chunk := file.read(_CHUNK_BYTES):
@@ -204,6 +256,10 @@ def _chunks(file: BinaryIO) -> Iterator[tuple[bytes, float | None]]:
             chunk += file.read(_CHUNK_BYTES - len(chunk))
             facts = os.fstat(file.fileno())
         yield chunk, facts.st_mtime if facts.st_size == file.tell() else None
+
+
+def _explain(record: Json) -> Message:
+    return bad_mark(step=as_int(record.get("step")), got=str(record["bad_samples"])[:_MAX_VALUE])
 
 
 def _is_sound(record: Json) -> bool:

@@ -9,13 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainmark.launch.tracebacks import find_error
 from trainmark.messages.commands import (
     command_exited,
     command_killed,
     command_out_of_memory,
     command_printed_bad_loss,
+    command_rank_failed,
 )
 from trainmark.messages.endings import (
+    died_after_last_step,
     ended_early,
     exit_code,
     failed_after_last_step,
@@ -72,6 +75,10 @@ def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: tu
         if outcome is not Outcome.OK or returncode == 0:
             look_at = str(run_ends[rank].get("look_at") or rank_file(rank))
             return Ending(outcome=outcome, reason=_reason_of(run_ends, rank, outcome), look_at=look_at)
+        if _is_all_ok(run_ends):
+            deaths = (end["afterwards"] for end in run_ends.values() if "afterwards" in end)
+            reason = died_after_last_step(how=next(deaths, None) or describe_exit(returncode))
+            return Ending(outcome=Outcome.OK, reason=reason, look_at=OUTPUT_FILE)
         reason = failed_after_last_step(how=describe_exit(returncode))
         return Ending(outcome=Outcome.FAILED, reason=reason, look_at=OUTPUT_FILE)
     if returncode < 0:
@@ -115,7 +122,12 @@ _LOSS = re.compile(rb"loss[\"'\])]?[ \t:=|]{1,6}([-+]?(?:nan|inf(?:inity)?|\d))"
 
 
 def judge_command(
-    *, returncode: int | None, last_output: bytes, bad_loss: Message | None, was_oom_killed: bool = False
+    *,
+    returncode: int | None,
+    last_output: bytes,
+    bad_loss: Message | None,
+    bad_mark: Message | None = None,
+    was_oom_killed: bool = False,
 ) -> Json:
     """How a command of the user ended, as the `run_end` that our worker would have written."""
     losses = _LOSS.findall(last_output)
@@ -129,12 +141,29 @@ def judge_command(
     elif returncode:
         text = last_output.decode("utf-8", errors="replace")
         outcome = Outcome.OUT_OF_MEMORY if speaks_of_memory(text) else Outcome.FAILED
-        reason = command_exited(exit_code=returncode, last_line=_last_line(text)[:300])
+        reason = _explain_failure(text, returncode)
+    elif bad_mark is not None:
+        outcome, reason = Outcome.FAILED, bad_mark
     elif bad_loss is not None:
         outcome, reason = Outcome.NAN, bad_loss
     return {"kind": Kind.RUN_END, "outcome": outcome, **reason.to_reason(), "look_at": OUTPUT_FILE}
 
 
+def _explain_failure(output: str, returncode: int) -> Message:
+    """By the error of the rank that failed first: the last lines are often the summary of a launcher."""
+    death = next(iter(find_deaths(output)), None)
+    first_to_die = death.rank if death is not None else None
+    error = find_error(output, first_to_die=first_to_die, is_reaction=lambda text: bool(_CONNECTION.search(text)))
+    rank = error.rank if error is not None and error.rank is not None else first_to_die
+    if error is not None and rank is not None:
+        return command_rank_failed(exit_code=returncode, rank=rank, error=error.text[:_MAX_REASON])
+    if error is None and death is not None:
+        return (rank_killed if death.code < 0 else rank_failed)(who=death.name, how=describe_exit(death.code))
+    last_line = error.text if error is not None else _last_line(output)
+    return command_exited(exit_code=returncode, last_line=last_line[:_MAX_REASON])
+
+
+_MAX_REASON = 300
 _STYLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _MIN_READABLE = 0.8
 """Share of readable characters in a line of text: high enough to exclude binary data."""
@@ -235,7 +264,10 @@ def infer_ends(
     returncode: int | None,
     was_oom_killed: bool,
 ) -> dict[int, Json]:
-    """The `run_end` of ranks that wrote none. `started`: names of ranks that started; `returncode`: the launcher's."""
+    """The `run_end` of ranks that wrote none, and what happened to a rank after it wrote its own.
+
+    `started`: names of ranks that started; `returncode`: the launcher's.
+    """
     if not returncode:
         return {}
     silent = {rank: name for rank, name in started.items() if rank not in ends}
@@ -243,6 +275,8 @@ def infer_ends(
     for death in find_deaths(output):
         if death.rank not in ends:
             inferred[death.rank] = {**_judge(death.name, death.code, output, was_oom_killed), "is_cause": True}
+        else:
+            inferred[death.rank] = {**ends[death.rank], "afterwards": _describe_death(death.name, death.code)}
     if returncode < 0 and silent and not any("is_cause" in end for end in inferred.values()):
         first = min(silent)
         who = launcher() if has_launcher else silent[first]
@@ -253,10 +287,14 @@ def infer_ends(
 def _judge(who: Message, code: int, output: str, was_oom_killed: bool) -> Json:
     if code == -signal.SIGKILL and was_oom_killed:
         return _end(rank_killed_by_kernel(who=who), Outcome.OUT_OF_MEMORY)
-    ended = (rank_killed if code < 0 else rank_failed)(who=who, how=describe_exit(code))
+    ended = _describe_death(who, code)
     if code != -signal.SIGKILL and speaks_of_memory(output):
         return _end(rank_out_of_memory(ended=ended), Outcome.OUT_OF_MEMORY)
     return _end(ended, Outcome.KILLED if code < 0 else Outcome.FAILED)
+
+
+def _describe_death(who: Message, code: int) -> Message:
+    return (rank_killed if code < 0 else rank_failed)(who=who, how=describe_exit(code))
 
 
 def _end(reason: Message, outcome: Outcome) -> Json:

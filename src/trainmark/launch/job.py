@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePath
 
-from trainmark import mark
+from trainmark import mark, observe
 from trainmark.runfolder.records import RUN_TAG
 from trainmark.spec.cluster import Cluster, Host
 
@@ -34,6 +34,8 @@ class Job:
     cluster: Cluster = field(default_factory=Cluster)
     argv: tuple[str, ...] | None = None
     """What each process runs: a command of the user, or None for our worker."""
+    is_observed: bool = False
+    """Whether the Python processes of a command load the observer."""
     cwd: Path | None = None
     """Where the controller runs; processes on other machines run there too."""
     is_allocated: bool = False
@@ -153,6 +155,14 @@ def worker_environment(job: Job) -> dict[str, str]:
     environment = {RUN_TAG: job.run_id, "PYTHONUNBUFFERED": "1"}
     if job.argv is not None:
         environment[mark.VARIABLE] = str(job.folder)
+    if job.is_observed:
+        given = job.cluster.variables.get("PYTHONPATH") or job.inherited.get("PYTHONPATH")
+        own = {observe.VARIABLE: str(job.folder), "PYTHONPATH": observe.with_hook(given)}
+        return {**_environment_of_run(job, environment), **own}
+    return _environment_of_run(job, environment)
+
+
+def _environment_of_run(job: Job, environment: dict[str, str]) -> dict[str, str]:
     if job.num_cores:
         # By default every rank of a CPU run would use all cores, and they would compete for them.
         environment["OMP_NUM_THREADS"] = str(max(1, job.num_cores // job.processes_per_node))

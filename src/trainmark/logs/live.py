@@ -145,6 +145,9 @@ class LiveLog:
                 made.append({"kind": Kind.EVAL, **where, "metric": record.metric, "value": record.value})
             elif record.kind == "stated" and record.name is not None:
                 self.stated[record.name] = {"value": record.rate, "unit": record.unit}
+        last = next((record for record in reversed(made) if record["kind"] == Kind.STEP), None)
+        if last is not None and written_s is not None:
+            last["unix_s"] = written_s  # to compare the times that it prints with the clock
         return made
 
     def _clock(self, found: Sequence[LogRecord], written_s: float | None) -> list[_Clocked | None]:

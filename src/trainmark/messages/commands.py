@@ -15,6 +15,14 @@ from trainmark.messages.message import Message, declare
 def command_exited(*, exit_code: int, last_line: str | None) -> None: ...
 
 
+@declare(
+    "command-rank-failed",
+    en="the command ended with exit code {exit_code}: rank {rank}: {error}",
+    zh="命令以退出码 {exit_code} 结束：rank {rank}：{error}",
+)
+def command_rank_failed(*, exit_code: int, rank: int, error: str) -> None: ...
+
+
 @declare("command-killed", en="the command was killed by {how}", zh="命令被终止：{how}")
 def command_killed(*, how: Message) -> None: ...
 
@@ -44,6 +52,14 @@ def command_bad_loss(*, step: int | None) -> None: ...
 
 
 @declare(
+    "bad-mark",
+    en="mark.step(samples={got})« at step {step}»: samples must be a finite number >= 0",
+    zh="«第 {step} 步的 »mark.step(samples={got})：samples 必须是大于等于 0 的有限数",
+)
+def bad_mark(*, step: int | None, got: str) -> None: ...
+
+
+@declare(
     "no-records",
     title="没有速度记录",
     en="no throughput found in the output of the command; give a regular expression with --pattern FILE.toml, or put "
@@ -61,6 +77,76 @@ def no_records() -> None: ...
     zh="各进程标记的步数在 {least} 到 {most} 之间；每个进程只计前 {least} 步",
 )
 def uneven_marks(*, least: int, most: int) -> None: ...
+
+
+@declare(
+    "uneven-observed",
+    title="各进程的步数不一致",
+    en="its processes did between {least} and {most} steps; only the first {least} of each count",
+    zh="各进程执行的步数在 {least} 到 {most} 之间；每个进程只计前 {least} 步",
+)
+def uneven_observed(*, least: int, most: int) -> None: ...
+
+
+# -- witnesses -------------------------------------------------------------------------------------------------------
+
+
+@declare(
+    "witnesses-disagree",
+    title="速度的几种来源不一致",
+    en="the result rests on the {witness}, and other witnesses differ by {apart:.1%} over the same time« (observer "
+    "{observer:.6g})»« (mark {mark:.6g})»« (log {log:.6g})»« (clock {clock:.6g})», in {unit}/s",
+    zh="结果以 {witness} 为准，同一时段内其他来源与之相差 {apart:.1%}«（observer {observer:.6g}）»«（mark {mark:.6g}）»"
+    "«（log {log:.6g}）»«（clock {clock:.6g}）»，单位 {unit}/s",
+)
+def witnesses_disagree(
+    *,
+    witness: str,
+    apart: float,
+    unit: str,
+    observer: float | None,
+    mark: float | None,
+    log: float | None,
+    clock: float | None,
+) -> None: ...
+
+
+@declare(
+    "not-observed",
+    title="未能从进程内部观测训练步",
+    en="its steps were not observed from inside: {why}",
+    zh="未能从进程内部观测训练步：{why}",
+)
+def not_observed(*, why: Message) -> None: ...
+
+
+@declare(
+    "hook-not-loaded",
+    en="no Python process loaded the start-up hook (not Python, run with -S, -I or -E, embedded, or with a PYTHONPATH "
+    "of its own)",
+    zh="没有 Python 进程加载启动钩子（不是 Python，使用了 -S、-I 或 -E，嵌入式解释器，或自行设置了 PYTHONPATH）",
+)
+def hook_not_loaded() -> None: ...
+
+
+@declare(
+    "no-framework",
+    en="none of torch, paddle, tensorflow, keras and jax was imported by a Python process of the command",
+    zh="命令的 Python 进程没有导入 torch、paddle、tensorflow、keras 或 jax",
+)
+def no_framework() -> None: ...
+
+
+@declare(
+    "no-optimizer-step",
+    en="{frameworks} was imported, but fewer than two optimizer steps were seen",
+    zh="导入了 {frameworks}，但看到的优化器步数不足两步",
+)
+def no_optimizer_step(*, frameworks: Sequence[str]) -> None: ...
+
+
+@declare("observer-failed", en="the observer failed: {errors}", zh="观测程序出错：{errors}")
+def observer_failed(*, errors: Sequence[str]) -> None: ...
 
 
 # -- silence ---------------------------------------------------------------------------------------------------------

@@ -47,6 +47,16 @@ def process_left() -> None: ...
 def failed_after_last_step(*, how: Message) -> None: ...
 
 
+@declare(
+    "died-after-last-step",
+    title="最后一步之后异常结束",
+    en="all steps were done and recorded; then: {how}",
+    zh="所有步均已完成并记录；随后：{how}",
+)
+def died_after_last_step(*, how: Message) -> None:
+    """The measurement is complete, so it keeps its result."""
+
+
 @declare("killed", en="killed by {how}", zh="终止信号：{how}")
 def killed(*, how: Message) -> None: ...
 

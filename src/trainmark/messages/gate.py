@@ -38,11 +38,30 @@ def faster(*, change: float, low: float, high: float) -> None: ...
 
 @declare(
     "gate-undecided",
-    en="{change:+.1%}«, but anything from {low:+.1%} to {high:+.1%} is possible»: cannot tell whether more than the "
-    "{tolerance:.1%} that are allowed were lost; {advice}",
-    zh="{change:+.1%}«，但 {low:+.1%} 至 {high:+.1%} 都有可能»：无法判断损失是否超过允许的 {tolerance:.1%}；{advice}",
+    en="{change:+.1%}, but anything from {low:+.1%} to {high:+.1%} is possible: cannot tell whether more than the "
+    "{tolerance:.1%} that are allowed were lost; runs differ by {spread:.1%}; {advice}",
+    zh="{change:+.1%}，但 {low:+.1%} 至 {high:+.1%} 都有可能：无法判断损失是否超过允许的 {tolerance:.1%}；"
+    "各次运行相差 {spread:.1%}；{advice}",
 )
-def undecided(*, change: float, low: float | None, high: float | None, tolerance: float, advice: Message) -> None: ...
+def undecided(*, change: float, low: float, high: float, tolerance: float, spread: float, advice: Message) -> None: ...
+
+
+@declare(
+    "gate-one-run",
+    en="{change:+.1%}, but from one run on each side nobody can tell how much runs differ; {advice}",
+    zh="{change:+.1%}，但两侧各只有一次运行，无从得知运行之间的差异；{advice}",
+)
+def one_run(*, change: float, advice: Message) -> None: ...
+
+
+@declare(
+    "gate-chance",
+    en="{change:+.1%} ({low:+.1%} to {high:+.1%}) would be a regression in one cell, but among {cells} cells chance "
+    "gives one like it; {advice}",
+    zh="若只有一个配置，{change:+.1%}（{low:+.1%} 至 {high:+.1%}）可算性能回退，但在 {cells} 个配置中偶然就会出现一个；"
+    "{advice}",
+)
+def chance(*, change: float, low: float, high: float, cells: int, advice: Message) -> None: ...
 
 
 @declare("gate-more-runs", en="run with --repeat {repeat}", zh="请用 --repeat {repeat} 运行")
@@ -156,6 +175,15 @@ def not_measured() -> None: ...
 
 
 @declare(
+    "gate-outdated",
+    en="not measured with the newest code: its runs are of commit {commit}, the newest of {newest}; run it too, or "
+    "pass --since to say which runs count",
+    zh="未用最新代码测量：它的运行属于提交 {commit}，最新的运行属于 {newest}；请也运行它，或用 --since 指定要算的运行",
+)
+def outdated(*, commit: str, newest: str) -> None: ...
+
+
+@declare(
     "gate-stale",
     en="not measured since the baseline was accepted: {run} is its own run",
     zh="自基准被接受以来没有新的测量：{run} 是基准自己的运行",
@@ -179,6 +207,14 @@ def other_machine(*, differences: Sequence[str]) -> None: ...
 def new_cell() -> None: ...
 
 
+@declare(
+    "gate-unknown-machine",
+    en="the machine is unknown on both sides, as in imported logs: make sure that it was the same",
+    zh="两侧的机器均未知（导入的日志即如此）：请自行确认是同一台机器",
+)
+def unknown_machine() -> None: ...
+
+
 @declare("gate-all-off", en="the tolerances turn every metric off", zh="容差设置关闭了所有指标")
 def all_off() -> None: ...
 
@@ -188,7 +224,7 @@ def skipped(*, machine: str | None) -> None: ...
 
 
 @declare(
-    "gate-one-run",
+    "gate-too-few-runs",
     en="has {runs:# runs}, and a baseline needs {least} or more to know how much runs differ; use --repeat {advised}",
     zh="只有 {runs} 次运行，而基准至少需要 {least} 次才能知道运行之间的差异；请用 --repeat {advised} 运行",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmark.messages.message import declare
+from trainmark.messages.message import Message, declare
 
 
 @declare(
@@ -65,3 +65,25 @@ def tf32_as_fp32(*, machine: str) -> None: ...
 
 @declare("not-analysed", title="数值无法分析", en="its numbers cannot be analysed: {error}", zh="分析时出错：{error}")
 def not_analysed(*, error: str) -> None: ...
+
+
+@declare(
+    "too-noisy",
+    title="噪声过大",
+    en="too noisy to be a result«: from {low:,.4g} to {high:,.4g} {unit}/s were seen»"
+    "«, 95% interval ±{half_width:.0%}»; {advice}",
+    zh="噪声过大，不能作为结果«：所见速度从 {low:,.4g} 到 {high:,.4g} {unit}/s»"
+    "«，95% 置信区间 ±{half_width:.0%}»；{advice}",
+)
+def too_noisy(
+    *, low: float | None, high: float | None, unit: str, half_width: float | None, advice: Message
+) -> None: ...
+
+
+@declare(
+    "noise-cause",
+    en="likely cause: «{cause}|unknown: look for other processes, steal time and lowered clocks (trainmark doctor)»; "
+    "then run longer or repeat",
+    zh="可能的原因：«{cause}|未知：请检查其他进程、steal 时间和降频（trainmark doctor）»；然后延长运行时间或重复运行",
+)
+def noise_cause(*, cause: Message | None) -> None: ...

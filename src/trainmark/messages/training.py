@@ -6,6 +6,39 @@ from collections.abc import Sequence
 
 from trainmark.messages.message import Message, declare
 
+# -- could not resume --------------------------------------------------------------------------------------------------
+
+
+@declare(
+    "checkpoint-refused",
+    en="the checkpoint {name} was refused and nothing of it was used: {why}",
+    zh="检查点 {name} 被拒绝，未使用其中任何内容：{why}",
+)
+def checkpoint_refused(*, name: str, why: Message) -> None: ...
+
+
+@declare(
+    "checkpoint-has-objects",
+    en="it has objects that could run code, and trainmark writes only tensors and plain values",
+    zh="其中有可能执行代码的对象，而 trainmark 只写入张量和普通数值",
+)
+def checkpoint_has_objects() -> None: ...
+
+
+@declare(
+    "checkpoint-damaged", en="it is damaged, or not a checkpoint ({error})", zh="文件已损坏，或不是检查点（{error}）"
+)
+def checkpoint_damaged(*, error: str) -> None: ...
+
+
+@declare(
+    "checkpoint-of-another",
+    en="it is not a trainmark checkpoint of this workload ({error})",
+    zh="它不是本任务的 trainmark 检查点（{error}）",
+)
+def checkpoint_of_another(*, error: str) -> None: ...
+
+
 # -- ended as wanted -------------------------------------------------------------------------------------------------
 
 
@@ -32,6 +65,19 @@ def target_not_reached(*, steps: int, epochs: float, wanted: Sequence[str]) -> N
 
 @declare("time-limit", en="stopped at the {seconds:g} s limit", zh="已到 {seconds:g} s 的时间上限")
 def time_limit(*, seconds: float) -> None: ...
+
+
+@declare(
+    "target-missed",
+    en="{reason} (target ±{target:.3g}% not reached: ±{half_width:.2g}%)",
+    zh="{reason}（未达到目标 ±{target:.3g}%：±{half_width:.2g}%）",
+)
+def target_missed(*, reason: Message, target: float, half_width: float) -> None:
+    """In percent."""
+
+
+@declare("noisy-end", en="{reason}; too noisy to be a result", zh="{reason}；噪声过大，不能作为结果")
+def noisy_end(*, reason: Message) -> None: ...
 
 
 @declare(
@@ -76,6 +122,14 @@ def interval_too_wide(*, half_width: float, target: float) -> None: ...
     zh="±{half_width:.2%} 的区间只有 {dof:.0f} 个自由度，至少需要 {least:.0f} 个",
 )
 def too_little_freedom(*, half_width: float, dof: float, least: float) -> None: ...
+
+
+@declare(
+    "not-far-enough",
+    en="{steps} of {far} steps measured: what is rare is not seen in fewer",
+    zh="已测量 {far} 步中的 {steps} 步：步数更少则看不到罕见的情况",
+)
+def not_far_enough(*, steps: int, far: int) -> None: ...
 
 
 @declare("sizes-done", en="all sizes done", zh="所有大小均已测量")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from trainmark.analyse.estimate import Ratio
+from trainmark.analyse.estimate import TOO_NOISY, Estimate, Ratio
 from trainmark.analyse.naming import short_model
+from trainmark.analyse.noise import limiting_doubts
 from trainmark.analyse.table import Line
-from trainmark.report.words import UNITS, say_outcome
+from trainmark.report.remarks import LAW_MARK, is_marked, is_row_marked
+from trainmark.report.words import UNITS, WORDS, name_doubt, say_outcome
 from trainmark.units import ABSENT, format_bytes, format_interval, format_number, format_plus_minus
 
 OTHER_BASELINE_MARK = "*"
@@ -48,31 +50,62 @@ def say_unit(unit: str, lang: str) -> str:
 
 
 def say_throughput(line: Line, lang: str) -> str:
-    return f"{format_number(line.estimate.value)} {say_unit(line.first.unit, lang)}" if line.estimate else ABSENT
+    """1,234 images/s; 1,234! images/s if a run behind it breaks a law"""
+    if line.estimate is None:
+        return ABSENT
+    sign = LAW_MARK if is_marked(line) else ""
+    if line.estimate.is_too_noisy:
+        return f"{WORDS[lang]['too_noisy']}{sign}"
+    return f"{format_number(line.estimate.value)}{sign} {say_unit(line.first.unit, lang)}"
 
 
-def say_interval(line: Line, _: str) -> str:
-    return format_interval(line.estimate.ci95) if line.estimate else ABSENT
+def say_interval(line: Line, lang: str) -> str:
+    """Of a result that is too noisy the rates that were seen, of a refused interval the reason in two words."""
+    estimate = line.estimate
+    if estimate is None:
+        return ABSENT
+    if estimate.is_too_noisy:
+        return WORDS[lang]["seen"].format(spread=format_interval(estimate.spread))
+    if _is_refused(estimate):
+        return name_doubt(limiting_doubts(estimate)[0].code, lang)
+    return format_interval(estimate.ci95)
 
 
-def say_relative(line: Line, _: str) -> str:
-    return format_plus_minus(line.estimate.relative_half_width) if line.estimate else ABSENT
+def say_relative(line: Line, lang: str) -> str:
+    estimate = line.estimate
+    if estimate is None:
+        return ABSENT
+    if estimate.is_too_noisy:
+        return WORDS[lang]["beyond"].format(limit=TOO_NOISY)
+    if _is_refused(estimate):
+        return name_doubt(limiting_doubts(estimate)[0].code, lang)
+    return format_plus_minus(estimate.relative_half_width)
+
+
+def _is_refused(estimate: Estimate) -> bool:
+    return estimate.ci95 is None and bool(limiting_doubts(estimate))
 
 
 def say_speedup(line: Line, _: str) -> str:
-    return format_ratio(line.speedup, "", is_marked=line.has_other_baseline)
+    return format_ratio(line.speedup, "", sign_after=ratio_sign(line))
 
 
 def say_efficiency(line: Line, _: str) -> str:
-    return format_ratio(line.efficiency, "%", is_marked=line.has_other_baseline)
+    return format_ratio(line.efficiency, "%", sign_after=ratio_sign(line))
 
 
-def format_ratio(ratio: Ratio | None, sign: str, *, is_marked: bool) -> str:
+def ratio_sign(line: Line) -> str:
+    """Says that a ratio has a baseline of another environment, or rests on a run that breaks a law."""
+    other = OTHER_BASELINE_MARK if line.has_other_baseline else ""
+    return other + (LAW_MARK if is_marked(line) or is_row_marked(line.baseline) else "")
+
+
+def format_ratio(ratio: Ratio | None, sign: str, *, sign_after: str) -> str:
     """1.87* (1.85 … 1.89)"""
     if ratio is None:
         return ABSENT
     factor = 100 if sign else 1
-    value = f"{format_number(factor * ratio.value, digits=3)}{sign}{OTHER_BASELINE_MARK if is_marked else ''}"
+    value = f"{format_number(factor * ratio.value, digits=3)}{sign}{sign_after}"
     if ratio.ci95 is None:
         return value
     low, high = (format_number(factor * bound, digits=3) for bound in ratio.ci95)

@@ -33,6 +33,7 @@ from trainmark.report.cells import (
     say_throughput,
     say_workload,
 )
+from trainmark.report.provenance import describe_identity
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, plain
 
@@ -121,8 +122,8 @@ def _part(name: str) -> Callable[[Any], Any]:
     return lambda value: (value or {}).get(name)
 
 
-def _bound(place: int) -> Callable[[Any], Any]:
-    return lambda value: ((value or {}).get("ci95") or (None, None))[place]
+def _bound(place: int, name: str = "ci95") -> Callable[[Any], Any]:
+    return lambda value: ((value or {}).get(name) or (None, None))[place]
 
 
 def _of_last(name: str) -> Callable[[Any], Any]:
@@ -145,13 +146,15 @@ def describe_estimate(estimate: Estimate | None, unit: str) -> dict[str, Any] | 
     if estimate is None:
         return None
     return {
-        "value": estimate.value,
+        "value": None if estimate.is_too_noisy else estimate.value,
         "unit": f"{unit}/s",
         "scope": "global",
         "ci95": list(estimate.ci95) if estimate.ci95 else None,
         "steps": estimate.num_steps,
         "warmup_steps": estimate.num_warmup_steps,
         "method": estimate.method,
+        "spread": list(estimate.spread) if estimate.spread else None,
+        "doubts": [doubt.to_json() for doubt in estimate.doubts],
     }
 
 
@@ -214,7 +217,8 @@ COLUMNS: tuple[Column, ...] = (
         name="throughput",
         value=lambda row: describe_estimate(analysis_of(row).estimate, row.unit),
         csv={"throughput": _part("value"), "unit": _part("unit"), "ci95_low": _bound(0), "ci95_high": _bound(1),
-             "steps": _part("steps"), "warmup_steps": _part("warmup_steps"), "method": _part("method")},
+             "steps": _part("steps"), "warmup_steps": _part("warmup_steps"), "method": _part("method"),
+             "spread_low": _bound(0, "spread"), "spread_high": _bound(1, "spread")},
         table=TableColumn(
             en="throughput (all devices)", zh="吞吐量（全部设备）", text=say_throughput, shown=Shown.ALWAYS,
             is_number=True, drop=None),
@@ -246,6 +250,11 @@ COLUMNS: tuple[Column, ...] = (
     Column(name="speeds", value=lambda row: analysis_of(row).speeds),
     Column(name="communication", value=describe_communication),
     Column(name="stated", value=lambda row: row.log.get("stated")),
+    _fact("witness"),
+    _fact("witnesses"),
+    Column(name="identity", value=describe_identity, csv={
+        "commit": _part("commit"), "dirty": _part("dirty"), "framework_version": _part("framework"),
+        "host": _part("host"), "time": _part("time")}),
     Column(name="warnings", csv={"warnings": _codes}),
     Column(name="marks", csv={"marks": _laws, "accepted_because": _reasons}),
 )  # fmt: skip

@@ -9,14 +9,18 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from trainmark.analyse.estimate import Estimate
+from trainmark.analyse.noise import limiting_doubts
 from trainmark.analyse.table import Line
 from trainmark.analyse.warnings import warnings_of
 from trainmark.report.cells import OTHER_BASELINE_MARK, say_unit
 from trainmark.report.columns import describe_line, differing_columns, heading, shown_columns, table_columns
 from trainmark.report.layout import fold, least_widths, print_rows, total_width, unfolded_widths
+from trainmark.report.provenance import say_provenance
+from trainmark.report.remarks import LAW_MARK, is_marked, is_row_marked, said_codes, say_notes
 from trainmark.report.words import WORDS, say_coded_warning, say_outcome
 from trainmark.store.rows import RunRow
-from trainmark.units import ABSENT, format_number, plain
+from trainmark.units import ABSENT, format_interval, format_number, plain
 
 
 def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") -> None:
@@ -33,6 +37,7 @@ def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") ->
     said = []
     for line, cells in zip(lines, described, strict=True):
         notes = [_say_problem(run, lang) for run in line.problems]
+        notes += [f"  {text}" for text in say_notes(line, lang)]
         notes += [f"  {words['warning']}{words['colon']}{text}" for text in _first_warnings(line, warnings, lang)]
         has_more = line.estimate is None or line.estimate.relative_half_width is None
         if notes or has_more or not is_said_below:
@@ -44,6 +49,10 @@ def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") ->
         print_rows(table.headings, table.rows, console, is_right=_are_numbers(table.columns))
     if any(line.has_other_baseline for line in lines):
         console.print(Text(f"{OTHER_BASELINE_MARK} {words['other_base_note']}"))
+    if (provenance := say_provenance(lines, lang)) is not None:
+        console.print(Text(fold(plain(provenance), console, indent=2)))
+    if any(is_marked(line) or is_row_marked(line.baseline) for line in lines):
+        console.print(Text(fold(words["marked_note"], console, indent=2)))
 
 
 def print_protocol(rows: Sequence[RunRow], protocol: str, console: Console) -> None:
@@ -76,11 +85,25 @@ def _say(line: Line, cells: dict[str, str], lang: str) -> str:
     what = ", ".join([name, *(known[part] for part in parts if part in known)])
     if line.estimate is None:
         return f"{what}{words['colon']}{words['no_result']}"
-    relative = known.get("relative", f"({words['too_few']})")
     runs = f"({heading('runs', lang)}{words['colon']}{cells['runs']})"
-    text = f"{what}{words['colon']}{cells['throughput']} {relative} {runs}"
+    text = f"{what}{words['colon']}{_say_speed(line, line.estimate, cells, lang)} {runs}"
     more = (name for name, column in table_columns().items() if column.is_said and name in known)
     return ", ".join([text, *(known[name] for name in more)])
+
+
+def _say_speed(line: Line, estimate: Estimate, cells: dict[str, str], lang: str) -> str:
+    """25.1 images/s ±0.4% within one run; or why there is no interval, or no number"""
+    words = WORDS[lang]
+    if estimate.is_too_noisy:
+        spread = f"{format_interval(estimate.spread)} {say_unit(line.first.unit, lang)}"
+        return words["noisy_sentence"].format(spread=spread) + (LAW_MARK if is_marked(line) else "")
+    if estimate.ci95 is not None:
+        relative = cells["relative"]
+        said = words["within_run"].format(relative=relative) if estimate.is_within_one_run else relative
+    else:
+        doubts = limiting_doubts(estimate)
+        said = words["refused"].format(why=doubts[0].in_language(lang)) if doubts else f"({words['too_few']})"
+    return f"{cells['throughput']} {said}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +126,8 @@ def _fit_table(lines: Sequence[Line], described: Sequence[dict[str, str]], conso
     if total_width(widths) <= console.width:
         is_whole = total_width(unfolded_widths([headings, *rows])) <= console.width
         return _Table(columns=columns, headings=headings, rows=rows, is_whole=is_whole)
-    rows = [[_short_value(cells[name], name, has_unit=unit is None) for name in columns] for cells in described]
+    said_unit = None if unit is None else plain(say_unit(unit, lang))
+    rows = [[_short_value(cells[name], name, said_unit) for name in columns] for cells in described]
     if unit is not None:
         headings[columns.index("throughput")] = say_unit(unit, lang)
     widths = _least_widths(columns, [headings, *rows])
@@ -131,9 +155,11 @@ def _spare_columns(described: Sequence[dict[str, str]]) -> list[str]:
     return [ranked[0][1], *same, *(name for _, name in ranked if not table_columns()[name].drop_only_same)]
 
 
-def _short_value(text: str, name: str, *, has_unit: bool) -> str:
-    is_shortened = table_columns()[name].is_shortened or (name == "throughput" and not has_unit)
-    return text.split(" ", 1)[0] if is_shortened else text
+def _short_value(text: str, name: str, unit: str | None) -> str:
+    """`unit`: where the heading has it."""
+    if name == "throughput" and unit is not None:
+        return text.removesuffix(f" {unit}")
+    return text.split(" ", 1)[0] if table_columns()[name].is_shortened else text
 
 
 def _say_problem(run: RunRow, lang: str) -> str:
@@ -143,7 +169,10 @@ def _say_problem(run: RunRow, lang: str) -> str:
 def _first_warnings(line: Line, warnings: dict[str, list[dict[str, Any]]], lang: str) -> list[str]:
     """The first warning of each code, at most three: a thousand bad images are one message, not a thousand lines."""
     found: dict[str, list[dict[str, Any]]] = {}
+    said = said_codes(line)
     for run in line.runs:
         for warning in warnings[run.id]:
+            if warning["code"] in said:
+                continue
             found.setdefault(warning["code"], []).append(warning)
     return [say_coded_warning(same[0], lang, num=len(same)) for same in list(found.values())[:3]]

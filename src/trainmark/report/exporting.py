@@ -52,6 +52,10 @@ def _load(module: str) -> ExportFormat:
     return found
 
 
+REPLACED = "an attempt that was repeated"
+"""Why a run is left out of a format that would take it for a failure."""
+
+
 def shorten(value: float) -> float:
     """Round to six significant digits, more than any run reproduces; the store has the rest."""
     return float(f"{value:.6g}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -10,15 +10,16 @@ from rich.text import Text
 
 from trainmark.analyse.gate_result import CellResult, Finding, GateResult, Status
 from trainmark.analyse.tolerance import Metric
-from trainmark.report.layout import fold, print_rows
+from trainmark.report.layout import fold, lay_out
 from trainmark.units import ABSENT, format_bytes, format_count, format_number, format_rate, format_seconds, plain
 
 HEADINGS = ("cell", "metric", "baseline", "now", "change", "allowed", "result")
-_IS_RIGHT = (False, False, True, True, True, True, False)
+_IS_RIGHT = (False, True, True, True, True, False)
+_INDENT = 2
 METRICS = {
     Metric.THROUGHPUT: "throughput",
     Metric.MEMORY: "peak memory",
-    Metric.FIRST_STEP: "time to first step",
+    Metric.FIRST_STEP: "first step",
     Metric.ACCURACY: "accuracy",
 }
 STATUSES = {
@@ -65,15 +66,26 @@ def say(finding: Finding) -> str:
 
 
 def print_gate(result: GateResult, console: Console) -> None:
+    """Under the name of each cell stand its metrics, and below them what the numbers do not say."""
     console.print(Text(fold(answer(result), console, indent=0)))
-    rows = [row for cell in result.cells for row in rows_of(cell)]
-    if rows:
-        print_rows(HEADINGS, rows, console, is_right=_IS_RIGHT)
+    if not result.cells:
+        return
+    table = [HEADINGS, *(row for cell in result.cells for row in rows_of(cell))]
+    heading, *laid_out = lay_out([row[1:] for row in table], width=console.width - _INDENT, is_right=_IS_RIGHT)
+    rows = iter(laid_out)
     said = [first_problem(cell) for cell in result.with_status(result.status)[:1]]  # the answer has it
+    _print_indented(heading, console, style="bold")
     for cell in result.cells:
-        for finding in notes_of(cell):
-            if finding not in said:
-                console.print(Text(fold(plain(f"  {cell.name}: {say(finding)}"), console, indent=2)))
+        console.print(Text(fold(plain(cell.name), console, indent=0)))
+        for _ in cell.findings:
+            _print_indented(next(rows), console)
+        notes = [say(finding) for finding in notes_of(cell) if finding not in said]
+        for note in (*notes, *cell.notes):
+            console.print(Text(fold(plain(f"{' ' * 2 * _INDENT}{note}"), console, indent=2 * _INDENT)))
+
+
+def _print_indented(lines: Sequence[str], console: Console, *, style: str = "") -> None:
+    console.print(Text("\n".join(" " * _INDENT + line for line in lines), style=style), soft_wrap=True)
 
 
 def notes_of(cell: CellResult) -> Iterator[Finding]:
@@ -96,10 +108,15 @@ def _describe(finding: Finding, unit: str) -> list[str]:
         METRICS[finding.metric] if finding.metric is not None else ABSENT,
         _say_value(finding.before, finding.metric, unit),
         _say_value(finding.now, finding.metric, unit),
-        ABSENT if finding.ratio is None else f"{finding.ratio - 1:+.1%}",
+        ABSENT if finding.ratio is None else say_change(finding.ratio),
         say_allowed(finding),
         "faster" if is_faster(finding) else STATUSES[finding.status],
     ]
+
+
+def say_change(ratio: float) -> str:
+    text = f"{ratio - 1:+.1%}"
+    return "0.0%" if text in ("+0.0%", "-0.0%") else text
 
 
 def say_allowed(finding: Finding) -> str:
@@ -133,6 +150,7 @@ def _describe_cell(cell: CellResult) -> dict[str, Any]:
         "cell": {"name": cell.name, "work": cell.work, "unit": cell.unit},
         "status": str(cell.status),
         "run_ids": list(cell.run_ids),
+        "notes": [note.to_json() for note in cell.notes],
         "findings": [_describe_finding(finding) for finding in cell.findings],
     }
 
@@ -147,5 +165,6 @@ def _describe_finding(finding: Finding) -> dict[str, Any]:
         "ratio": ratio,
         "tolerance": finding.tolerance,
         "runs": list(finding.num_runs),
+        "spread": finding.spread,
         "why": finding.why.to_json(),
     }

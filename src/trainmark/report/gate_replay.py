@@ -12,19 +12,11 @@ from trainmark.analyse.replay import CellReplay, Tally, upper_limit
 from trainmark.report.layout import fold, print_rows
 from trainmark.units import ABSENT, format_count, plain
 
-_HEADINGS = (
-    "cell",
-    "machine",
-    "measurements",
-    "false alarms (same code)",
-    "at most",
-    "alarms (code changed)",
-    "undecided",
-)
-_IS_RIGHT = (False, False, True, True, True, True, True)
+_HEADINGS = ("cell", "measured", "false alarms", "at most", "other alarms", "undecided")
+_IS_RIGHT = (False, True, True, True, True, True)
 _NOTE = (
-    "Each measurement was judged against the one before it. With the same code on both sides an alarm is false; after "
-    'a change of the code it may be right. "At most": upper 95% limit of the rate of false alarms.'
+    "Each measurement was judged against the one before it. False alarms: the same code on both sides. At most: upper "
+    "95% limit of their rate. Other alarms: the code had changed, so they may be right."
 )
 
 
@@ -44,19 +36,23 @@ def say_replay(cells: Sequence[CellReplay]) -> str:
 
 def print_replay(cells: Sequence[CellReplay], console: Console) -> None:
     console.print(Text(fold(say_replay(cells), console, indent=0)))
-    if cells:
-        rows = [[plain(text) for text in _row(cell)] for cell in cells]
-        print_rows(_HEADINGS, rows, console, is_right=_IS_RIGHT)
-        console.print(Text(fold(_NOTE, console, indent=0)))
+    if not cells:
+        return
+    several = len({cell.machine for cell in cells}) > 1
+    names = [plain(f"{cell.name} on {cell.machine}" if several else cell.name) for cell in cells]
+    rows = [[name, *_numbers(cell)] for name, cell in zip(names, cells, strict=True)]
+    print_rows(_HEADINGS, rows, console, is_right=_IS_RIGHT)
+    for name, cell in zip(names, cells, strict=True):
+        if cell.num_unusable:
+            what = format_count(cell.num_unusable, "measurements")
+            console.print(Text(fold(f"  {name}: {what} left out: {cell.why_unusable}", console, indent=2)))
+    console.print(Text(fold(_NOTE, console, indent=0)))
 
 
-def _row(cell: CellReplay) -> list[str]:
-    unusable = f" ({cell.num_unusable} unusable)" if cell.num_unusable else ""
+def _numbers(cell: CellReplay) -> list[str]:
     limit = cell.same_code.at_most
     return [
-        cell.name,
-        cell.machine,
-        f"{cell.num_batches}{unusable}",
+        str(cell.num_batches),
         _say(cell.same_code),
         ABSENT if limit is None else f"{limit:.0%}",
         _say(cell.other_code),

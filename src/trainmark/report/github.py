@@ -55,9 +55,9 @@ def render_summary(result: GateResult) -> str:
     rows = [[escape_markdown(text) for text in row] for cell in cells for row in rows_of(cell)]
     if rows:
         parts.append(markdown_table(HEADINGS, rows))
-    notes = [f"- {escape_markdown(f'{cell.name}: {say(finding)}')}" for cell in cells for finding in notes_of(cell)]
+    notes = [f"{cell.name}: {note}" for cell in cells for note in (*map(say, notes_of(cell)), *cell.notes)]
     if notes:
-        parts.append("\n".join(notes))
+        parts.append("\n".join(f"- {escape_markdown(note)}" for note in notes))
     if len(cells) < len(result.cells):
         parts.append(f"{len(result.cells) - len(cells)} more cells are not shown.")
     return "\n\n".join(parts) + "\n"

@@ -7,12 +7,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainmark.analyse.identity import framework_version
+from trainmark.analyse.laws import judge
+from trainmark.analyse.naming import cell_name
 from trainmark.analyse.scaling import Study, build_studies
 from trainmark.analyse.table import Line
 from trainmark.analyse.warnings import warnings_of
 from trainmark.report.cells import OTHER_BASELINE_MARK
 from trainmark.report.columns import describe_line, heading, shown_columns, table_columns
 from trainmark.report.markup import escape_markdown, markdown_table
+from trainmark.report.provenance import say_origin
+from trainmark.report.remarks import is_marked, say_remarks
 from trainmark.report.scaling import columns, describe_case, explain, say_heading, titles
 from trainmark.report.words import WORDS, say_first_warning, say_outcome
 from trainmark.store.rows import RunRow
@@ -24,6 +29,7 @@ _NO_HTML = {ord("<"): "?", ord(">"): "?"}
 def render_markdown(lines: Sequence[Line], *, lang: str, studies: Sequence[Study] | None = None) -> str:
     """`studies` if the caller knows more than the lines: what was requested and is missing."""
     words = WORDS[lang]
+    judge([run for line in lines for run in line.runs])
     if not any(line.estimate for line in lines):
         return (
             "\n\n".join([f"# {words['title']}", words["none"], *([_logs(lines, words, lang)] if lines else [])]) + "\n"
@@ -45,7 +51,9 @@ def _environment(lines: Sequence[Line], words: dict[str, str], lang: str) -> str
     seen: set[tuple[str, ...]] = set()
     for line in lines:
         environment = line.first.environment
-        row = (_machine(line.first, words), str(environment.get("system") or ABSENT), _software(environment))
+        software = _software({**environment, "framework": framework_version(line.first)})
+        system = str(environment.get("system") or ABSENT)
+        row = (_machine(line.first, words), system, software)
         if row not in seen:
             seen.add(row)
             rows.append([escape_markdown(cell) for cell in row])
@@ -135,12 +143,24 @@ def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
     names = shown_columns(described, in_report=True)
     rows = [[escape_markdown(cells[name]) for name in names] for cells in described]
     table = markdown_table([heading(name, lang) for name in names], rows)
-    note = (
-        f"\n\n{escape_markdown(OTHER_BASELINE_MARK)} {words['other_base_note']}"
-        if any(line.has_other_baseline for line in lines)
-        else ""
-    )
-    return f"## {words['results']}\n\n{table}\n\n{words['how']}{note}"
+    notes = [words["how"]]
+    if any(line.estimate is not None and line.estimate.is_within_one_run for line in lines):
+        notes.append(words["within_note"])
+    if any(line.has_other_baseline for line in lines):
+        notes.append(f"{escape_markdown(OTHER_BASELINE_MARK)} {words['other_base_note']}")
+    if any(is_marked(line) for line in lines):
+        notes.append(escape_markdown(words["marked_note"]))
+    return "\n\n".join([f"## {words['results']}", table, *notes, *_remarks(lines, words, lang)])
+
+
+def _remarks(lines: Sequence[Line], words: dict[str, str], lang: str) -> list[str]:
+    """Per line, what limits its number: noise, doubts and broken laws."""
+    items = [
+        f"- {escape_markdown(cell_name(line.first) + words['colon'] + remark)}"
+        for line in lines
+        for remark in say_remarks(line, lang)
+    ]
+    return [f"### {words['remarks']}", "\n".join(items)] if items else []
 
 
 def _scaling(studies: Sequence[Study], words: dict[str, str], lang: str) -> list[str]:
@@ -166,7 +186,8 @@ def _logs(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
         problem = run.why.in_language(lang) if run.outcome != "ok" else ABSENT
         found = warnings[run.id]
         warned = say_first_warning(found, lang) if found else ABSENT
-        texts = (run.id, outcome, format_seconds(run.wall_s), problem, warned)
+        texts = (run.id, *say_origin(run), outcome, format_seconds(run.wall_s), problem, warned)
         rows.append([escape_markdown(text) for text in texts])
-    header = [words[name] for name in ("folder", "outcome", "time", "problem", "warnings")]
+    names = ("folder", "measured_utc", "host", "version", "commit", "outcome", "time", "problem", "warnings")
+    header = [words[name] for name in names]
     return f"## {words['logs']}\n\n" + markdown_table(header, rows)

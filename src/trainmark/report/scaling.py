@@ -10,12 +10,16 @@ from rich.console import Console
 from rich.text import Text
 
 from trainmark.analyse.estimate import Ratio
+from trainmark.analyse.laws import is_admitted
 from trainmark.analyse.scaling import Case, Missing, Study
+from trainmark.analyse.table import Line
 from trainmark.analyse.variants import name_apart
 from trainmark.report.cells import OTHER_BASELINE_MARK, format_ratio, say_unit
 from trainmark.report.columns import describe_estimate, describe_line, differing_columns, heading, table_columns
 from trainmark.report.layout import print_rows
+from trainmark.report.remarks import LAW_MARK, is_marked
 from trainmark.report.words import WORDS, name_outcome
+from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_bytes, format_number, format_seconds, plain
 
 
@@ -59,7 +63,7 @@ def describe_case(case: Case, lang: str) -> dict[str, str]:
     words = WORDS[lang]
     measured = ("throughput", "interval", "relative")
     cells = describe_line(case.line, lang, only=measured) if case.line is not None else {}
-    is_base, is_marked = case.line is not None and case.baseline is None, case.has_other_baseline
+    is_base, sign = case.line is not None and case.baseline is None, _ratio_sign(case)
     texts = {
         "nodes": str(case.nodes or ABSENT),
         "devices": str(case.devices),
@@ -68,10 +72,15 @@ def describe_case(case: Case, lang: str) -> dict[str, str]:
         "throughput": cells.get("throughput", words["missing"]),
         "interval": cells.get("interval", ABSENT),
         "relative": cells.get("relative", ABSENT),
-        "speedup": words["base"] if is_base else format_ratio(case.speedup, "", is_marked=is_marked),
-        "efficiency": format_ratio(case.efficiency, "%", is_marked=is_marked),
+        "speedup": words["base"] if is_base else format_ratio(case.speedup, "", sign_after=sign),
+        "efficiency": format_ratio(case.efficiency, "%", sign_after=sign),
     }
     return {name: plain(text) for name, text in texts.items()}
+
+
+def _ratio_sign(case: Case) -> str:
+    other = OTHER_BASELINE_MARK if case.has_other_baseline else ""
+    return other + (LAW_MARK if is_marked(case.line) or is_marked(case.baseline) else "")
 
 
 def explain(case: Case, lang: str) -> str:
@@ -132,16 +141,17 @@ def print_studies(studies: Sequence[Study], console: Console, *, lang: str = "en
 
 def _print_table(study: Study, console: Console, lang: str) -> None:
     """Without the interval, which ± shows too, and with the unit in the heading, to fit into 80 columns."""
+    unit = plain(say_unit(study.first.unit, lang))
     shown = [name for name in columns(study) if name != "interval"]
     headings = {name: say_heading(name, lang) for name in shown}
-    headings["throughput"] = plain(say_unit(study.first.unit, lang))
+    headings["throughput"] = unit
     if "batch_size_per_device" in headings:
         headings["batch_size_per_device"] = WORDS[lang]["short_batch"]
     rows = []
     for case in study.cases:
         cells = describe_case(case, lang)
         if case.line is not None:
-            cells["throughput"] = cells["throughput"].split(" ", 1)[0]
+            cells["throughput"] = cells["throughput"].removesuffix(f" {unit}")
         rows.append([cells[name] for name in shown])
     is_right = [name != "software" for name in shown]
     print_rows(list(headings.values()), rows, console, is_right=is_right)
@@ -180,12 +190,18 @@ def _describe_case(case: Case, study: Study) -> dict[str, Any]:
         "base": _describe_base(case),
         "speedup": _describe_ratio(case.speedup),
         "efficiency": _describe_ratio(case.efficiency),
+        "marked_runs": [run.id for line in (case.line, case.baseline) for run in _marked_runs(line)],
         "missing": _describe_missing(case.missing) if case.missing is not None else None,
         "lost_s": case.lost_time.lost_s if case.lost_time is not None else None,
         "lost_to": asdict(split) if split is not None else None,
         "cause": split.cause if split is not None else None,
         "why": explain(case, "en") or None,
     }
+
+
+def _marked_runs(line: Line | None) -> list[RunRow]:
+    """Runs behind a number that break a law and were not accepted."""
+    return [run for run in line.runs if run.outcome == "ok" and not is_admitted(run)] if line is not None else []
 
 
 def _describe_missing(missing: Missing) -> dict[str, str]:

@@ -23,6 +23,12 @@ WORDS: dict[str, dict[str, str]] = {
         "outcome": "outcome",
         "software": "software",
         "system": "system",
+        "host": "host",
+        "commit": "commit",
+        "measured": "measured",
+        "measured_utc": "measured (UTC)",
+        "version": "framework",
+        "until": "to",
         "commands": "These commands produced the numbers; each run folder has its own in `command.json`.",
         "how": "Throughput is samples over seconds of the steady state, over all devices. The interval covers the true "
         "value 95 times in 100, allowing for steps that depend on each other and for differences between repeats.",
@@ -36,6 +42,20 @@ WORDS: dict[str, dict[str, str]] = {
         "warning": "warning",
         "no_result": "no result",
         "too_few": "too few steps for an interval",
+        "too_noisy": "too noisy",
+        "seen": "seen {spread}",
+        "noisy_sentence": "too noisy to be a result, {spread} seen",
+        "beyond": "> ±{limit:.0%}",
+        "refused": "(no interval: {why})",
+        "within_run": "{relative} within one run",
+        "remarks": "Remarks",
+        "remark": "note",
+        "mark": "marked",
+        "marked": "{law}: {message} ({run}{more})",
+        "accepted": "accepted on {day}: {because}",
+        "marked_note": "! breaks a law, or rests on a result that does: left out of compare and check unless accepted: "
+        "trainmark accept RUN --law LAW --because TEXT",
+        "within_note": "The interval of a single run is within that run: another run may differ by more.",
         "none": "No run has finished successfully yet, so there is no speed to report.",
         "scaling": "Scaling",
         "weak": "weak scaling",
@@ -78,6 +98,12 @@ WORDS: dict[str, dict[str, str]] = {
         "outcome": "结束状态",
         "software": "软件",
         "system": "操作系统",
+        "host": "主机",
+        "commit": "提交",
+        "measured": "测量时间",
+        "measured_utc": "测量时间（UTC）",
+        "version": "框架",
+        "until": "至",
         "commands": "以下命令产生了这些数字；每个运行目录中的 `command.json` 保存了它自己的命令。",
         "how": "吞吐量为稳态阶段的样本数除以秒数，按全部设备合计。区间在 100 次中有 95 次覆盖真值，"
         "已考虑步与步之间的相关性以及重复运行之间的差异。",
@@ -91,6 +117,20 @@ WORDS: dict[str, dict[str, str]] = {
         "warning": "警告",
         "no_result": "无结果",
         "too_few": "步数太少，无法给出区间",
+        "too_noisy": "噪声过大",
+        "seen": "所见 {spread}",
+        "noisy_sentence": "噪声过大，不能作为结果，所见 {spread}",
+        "beyond": "> ±{limit:.0%}",
+        "refused": "（无区间：{why}）",
+        "within_run": "{relative}（单次运行之内）",
+        "remarks": "说明",
+        "remark": "说明",
+        "mark": "标记",
+        "marked": "{law}：{message}（{run}{more}）",
+        "accepted": "已于 {day} 接受：{because}",
+        "marked_note": "! 违反合理性规则，或以此类结果为依据：除非已接受，不参与 compare 和 check："
+        "trainmark accept RUN --law LAW --because TEXT",
+        "within_note": "单次运行的区间只反映该次运行之内的波动：另一次运行的差别可能更大。",
         "none": "还没有成功结束的运行，因此没有可报告的速度。",
         "scaling": "扩展性",
         "weak": "弱扩展",
@@ -139,6 +179,7 @@ UNITS = {
     "zh": {
         "images": "图像/秒",
         "clips": "片段/秒",
+        "frames": "帧/秒",
         "samples": "样本/秒",
         "examples": "样例/秒",
         "iterations": "迭代/秒",
@@ -150,6 +191,28 @@ UNITS = {
     },
 }
 
+DOUBTS = {
+    "en": {
+        "two-levels": "two levels",
+        "level-changed": "level changed",
+        "drift": "drift",
+        "still-warming-up": "warming up",
+        "rare-stalls": "rare stalls",
+        "period": "period",
+        "printed-digits": "few digits",
+    },
+    "zh": {
+        "two-levels": "两个水平",
+        "level-changed": "水平改变",
+        "drift": "漂移",
+        "still-warming-up": "仍在预热",
+        "rare-stalls": "偶发停顿",
+        "period": "周期",
+        "printed-digits": "位数太少",
+    },
+}
+"""Why there is no interval, in two words for a table."""
+
 RUNNING = "running"
 """Stands for the outcome of a run that has none yet."""
 
@@ -159,6 +222,10 @@ def say_outcome(run: RunRow, lang: str, *, with_code: bool = False) -> str:
     outcome = run.outcome or RUNNING
     name = name_outcome(outcome, lang)
     return f"{name} ({outcome})" if with_code and outcome not in ("ok", name) else name
+
+
+def name_doubt(code: str, lang: str) -> str:
+    return DOUBTS[lang].get(code, code)
 
 
 def name_outcome(outcome: str, lang: str) -> str:

@@ -217,6 +217,12 @@ class RunDocument:
     """None for our own workloads, `command` for `run -- CMD`, otherwise the imported file."""
     dialect: str | None = None
     """The log format that was read, or `mark` for a script that marks its steps."""
+    witness: str | None = None
+    """Of a finished command, what its result rests on: `mark`, `observer`, `log` or `clock`."""
+    witnesses: Json | None = None
+    """Throughput by each witness over the same steps, with its `unit`; null where a witness says nothing."""
+    observer: Json | None = None
+    """What the observer saw of a command, or why it saw nothing."""
     unit: str = "samples"
     model: str | None = None
     workload_version: int | None = None
@@ -263,6 +269,8 @@ class RunDocument:
             unit=as_text(value.get("unit")) or "samples",
             measure=MeasureRecord.from_json(value["measure"]) if has_measure else None,
             find_batch=as_object(value.get("find_batch")) or None,
+            witnesses=as_object(value.get("witnesses")) or None,
+            observer=as_object(value.get("observer")) or None,
             created_unix_s=as_float(value.get("created_unix_s")),
             log=LogFacts.from_json(value["log"]) if has_log else None,
             provenance=Provenance.from_json(value),
@@ -294,7 +302,8 @@ class RunDocument:
         write_json(folder / RUN_FILE, self.to_json())
 
 
-_TEXTS = ("suite", "source", "dialect", "model", "purpose", "image", "asked", "sweep", "retry_of", "resumed_from")
+_TEXTS = ("suite", "source", "dialect", "witness", "model", "purpose", "image", "asked", "sweep", "retry_of",
+    "resumed_from")  # fmt: skip
 _INTEGERS = ("workload_version", "eval_every", "memory_limit_bytes", "attempt")
 _NESTED = ("cell", "measure", "log", "provenance", "others")
 _ALWAYS = ("cell_id", "suite", "unit", "model")

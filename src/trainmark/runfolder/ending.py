@@ -1,7 +1,8 @@
 """exit.json as a type: how a run ended, and the seal of the files that its results are read from.
 
-The seal holds size and SHA-256 of run.json, command.json, env.json, log.jsonl and all rank files, as they were when
-exit.json was written. Other files may still change: batch systems append to output.log, checkpoints are removed.
+The seal holds size and SHA-256 of run.json, command.json, env.json, log.jsonl and all files with records of ranks, as
+they were when exit.json was written. Other files may still change: batch systems append to output.log, checkpoints
+are removed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from trainmark.runfolder.files import (
     RUN_FILE,
     SCHEMA,
     Json,
+    is_observed_file,
+    observed_files,
     open_regular,
     rank_files,
     rank_of,
@@ -31,7 +34,7 @@ from trainmark.runfolder.records import Outcome
 from trainmark.runfolder.values import as_float, as_int, as_object, as_text
 
 _NAMES = (RUN_FILE, COMMAND_FILE, ENVIRONMENT_FILE, LOG_FILE)
-"""And the rank files."""
+"""And the rank files and observed files."""
 
 
 class SealedFile(NamedTuple):
@@ -103,7 +106,7 @@ def _seal(folder: Path) -> Seal:
 
 
 def _sealed_names(folder: Path) -> Iterator[str]:
-    paths = [*(folder / name for name in _NAMES), *rank_files(folder)]
+    paths = [*(folder / name for name in _NAMES), *rank_files(folder), *observed_files(folder)]
     return (path.name for path in paths if path.is_file())
 
 
@@ -125,4 +128,4 @@ def _read_seal(value: Any) -> Seal | None:
 
 
 def _is_sealed(name: str) -> bool:
-    return name in _NAMES or rank_of(name) is not None
+    return name in _NAMES or rank_of(name) is not None or is_observed_file(name)

@@ -4,6 +4,7 @@
     command.json  argv, environment, launcher     output.log     what the processes printed
     env.json      machine and software            exit.json      outcome, with the reason and where to look
     log.jsonl     records read from the output of a command that writes none itself
+    rank<k>.observed.jsonl  steps of a command's process, seen from inside; observer.jsonl: which processes were seen
     checkpoint    where a training can resume, replaced from time to time, in the framework's own format
     stop          asks the worker to end at the next block of steps; written by the controller
     lease         rewritten every second while the controller lives, for processes that its signals do not reach
@@ -46,10 +47,13 @@ NETWORK_REQUEST_FILE = "network-request.json"
 NETWORK_FILE = "network.json"
 """Of `doctor --network`: what to measure, and what was measured. Not part of a run."""
 STACKS_FILE = "stacks.txt"
+OBSERVER_FILE = "observer.jsonl"
+"""A line for each process of a command that the observer saw, each framework that it imported, and each failure."""
 
 Json = dict[str, Any]
 
 _RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})\.jsonl")
+_OBSERVED = re.compile(r"rank(0|[1-9][0-9]{0,8})\.observed\.jsonl")
 _MAX_JSON_BYTES = 16 << 20
 """Our own documents have some kilobytes; the plan of a large sweep has a few megabytes."""
 _CHUNK_BYTES = 1 << 18
@@ -72,6 +76,17 @@ def rank_files(folder: Path) -> list[Path]:
     with os.scandir(folder) as entries:
         ranks = [rank for entry in entries if (rank := rank_of(entry.name)) is not None]
     return [folder / rank_file(rank) for rank in sorted(ranks)]
+
+
+def observed_files(folder: Path) -> list[Path]:
+    """The steps that were seen inside the processes of a command, by rank."""
+    with os.scandir(folder) as entries:
+        found = [match for entry in entries if (match := _OBSERVED.fullmatch(entry.name))]
+    return [folder / match[0] for match in sorted(found, key=lambda match: int(match[1]))]
+
+
+def is_observed_file(name: str) -> bool:
+    return _OBSERVED.fullmatch(name) is not None
 
 
 def stacks_file(rank: int) -> str:

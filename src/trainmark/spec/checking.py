@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from trainmark.errors import Fault
 
 Table = Mapping[str, Any]
 MAX_INTEGER = 2**31 - 1
+MOST_RUNS = 10_000
+"""Of one `[[cells]]` table or command: three days of runs of 30 s."""
 _DEFAULT_HINT = "leave it out to use the default"
 
 
@@ -80,6 +82,13 @@ class Checker:
 
     def integers(self, key: str) -> tuple[int, ...] | None:
         return self.many(key, lambda value: self._check_integer(key, value, 1))
+
+    def refuse_many_runs(self, axes: Iterable[Any], repeat: int | None) -> None:
+        """Before they are planned: a million runs would take minutes and gigabytes only to list them."""
+        num_runs = math.prod(len(axis) for axis in axes if isinstance(axis, tuple)) * (repeat or 1)
+        if num_runs > MOST_RUNS:
+            problem = f"asks for {num_runs:,} runs, at most {MOST_RUNS:,} are possible"
+            self.fault("repeat", problem, "use fewer repeats, or split it into several suites")
 
     def many(self, key: str, check: Callable[[Any], bool]) -> tuple[Any, ...] | None:
         """A single value counts as a list of one; duplicates are dropped."""

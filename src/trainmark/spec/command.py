@@ -136,6 +136,7 @@ def parse_command(template: Sequence[str], values: Mapping[str, Any], *, device:
     }
     device = check.choice("device", DEVICES) or device
     repeat = check.integer("repeat") or 1
+    check.refuse_many_runs(axes.values(), repeat)
     timeout_s = check.number("timeout_s")
     cluster = parse_cluster({key: value for key, value in values.items() if key in CLUSTER_KEYS}, faults)
     hang: dict[str, Any] = parse_hang_limits(check)

@@ -72,6 +72,7 @@ def _parse_sweep(cell: Table, where: str, catalog: Catalog, options: Table, faul
         "seed": check.integer("seed", least=0),
         "repeat": check.integer("repeat"),
     }
+    check.refuse_many_runs(axes.values(), axes["repeat"])
     key = "until_target" if axes["until_target"] else "epochs"
     if axes[key] and any(source.kind != "real" for source in axes["data"] or (DataSource(),)):
         check.fault(key, "needs a data set", f"pass --data DIR, or leave {key} out to measure speed")

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from trainmark.messages.endings import changed_after_end, file_damaged, no_end_record, unreadable
+from trainmark.messages.endings import changed_after_end, died_after_last_step, file_damaged, no_end_record, unreadable
 from trainmark.messages.message import Message
 from trainmark.runfolder.acceptance import read_accepted
 from trainmark.runfolder.document import CellRecord, RunDocument
@@ -77,7 +77,7 @@ def read_run(folder: Path) -> RunRow | None:
 def _read_records(folder: Path, document: RunDocument) -> tuple[RankRecords, list[Json]]:
     """And the warnings, which may come from more files than the other records."""
     if _is_command(document):
-        found = read_command(folder)
+        found = read_command(folder, document)
         return found, list(found.warnings)
     return read_import(folder) if document.provenance is not None else read_ranks(folder)
 
@@ -93,6 +93,9 @@ def _warn_of_changes(folder: Path, document: RunDocument, ending: FoundEnding, r
         return [changed_after_end(files=changed).to_json()]
     if ending.outcome == Outcome.OK and not recorded.has_end and not _is_command(document):
         return [no_end_record(file=rank_file(0)).to_json()]
+    if ending.outcome == Outcome.OK and ending.reason_code == died_after_last_step.code:
+        facts = {"reason_code": ending.reason_code, "reason_params": ending.reason_params}
+        return [Message.from_reason({"reason": ending.reason, **facts}).to_json()]
     return []
 
 
@@ -120,7 +123,15 @@ def _facts(folder: Path, document: RunDocument) -> dict[str, Any]:
         "started_unix_s": document.created_unix_s,
         "until_target": dict(document.cell.until_target or {}),
         "log": _log_facts(document),
+        "witness": _witness(document),
+        "witnesses": document.witnesses or {},
     }
+
+
+def _witness(document: RunDocument) -> str | None:
+    """Folders of older versions do not name it; then marks or a log were the only ones."""
+    is_from_log = document.source is not None and document.dialect is not None
+    return document.witness or ((document.dialect if document.dialect == "mark" else "log") if is_from_log else None)
 
 
 _ROW = {field.name for field in fields(RunRow)}

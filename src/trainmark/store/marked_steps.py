@@ -1,4 +1,7 @@
-"""Steps that the processes of a command marked with `trainmark.mark`, each in a rank file of its own, added up."""
+"""The records of a command, from the witness that its result rests on: marks, observed steps or the output.
+
+Steps that the processes of a command marked with `trainmark.mark` are in a rank file of each process, and are added up.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainmark.messages.commands import uneven_marks
+from trainmark.runfolder.document import RunDocument
 from trainmark.runfolder.files import LOG_FILE, Json, rank_files
+from trainmark.store.observed_steps import Observed, read_observed
 from trainmark.store.rank_records import RankRecords, read_rank
 
 if TYPE_CHECKING:
@@ -20,14 +25,40 @@ _UNEVEN = 0.95
 """A difference of one step is normal: a command may end between the marks of two processes."""
 
 
-def read_command(folder: Path) -> RankRecords:
-    """The marked steps if there are any, otherwise what was read from the output of the command."""
+def read_command(folder: Path, document: RunDocument) -> RankRecords:
+    """By the witness that run.json names; in folders of older versions, marks count before the output."""
     printed = read_rank(folder / LOG_FILE)
+    if document.witness == "observer" and (observed := read_observed(folder)) is not None:
+        return _as_records(observed, document.unit, printed)
+    marked = read_marked(folder)
+    if marked is None or document.witness in ("log", "clock"):
+        return printed
+    return replace(marked, evals=marked.evals or printed.evals, warnings=(*marked.warnings, *printed.warnings))
+
+
+def _as_records(observed: Observed, unit: str, printed: RankRecords) -> RankRecords:
+    """Steps with as many samples as `unit` says; evaluations and losses are known from the output only."""
+    counts = {"tokens": observed.tokens, "iterations": np.ones(len(observed.seconds))}.get(unit, observed.samples)
+    begin_s = observed.ends_s[0] - observed.seconds[0]
+    columns = {"seconds": observed.seconds, "samples": counts, "steps": observed.steps}
+    columns["times"] = observed.ends_s - begin_s
+    joined = _join_empty({name: column[np.isfinite(counts)] for name, column in columns.items()})
+    return replace(
+        printed,
+        steps=replace(printed.steps, **joined),
+        num_steps=len(joined["seconds"]),
+        pauses=observed.pauses,
+        first_step_unix_s=float(begin_s),
+    )
+
+
+def read_marked(folder: Path) -> RankRecords | None:
+    """None if no process marked a step with samples."""
     marked = [read_rank(path, is_marked=True) for path in rank_files(folder)]
     marked = [found for found in marked if (found.steps.samples > 0).any()]
     if not marked:
-        return printed
-    evals = next((found.evals for found in marked if found.evals), printed.evals)
+        return None
+    evals = next((found.evals for found in marked if found.evals), ())
     return replace(_add_up(marked), evals=evals)
 
 

@@ -71,6 +71,10 @@ class RunRow:
     wall_s: float | None
     load_steps: Callable[[], Steps]
     """Called on first use: a table of a thousand runs needs no steps."""
+    witness: str | None = None
+    """What the result rests on: `observer`, `mark`, `log` or `clock`; None for our own workloads."""
+    witnesses: dict[str, Any] = field(default_factory=dict)
+    """Throughput by each witness over the same steps, with its `unit`. Empty where there is only one."""
     reason_code: str | None = None
     """Code of the declaration in `trainmark.messages`; None in folders of older versions."""
     reason_params: dict[str, Any] = field(default_factory=dict)

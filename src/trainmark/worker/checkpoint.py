@@ -7,7 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from trainmark.messages.message import Message
+from trainmark.messages.training import checkpoint_refused
 from trainmark.runfolder.files import replacing
+
+
+class CheckpointRefusedError(Exception):
+    """Says why in words of our own: those of a framework advise to load the file without its protection."""
+
+    def __init__(self, path: Path, why: Message) -> None:
+        self.reason = checkpoint_refused(name=path.name, why=why)
+        super().__init__(self.reason.english)
 
 
 def write_checkpoint(path: Path, dump: Callable[[BinaryIO], None]) -> None:

@@ -37,6 +37,7 @@ from trainmark.runfolder.files import (
 from trainmark.runfolder.records import Kind, Outcome
 from trainmark.silence_limit import SilenceLimit
 from trainmark.worker.alarm import Alarm
+from trainmark.worker.checkpoint import CheckpointRefusedError
 from trainmark.worker.communication import measure_communication
 from trainmark.worker.engine import Engine, EnginePackage
 from trainmark.worker.environment import describe_environment
@@ -150,6 +151,8 @@ class Worker:
         return Past() if run_id is None else resume(engine, self._folder.parent / run_id, self._recorder)
 
     def explain(self, error: Exception) -> LoopEnd:
+        if isinstance(error, CheckpointRefusedError):
+            return LoopEnd(outcome=Outcome.FAILED, reason=error.reason, num_steps=None)
         is_memory = False
         with contextlib.suppress(ImportError, OSError):  # loading the framework may be what failed
             is_memory = self._load_package().is_out_of_memory(error)

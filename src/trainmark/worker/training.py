@@ -14,8 +14,9 @@ from typing import Any, BinaryIO, Generic, TypeVar
 import numpy as np
 
 from trainmark.messages.message import Message
+from trainmark.messages.training import checkpoint_of_another
 from trainmark.runfolder.document import WorkloadCell
-from trainmark.worker.checkpoint import remove_unfinished, write_checkpoint
+from trainmark.worker.checkpoint import CheckpointRefusedError, remove_unfinished, write_checkpoint
 from trainmark.worker.engine import Timestamp
 from trainmark.worker.feed import Feed, Sources, build_feed
 from trainmark.worker.ranks import Ranks, read_rank, require_same_data
@@ -198,10 +199,14 @@ class TrainingEngine(ABC, Generic[B]):
         if self.rank == 0:
             remove_unfinished(path)
         state = self._load(path)
-        self._load_state(state)
-        self._set_randomness(state["randomness"][self.rank])
-        progress: Mapping[str, float] = state["progress"]
-        self._num_steps = int(progress["num_steps"])
+        try:
+            progress: Mapping[str, float] = state["progress"]
+            self._load_state(state)
+            self._set_randomness(state["randomness"][self.rank])
+            self._num_steps = int(progress["num_steps"])
+        except (LookupError, TypeError, ValueError) as error:
+            text = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+            raise CheckpointRefusedError(path, checkpoint_of_another(error=text)) from error
         return progress
 
     def warnings(self) -> list[Message]:

@@ -276,7 +276,7 @@ def test_dry_prints_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_json_of_the_verbs_that_look(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(verb, "--json", capsys=capsys)
     assert code == 0
-    assert json.loads(out)["schema"] == 1
+    assert json.loads(out)["schema"] == 2
 
 
 def test_a_note_of_doctor_is_folded_under_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -532,7 +532,7 @@ def test_the_set_of_flags_is_pinned() -> None:
     axes += " recipe repeat seed size store target-ci timeout-s until-target hang-factor hang-least-s"
     axes += " cluster hosts image launcher"
     doctor = "cluster device devices hosts json launcher network nodes store"
-    own = "find-batch fresh no-preflight pattern resume retries"
+    own = "find-batch fresh no-observe no-preflight pattern resume retries"
     facts = "batch-size devices framework json model nodes pattern precision protocol store workers workload"
     assert found == {
         "list": ["--json"],
@@ -540,6 +540,7 @@ def test_the_set_of_flags_is_pinned() -> None:
         "data": [],
         "plan": sorted(f"--{name}" for name in axes.split()),
         "run": sorted(f"--{name}" for name in [*axes.split(), *own.split()]),
+        "mark": ["--print"],
         "import": sorted(f"--{name}" for name in facts.split()),
         "show": ["--json", "--protocol", "--reindex", "--store"],
         "accept": ["--because", "--json", "--law", "--store", "--withdraw"],
@@ -552,6 +553,7 @@ def test_the_set_of_flags_is_pinned() -> None:
         "data",
         "plan",
         "run",
+        "mark",
         "import",
         "show",
         "accept",

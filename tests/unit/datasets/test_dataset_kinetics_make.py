@@ -17,7 +17,7 @@ from trainmark.datasets.kinetics.make import make_kinetics
 from trainmark.datasets.kinetics.read import frame_name, load_clip, read_clips
 from trainmark.datasets.kinetics.scene import EVENTS, MAX_CLASSES, ORDERS, class_name, draw_clip, order_of
 from trainmark.errors import DataError
-from trainmark.workloads.tsm.data import choose_frames
+from trainmark.workloads.tsm.data import eval_frames, train_frames
 
 SMALL = (48, 64)
 
@@ -45,13 +45,14 @@ def test_so_are_the_frames_that_a_model_gets_to_see(num_segments: int) -> None:
     """Of each event the same number, in training and in evaluation, whichever frames are drawn from the segments."""
     rng = np.random.default_rng(0)
     event_of = np.repeat(np.arange(4), 4)  # of the 16 frames, in the order of the events
-    for places in [np.full(num_segments, 0.5), *rng.random((100, num_segments))]:
-        counts = np.bincount(event_of[choose_frames(16, places)], minlength=4)
+    drawn = [train_frames(16, places) for places in rng.random((100, num_segments))]
+    for frames in [eval_frames(16, num_segments), *drawn]:
+        counts = np.bincount(event_of[frames], minlength=4)
         assert counts.tolist() == [num_segments // 4] * 4
     for label in (0, 5, 23):
         clip = draw(label)
-        middle = sorted(clip[number] for number in choose_frames(16, np.full(num_segments, 0.5)))
-        assert middle == sorted(draw(0)[number] for number in choose_frames(16, np.full(num_segments, 0.5)))
+        middle = sorted(clip[number] for number in eval_frames(16, num_segments))
+        assert middle == sorted(draw(0)[number] for number in eval_frames(16, num_segments))
 
 
 def test_a_mirrored_clip_keeps_its_class() -> None:

@@ -108,6 +108,16 @@ def test_a_silent_rank_spoils_nothing_that_went_well() -> None:
     )
 
 
+def test_a_rank_that_dies_after_its_last_step_keeps_the_result_and_is_named() -> None:
+    done = {"outcome": "ok", "reason": "20 steps done", "unix_s": 4.0}
+    ending = end_of({0: done, 1: done}, TORCHRUN)
+    assert ending.outcome is Outcome.OK
+    start = "all steps were done and recorded; then: rank 1 (pid 20991 on localhost) was killed by SIGKILL"
+    assert ending.reason.english.startswith(start)
+    assert end_of({0: done, 1: done}, "no launcher speaks").reason.english.endswith("then: exit code 1")
+    assert end_of({0: done}, TORCHRUN).outcome is Outcome.KILLED, "rank 1 did not finish its steps"
+
+
 @pytest.mark.parametrize(
     ("group", "file"),
     [

@@ -21,6 +21,7 @@ from trainmark.messages.endings import controller_stopped
 from trainmark.messages.message import Message
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, read_json, write_json
 from trainmark.runfolder.records import RUN_TAG, Outcome
+from trainmark.store.folder import read_run
 from waiting import wait_until
 
 STEP = '{"kind":"step","step":%d,"seconds":0.01,"samples":4}\n'
@@ -54,6 +55,17 @@ def test_a_worker_that_dies_is_failed_and_its_output_kept(tmp_path: Path) -> Non
 
 def test_a_killed_worker_is_killed(tmp_path: Path) -> None:
     assert run(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)") is Outcome.KILLED
+
+
+def test_a_worker_killed_after_its_last_step_keeps_its_result_with_a_warning(tmp_path: Path) -> None:
+    write_json(tmp_path / RUN_FILE, {"cell": {}, "unit": "images"})
+    end = '{"kind":"run_end","outcome":"ok","reason":"1 step done","unix_s":1.0}'
+    body = f"open(folder + '/rank0.jsonl', 'w').write({STEP % 1 + end + chr(10)!r}); os.kill(os.getpid(), 9)"
+    assert run(tmp_path, body) is Outcome.OK
+    row = read_run(tmp_path)
+    assert row is not None
+    warning = next(warning for warning in row.warnings if warning["code"] == "died-after-last-step")
+    assert warning["message"].startswith("all steps were done and recorded; then: SIGKILL")
 
 
 def test_a_time_out_ends_the_whole_tree_and_nothing_else(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from making import make_cell, make_run
+from trainmark.analyse.laws import judge
 from trainmark.cli.main import main
 from trainmark.report.export.paddle_benchmark import MISSIONS
 from trainmark.report.exporting import Exported, exports
@@ -113,6 +114,29 @@ def test_a_run_without_an_ok_is_a_failure_and_no_speed(tmp_path: Path, outcome: 
 def test_a_slow_run_is_no_failure(tmp_path: Path) -> None:
     document = json.loads(stream("paddle-benchmark", [row(tmp_path, seconds=5.7)]))
     assert (document["JOB_FAIL_FLAG"], document["FINAL_RESULT"]) == (0, 0.701754)
+
+
+def test_the_log_of_a_workload_can_be_imported(tmp_path: Path) -> None:
+    """With the same devices, batch and speed."""
+    found = row(tmp_path / "s", devices_per_node=2)
+    text = export("paddle-benchmark", [found]).files["resnet50_bs4_fp32_mp_bs4_fp32_2"]
+    assert text.splitlines()[3].endswith("batch_cost: 0.1 sec, ips: 40 images/sec")
+    log = tmp_path / "resnet50.log"
+    log.write_text(text)
+    assert main(["import", str(log), "--store", str(tmp_path / "imported")]) == 0
+    (folder,) = (path for path in (tmp_path / "imported").iterdir() if path.is_dir())
+    back = read_run(folder)
+    assert back is not None
+    assert (back.dialect, back.devices, back.batch_size_per_device, back.workload) == ("paddle", 2, 4, "resnet50")
+    speeds = [json.loads(stream("paddle-benchmark", [each]))["FINAL_RESULT"] for each in (found, back)]
+    assert speeds == [80.0, 80.0]
+
+
+def test_the_log_of_a_failure_is_what_it_printed(tmp_path: Path) -> None:
+    found = row(tmp_path, outcome="failed")
+    exported = export("paddle-benchmark", [found])
+    assert list(exported.logs.values()) == [found.id]
+    assert set(exported.logs).isdisjoint(exported.files)
 
 
 def test_tf32_is_never_called_fp32(tmp_path: Path) -> None:
@@ -449,7 +473,8 @@ def test_export_to_a_file_a_folder_and_nowhere(tmp_path: Path, capsys: pytest.Ca
     assert json.loads((tmp_path / "line.json").read_text())["FINAL_RESULT"] == 40.0
     assert main([*base, "paddle-benchmark", "-o", f"{tmp_path}/deep/folder/"]) == 0
     name = "resnet50_bs4_fp32_sp_bs4_fp32_1"
-    assert (tmp_path / "deep/folder" / name).read_text() == "what it printed\n"
+    log = (tmp_path / "deep/folder" / name).read_text()
+    assert log.startswith("model: ResNet-50 v1.5, GPUs used: 1, batch_size: 4\n")
     assert json.loads((tmp_path / "deep/folder" / f"{name}_speed").read_text())["log_file"] == name
     capsys.readouterr()
     assert main([*base, "ai-rank"]) == 2
@@ -470,3 +495,47 @@ def test_files_are_written_whole_or_not_at_all(tmp_path: Path, capsys: pytest.Ca
     assert main(["export", "--format", "ai-rank", "--store", str(store), "-o", str(out)]) == 2
     assert "cannot write the export" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in out.rglob("*")} == before
+
+
+# -- an attempt that was repeated --------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_run_that_was_resumed_is_no_failure(tmp_path: Path) -> None:
+    """Ctrl-C, then the same command: the first attempt was killed, the second one counts."""
+    killed = row(tmp_path, "run-a", outcome="killed", reason="interrupted by Ctrl-C")
+    done = dataclasses.replace(row(tmp_path, "run-b"), retry_of=killed.id, attempt=2)
+    (document,) = map(json.loads, stream("paddle-benchmark", [killed, done]).splitlines())
+    assert (document["JOB_FAIL_FLAG"], document["FINAL_RESULT"]) == (0, 40.0)
+    assert "aborted" not in stream("mllog", [killed, done])
+    (line,) = csv.DictReader(io.StringIO(stream("csv", [killed, done])))
+    assert line["outcome"] == "ok"
+    logs = [path for path in export("ai-rank", [killed, done]).files if path.endswith(".log")]
+    assert logs == ["resnet50/log/CPUx1.log"]
+    for name in ("paddle-benchmark", "mllog", "csv", "ai-rank"):
+        assert export(name, [killed, done]).left_out == {"run-a": "an attempt that was repeated"}
+
+
+def test_a_run_that_was_killed_for_good_is_a_failure(tmp_path: Path) -> None:
+    killed = row(tmp_path, "run-a", outcome="killed", reason="interrupted by Ctrl-C")
+    assert json.loads(stream("paddle-benchmark", [killed]))["JOB_FAIL_FLAG"] == 1
+
+
+def test_file_names_have_no_path_of_an_interpreter(tmp_path: Path) -> None:
+    command = dataclasses.replace(
+        row(tmp_path), workload=None, source="command", model="/opt/v/bin/python train.py -b 4"
+    )
+    assert list(export("paddle-benchmark", [command]).files) == ["train.py--b-4_bs4_fp32_sp_bs4_fp32_1_speed"]
+    assert "train.py--b-4/log/CPUx1.log" in export("ai-rank", [command]).files
+
+
+# -- a run that breaks a law -------------------------------------------------------------------------------------------
+
+
+def test_a_marked_run_is_marked_in_every_format(tmp_path: Path) -> None:
+    base, fast = row(tmp_path, "run-a"), row(tmp_path, "run-b", devices_per_node=2, seconds=0.02)
+    judge([base, fast])
+    for name in ("ai-rank", "csv", "dlperf", "json", "mllog", "paddle-benchmark"):
+        exported = export(name, [base, fast])
+        assert any("superlinear" in text for text in exported.files.values()), name
+        own = export(name, [base])
+        assert not any("superlinear" in text for text in own.files.values()), name

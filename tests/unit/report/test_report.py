@@ -11,7 +11,7 @@ from rich.console import Console
 
 from making import make_cell, make_run
 from trainmark.analyse.table import Line, build_lines
-from trainmark.logs.dialect import UNITS as LOG_UNITS
+from trainmark.logs.printed import UNITS as LOG_UNITS
 from trainmark.report.columns import describe_line, heading
 from trainmark.report.console import print_lines, say
 from trainmark.report.document import describe_runs
@@ -154,9 +154,9 @@ def test_a_report_of_failures_says_what_they_were(tmp_path: Path) -> None:
     folders = [make_run(tmp_path, "a", outcome="oom", reason="no memory"), make_run(tmp_path, "b", outcome="nan")]
     text = render_markdown(lines_of(*folders), lang="en")
     assert "no speed to report" in text
-    assert "| a | oom |" in text
+    assert "| a | 1970-01-01 00:00 | – | – | – | oom |" in text
     assert "no memory" in text
-    assert "| b | nan |" in text
+    assert "| – | – | – | nan |" in text
 
 
 def test_a_different_batch_is_never_the_base(tmp_path: Path) -> None:
@@ -198,7 +198,8 @@ def test_json_has_every_field_of_the_contract(tmp_path: Path) -> None:
     )
     fields += " outcome records throughput median mean_of_rates last evals time_to_train_s peak_memory_bytes warnings"
     assert set(fields.split()) <= set(result)
-    assert set(result["throughput"]) == {"value", "unit", "scope", "ci95", "steps", "warmup_steps", "method"}
+    names = {"value", "unit", "scope", "ci95", "steps", "warmup_steps", "method", "spread", "doubts"}
+    assert set(result["throughput"]) == names
     assert result["throughput"]["unit"] == "images/s"
     assert result["throughput"]["scope"] == "global"
     assert result["dialect"] is None

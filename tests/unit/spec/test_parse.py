@@ -57,6 +57,7 @@ def test_three_faults_are_reported_at_once() -> None:
         ("[[cells]]\nworkload='resnet50'\ndata = ''", "cells[0].data"),
         ("[[cells]]\nworkload='resnet50'\ndevice = 'tpu'", "cells[0].device"),
         ("[[cells]]\nworkload='resnet50'\nrepeat = '3'", "cells[0].repeat"),
+        ("[[cells]]\nworkload='resnet50'\nbatch_size = [1, 2]\nrepeat = 5001", "cells[0].repeat"),
         ("[[cells]]\nworkload='resnet50'\nepochs = 3", "cells[0].epochs"),
         ("[[cells]]\nworkload='resnet50'\nseed = 99999999999", "cells[0].seed"),
     ],

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from making import make_images, make_workload_cell
+from trainmark.worker.checkpoint import CheckpointRefusedError
 from trainmark.worker.feed import build_feed, repeat_first_batches
 from trainmark.worker.samples import Share
 from trainmark.worker.torch import is_out_of_memory
@@ -123,6 +124,38 @@ def feed_of(root: Path, *, rank: int = 0, world_size: int = 1, batch_size: int =
         input_dtype=torch.float32, channels_last=False,
     )  # fmt: skip
     return build_feed(str(root), card=card, size=size, share=share, sources=sources)
+
+
+class Hostile:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path("ran"),)
+
+
+def test_a_checkpoint_that_is_not_ours_is_refused_in_our_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch advises to load a hostile file with weights_only=False."""
+    monkeypatch.chdir(tmp_path)
+    engine = build()
+    before = [p.detach().clone() for p in engine.model.parameters()]
+    engine.save(tmp_path / "good", {"num_steps": 1.0})
+    torch.save({"model": Hostile()}, tmp_path / "hostile")
+    torch.save({"model": engine.model.state_dict()}, tmp_path / "other")
+    (tmp_path / "cut").write_bytes((tmp_path / "good").read_bytes()[:5000])
+    (tmp_path / "text").write_text("not a checkpoint")
+    reasons = {}
+    for name in ("hostile", "other", "cut", "text"):
+        with pytest.raises(CheckpointRefusedError) as caught:
+            engine.restore(tmp_path / name)
+        reasons[name] = str(caught.value)
+    assert reasons["hostile"].endswith("trainmark writes only tensors and plain values")
+    assert "not a trainmark checkpoint" in reasons["other"]
+    assert "damaged" in reasons["cut"]
+    assert not any("weights_only" in reason for reason in reasons.values())
+    assert not (tmp_path / "ran").exists()
+    assert all(torch.equal(a, b) for a, b in zip(before, engine.model.parameters(), strict=True))
+    assert engine.restore(tmp_path / "good")["num_steps"] == 1
+    engine.close()
 
 
 def test_two_ranks_see_what_one_with_the_double_batch_sees(tmp_path: Path) -> None:

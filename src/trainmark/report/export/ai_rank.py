@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.baseline import software_of
-from trainmark.analyse.table import Line, build_lines
+from trainmark.analyse.table import Line, build_lines, without_replaced
 from trainmark.analyse.training import time_to_train
-from trainmark.report.export.paddle_benchmark import file_word
+from trainmark.report.export.paddle_benchmark import file_word, model_word
 from trainmark.report.exporting import (
+    REPLACED,
     Exported,
     ExportFormat,
     devices_per_node,
@@ -19,15 +19,17 @@ from trainmark.report.exporting import (
     shorten,
     timed_evaluations,
 )
+from trainmark.report.limits import describe_limits, known_speed
 from trainmark.store.rows import RunRow
 from trainmark.units import format_bytes, plain, to_json
 
 
 def export(rows: Sequence[RunRow]) -> Exported:
-    files = {path: "".join(_log(row)) for path, row in _paths(rows).items()}
+    kept = without_replaced(rows)
+    files = {path: "".join(_log(row)) for path, row in _paths(kept).items()}
     files["summary_metrics.json"] = _document(_summary(build_lines(rows)))
-    files["system_information.json"] = _document(_system(rows))
-    return Exported(files=files, stream=None)
+    files["system_information.json"] = _document(_system(kept))
+    return Exported(files=files, stream=None, left_out={row.id: REPLACED for row in rows if row not in kept})
 
 
 EXPORT = ExportFormat(
@@ -54,7 +56,7 @@ def _paths(rows: Sequence[RunRow]) -> dict[str, RunRow]:
 
 def _path(row: RunRow) -> str:
     kind = "CPU" if row.device == "cpu" else "GPU"
-    return f"{file_word(row.workload or row.model or 'unknown')}/log/{kind}x{row.devices or 'unknown'}"
+    return f"{model_word(row)}/log/{kind}x{row.devices or 'unknown'}"
 
 
 def _log(row: RunRow) -> Iterator[str]:
@@ -76,9 +78,9 @@ def _log(row: RunRow) -> Iterator[str]:
     if time_to_train_s is not None:
         yield _line(end, f"target_quality_time:{time_to_train_s:.2f}sec")
     yield _line(end, f"total_use_time:{end - begin:.2f}sec")
-    estimate = estimate_run(row)
-    if estimate is not None:
-        yield _line(end, f"avg_ips:{shorten(estimate.value)}{plain(row.unit)}/sec")
+    speed = known_speed(row)
+    if speed is not None:
+        yield _line(end, f"avg_ips:{shorten(speed)}{plain(row.unit)}/sec")
 
 
 def _line(unix_s: float, text: str) -> str:
@@ -103,7 +105,7 @@ def _summarise(line: Line) -> dict[str, Any]:
         "devices": line.first.devices,
         "batch_size_per_device": line.first.batch_size_per_device,
         "precision": line.first.precision,
-        "throughput": shorten(line.estimate.value) if line.estimate else None,
+        "throughput": shorten(line.known.value) if line.known else None,
         "unit": f"{line.first.unit}/s",
         "metric": metric,
         "accuracy": accuracy,
@@ -112,7 +114,18 @@ def _summarise(line: Line) -> dict[str, Any]:
         "speed-up_same_environment": None if line.baseline is None else not line.has_other_baseline,
         "runs": line.num_ok,
         "failed_runs": len(line.problems),
+        **_describe_limits(line),
     }
+
+
+def _describe_limits(line: Line) -> dict[str, Any]:
+    """Why there is no throughput, and which runs break a law; nothing for most."""
+    found: dict[str, Any] = {}
+    if line.estimate is not None and line.estimate.is_too_noisy:
+        found["spread"] = [shorten(bound) for bound in line.estimate.spread] if line.estimate.spread else None
+    behind = [*line.runs, *([line.baseline] if line.baseline is not None else [])]
+    marks = {run.id: limits["marks"] for run in behind if "marks" in (limits := describe_limits(run))}
+    return found | ({"marks": marks} if marks else {})
 
 
 def _accuracy(line: Line) -> tuple[str | None, float | None]:

@@ -1,4 +1,7 @@
-"""A table for a spreadsheet: one line per run, with empty fields for what is not known."""
+"""A table for a spreadsheet: one line per run, with empty fields for what is not known.
+
+An attempt that was repeated has no line: counted in a spreadsheet, it would be a failure. `json` has every attempt.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+from trainmark.analyse.table import without_replaced
 from trainmark.report.columns import csv_columns
 from trainmark.report.document import describe_runs
-from trainmark.report.exporting import Exported, ExportFormat
+from trainmark.report.exporting import REPLACED, Exported, ExportFormat
 from trainmark.store.rows import RunRow
 from trainmark.units import plain
 
@@ -19,9 +23,11 @@ def export(rows: Sequence[RunRow]) -> Exported:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(heading for column in columns for heading in column.csv)
-    for result in describe_runs(rows):
+    kept = without_replaced(rows)
+    for result in describe_runs(kept):
         writer.writerow(_cell(take(result[column.name])) for column in columns for take in column.csv.values())
-    return Exported(files={"results.csv": out.getvalue()}, stream=out.getvalue())
+    left_out = {row.id: REPLACED for row in rows if row not in kept}
+    return Exported(files={"results.csv": out.getvalue()}, stream=out.getvalue(), left_out=left_out)
 
 
 EXPORT = ExportFormat(

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trainmark.analyse.analysis import estimate_run
+from trainmark.analyse.table import without_replaced
 from trainmark.report.exporting import (
+    REPLACED,
     Exported,
     ExportFormat,
     devices_per_node,
@@ -17,6 +18,7 @@ from trainmark.report.exporting import (
     num_nodes,
     timed_evaluations,
 )
+from trainmark.report.limits import describe_limits, known_speed
 from trainmark.store.rows import RunRow
 from trainmark.units import to_json
 
@@ -26,8 +28,10 @@ _FILE = "trainmark/report/export/mllog.py"
 
 
 def export(rows: Sequence[RunRow]) -> Exported:
-    files = {f"{row.id}.log": "".join(_lines(row)) for row in rows}
-    return Exported(files=files, stream="".join(files.values()))
+    kept = without_replaced(rows)
+    files = {f"{row.id}.log": "".join(_lines(row)) for row in kept}
+    left_out = {row.id: REPLACED for row in rows if row not in kept}
+    return Exported(files=files, stream="".join(files.values()), left_out=left_out)
 
 
 EXPORT = ExportFormat(
@@ -39,7 +43,7 @@ EXPORT = ExportFormat(
 
 def _lines(row: RunRow) -> Iterator[str]:
     begin = row.started_unix_s or 0.0
-    estimate = estimate_run(row)
+    speed = known_speed(row)
     name = row.workload or row.model
     yield _line(begin, "submission_benchmark", _BENCHMARKS.get(name or "", name))
     yield _line(begin, "submission_platform", row.machine)
@@ -50,10 +54,10 @@ def _lines(row: RunRow) -> Iterator[str]:
     yield _line(begin, "run_start", None, event="INTERVAL_START")
     yield from _evaluations(row, begin)
     end = begin + (row.wall_s if row.wall_s is not None else float(row.seconds.sum()))
-    if estimate is not None:
+    if speed is not None:
         metadata = {"unit": f"{row.unit}/s", "step_num": len(row.seconds)}
-        yield _line(end, "tracked_stats", {"throughput": estimate.value}, metadata=metadata)
-    status = {"status": "success" if row.outcome == "ok" else "aborted", "reason": row.reason}
+        yield _line(end, "tracked_stats", {"throughput": speed}, metadata=metadata)
+    status = {"status": "success" if row.outcome == "ok" else "aborted", "reason": row.reason, **describe_limits(row)}
     yield _line(end, "run_stop", None, event="INTERVAL_END", metadata=status)
 
 

@@ -1,7 +1,7 @@
 """The JSON line of PaddlePaddle's benchmark, with the file names its `run_benchmark.sh` uses.
 
 A failed run has JOB_FAIL_FLAG 1 and FINAL_RESULT 0, since the format has no null. A slow run is not a failure: 0.7
-samples per second is a result.
+samples per second is a result. A run that is too noisy is neither and is left out; so is an attempt that was repeated.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainmark.analyse.analysis import estimate_run
-from trainmark.report.exporting import Exported, ExportFormat, shorten
+from trainmark.analyse.naming import short_model
+from trainmark.analyse.table import without_replaced
+from trainmark.report.exporting import REPLACED, Exported, ExportFormat, shorten
+from trainmark.report.limits import TOO_NOISY, describe_limits, is_too_noisy, known_speed
 from trainmark.store.rows import RunRow
 from trainmark.units import plain, to_json
 
@@ -36,19 +38,31 @@ _PRECISIONS = {"amp": "fp16"}
 """Their name of a precision, if it differs from ours. TF32 is never called fp32."""
 
 _OUR_LOGS = ("trainmark", "command")
-"""Sources whose logs are written next to the index file; an imported log stays where it is."""
+"""Sources whose logs are written next to the index file; an imported log stays where it is.
+
+Of a workload that ended well the log is made from its steps; of a failure and of a command it is what was printed.
+"""
 
 
 def export(rows: Sequence[RunRow]) -> Exported:
     lines: dict[str, list[str]] = {}
-    logs = {}
-    for row in rows:
+    logs: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    left_out = {row.id: TOO_NOISY for row in rows if is_too_noisy(row)}
+    kept = [row for row in without_replaced(rows) if row.id not in left_out]
+    left_out |= {row.id: REPLACED for row in rows if row not in kept and row.id not in left_out}
+    for row in kept:
         name = log_name(row)
         lines.setdefault(f"{name}_speed", []).append(_encode(describe(row)))
-        if row.source in _OUR_LOGS:
-            logs[name] = row.id  # repeats share the name, as in PaddlePaddle: the last one is kept
-    files = {name: "".join(own) for name, own in lines.items()}
-    return Exported(files=files, stream="".join(_encode(describe(row)) for row in rows), logs=logs)
+        # Repeats share the name, as in PaddlePaddle: the last one is kept.
+        if row.source == "trainmark" and row.outcome == "ok":
+            texts[name] = write_log(row)
+        elif row.source in _OUR_LOGS:
+            logs[name] = row.id
+    files = {**{name: "".join(own) for name, own in lines.items()}, **texts}
+    logs = {name: run_id for name, run_id in logs.items() if name not in texts}
+    stream = "".join(_encode(describe(row)) for row in kept)
+    return Exported(files=files, stream=stream, logs=logs, left_out=left_out)
 
 
 EXPORT = ExportFormat(
@@ -59,7 +73,7 @@ EXPORT = ExportFormat(
 
 
 def describe(row: RunRow) -> dict[str, Any]:
-    estimate = estimate_run(row)
+    speed = known_speed(row)
     mission = MISSIONS.get(row.workload or "")
     document: dict[str, Any] = {
         "log_file": log_name(row) if row.source in _OUR_LOGS else plain(row.source),
@@ -69,15 +83,30 @@ def describe(row: RunRow) -> dict[str, Any]:
         "run_mode": _run_mode(row),
         "index": 1,
         "gpu_num": row.devices,
-        "FINAL_RESULT": shorten(estimate.value) if estimate else 0.0,
-        "JOB_FAIL_FLAG": 0 if estimate else 1,
+        "FINAL_RESULT": 0.0 if speed is None else shorten(speed),
+        "JOB_FAIL_FLAG": 1 if speed is None else 0,
         "UNIT": f"{row.unit}/s",
     }
     if row.outcome == "ok" and len(row.losses):
         document["LOSS_RESULT"] = shorten(float(row.losses[-1]))
     if row.devices == 1:
         document |= {"log_with_profiler": None, "profiler_path": None}
-    return document
+    return document | describe_limits(row)
+
+
+def write_log(row: RunRow) -> str:
+    """The steps of a run in PaddlePaddle's words: our own workloads print none. `ips` is that of one device."""
+    devices = row.devices or 1
+    loss_of = dict(zip(row.loss_steps.tolist(), row.losses.tolist(), strict=True))
+    head = f"model: {plain(row.model or row.workload or 'unknown')}, GPUs used: {devices}"
+    lines = [f"{head}, batch_size: {row.batch_size_per_device}"]
+    lines += ["use AMP to train"] if row.precision == "amp" else []
+    facts = zip(row.steps.tolist(), row.seconds.tolist(), row.samples.tolist(), strict=True)
+    for step, seconds, samples in facts:
+        loss = f" loss: {loss_of[step]:.6g}," if step in loss_of else ""
+        rate = samples / seconds / devices if seconds > 0 else 0.0
+        lines.append(f"[TRAIN] iter: {step:.0f},{loss} batch_cost: {seconds:.6g} sec, ips: {rate:.6g} {row.unit}/sec")
+    return "\n".join(lines) + "\n"
 
 
 def log_name(row: RunRow) -> str:
@@ -86,7 +115,7 @@ def log_name(row: RunRow) -> str:
 
 
 def _case(row: RunRow) -> str:
-    return f"{file_word(row.workload or row.model or 'unknown')}_bs{_batch(row)}_{_precision(row)}"
+    return f"{model_word(row)}_bs{_batch(row)}_{_precision(row)}"
 
 
 def _batch(row: RunRow) -> int | str:
@@ -103,6 +132,11 @@ def _precision(row: RunRow) -> str:
 
 def _run_mode(row: RunRow) -> str:
     return "mp" if row.devices is not None and row.devices > 1 else "sp"
+
+
+def model_word(row: RunRow) -> str:
+    """The workload, or the log's name of the model, or a command without the paths of its interpreter and script."""
+    return file_word(row.workload or (short_model(row) if row.model else "unknown"))
 
 
 def file_word(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,8 +16,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainmark import rank_environment
 from trainmark.messages.message import Message
+from trainmark.messages.training import checkpoint_damaged, checkpoint_has_objects
+from trainmark.worker.checkpoint import CheckpointRefusedError
 from trainmark.worker.memory import peak_host_bytes
 from trainmark.worker.ranks import Ranks, SingleRank
+from trainmark.worker.torch import is_out_of_memory
 from trainmark.worker.torch.ranks import (
     copy_statistics_of_first,
     join_processes,
@@ -179,14 +183,27 @@ class TorchEngine(TrainingEngine[Batch]):
         return self._train_step.state()
 
     def _load_state(self, state: Mapping[str, Any]) -> None:
-        self._train_step.load_state(state)
+        try:
+            self._train_step.load_state(state)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            raise ValueError(str(error)) from error  # other layers than those of the model
 
     def _dump(self, state: Mapping[str, Any], file: BinaryIO) -> None:
         torch.save(dict(state), file)
 
     def _load(self, path: Path) -> Mapping[str, Any]:
         """`weights_only`: a file that holds anything but tensors and plain values is refused."""
-        state: dict[str, Any] = torch.load(path, map_location=self._device, weights_only=True)
+        try:
+            state: dict[str, Any] = torch.load(path, map_location=self._device, weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise CheckpointRefusedError(path, checkpoint_has_objects()) from error
+        except (EOFError, OSError, RuntimeError, ValueError, LookupError) as error:
+            if is_out_of_memory(error):
+                raise
+            text = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+            raise CheckpointRefusedError(path, checkpoint_damaged(error=text)) from error
         return state
 
     def _randomness(self) -> list[Tensor]:

@@ -1,0 +1,204 @@
+"""From optimizer steps, batches and pauses, as a framework reports them, to step records.
+
+A step ends when an optimizer steps that has already stepped since the last end. So two optimizers that take turns (a
+GAN) or share the parameters make one step together, and with several steps of one per step of the other, the one with
+most steps counts. A framework without any optimizer step, because the script updates the parameters itself, has one
+step per backward pass.
+
+The samples of a step are those of the batches since the last one: gradient accumulation has several, and a step that
+a loss scaler skips is a step with its samples. Where batches come from several data loaders, the one that had batches
+at most steps counts. What comes from a data loader with gradients off, or until its end without any step, is an
+evaluation. A step beside an evaluation, a checkpoint or the restart of a data loader says so (`beside`); its time
+includes that, and readers leave it out.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, Callable, Hashable
+
+if TYPE_CHECKING:
+    from trainmark.observe.recorder import Recorder
+
+OPTIMIZER, BACKWARD = "optimizer", "backward"
+MODEL = "model"
+"""The source of batches that were seen as the input of the model, not in a data loader."""
+
+
+class _Source:
+    """Batches of one data loader, or the inputs of the model."""
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.tokens: int | None = 0
+        self.is_language = True
+        self.num_batches = 0
+        """Since the last step; the three above too."""
+        self.num_steps = 0
+        """At which it had batches."""
+        self.num_undecided = 0
+        """Batches since its restart, if no step came since."""
+
+    def add(self, samples: int, tokens: int | None, is_language: bool) -> None:
+        self.samples += samples
+        self.tokens = None if self.tokens is None or tokens is None else self.tokens + tokens
+        self.is_language = self.is_language and is_language
+        self.num_batches += 1
+
+    def clear(self) -> None:
+        self.samples, self.tokens, self.is_language, self.num_batches = 0, 0, True, 0
+
+
+class StepCounter:
+    def __init__(self, recorder: Recorder, *, framework: str) -> None:
+        self.recorder = recorder
+        self.mark_time: Callable[[], Any] | None = None
+        """Records an event on the device, or returns None where there is none; set by the framework."""
+        self.device_seconds: Callable[[Any, Any], float | None] | None = None
+        """Time between two events; None while the second has not happened. Never waits."""
+        self._framework = framework
+        self._reset()
+        recorder.on_fork(self._reset)
+        recorder.on_exit(self._finish)
+
+    def _reset(self) -> None:
+        self.signal: str | None = None
+        self._stepped: set[Hashable] = set()
+        self._sources: dict[Hashable, _Source] = {}
+        self._beside: list[str] = []
+        self._last: tuple[float, Any] | None = None
+        self._num_steps = 0
+        self._num_skipped = 0
+        self._pending: list[tuple[float, Any, Any, str]] = []
+        """Steps whose device time is not known yet: host seconds, the two events, the rest of the record."""
+
+    # -- what a framework reports --------------------------------------------------------------------------------------
+
+    def optimizer_step(self, optimizer: Hashable) -> None:
+        if self.signal != OPTIMIZER:
+            self._begin(OPTIMIZER)
+        if optimizer in self._stepped or not self._stepped:
+            self._stepped.clear()
+            self._end_step()
+        self._stepped.add(optimizer)
+
+    def skipped_step(self, optimizer: Hashable) -> None:
+        """A loss scaler found gradients that are not finite: the batch was processed, the parameters stay."""
+        self._num_skipped += 1
+        self.optimizer_step(optimizer)
+
+    def backward(self) -> None:
+        """Counts only as long as no optimizer has stepped."""
+        if self.signal is None:
+            self._begin(BACKWARD)
+        if self.signal == BACKWARD:
+            self._end_step()
+
+    def batch(self, source: Hashable, samples: int | None, tokens: int | None, is_language: bool) -> None:
+        if samples is None:
+            return
+        known = self._sources.get(source)
+        if known is None:
+            known = self._sources[source] = _Source()
+        known.add(samples, tokens, is_language)
+        known.num_undecided += 1
+
+    def evaluation_batch(self) -> None:
+        self.pause("eval")
+
+    def restart(self, source: Hashable) -> None:
+        """A data loader begins again."""
+        known = self._sources.get(source)
+        if known is not None:
+            known.num_undecided = 0
+            if known.num_steps:
+                self.pause("restart")
+
+    def end_of_data(self, source: Hashable) -> None:
+        """Its batches were an evaluation if no step came since it began and other batches came for the next step."""
+        known = self._sources.get(source)
+        if known is not None and known.num_undecided > 1 and known.num_undecided >= known.num_batches > 0:
+            known.clear()
+            self.pause("eval")
+
+    def pause(self, name: str) -> None:
+        if name not in self._beside:
+            self._beside.append(name)
+
+    @property
+    def num_steps(self) -> int:
+        return self._num_steps
+
+    @property
+    def has_data_loader(self) -> bool:
+        return any(source != MODEL for source in self._sources)
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _begin(self, signal: str) -> None:
+        self.signal = signal
+        self._last = None
+        self._num_steps = 0
+        self._pending = []
+        facts = {"pid": os.getpid(), "by": "observer", "framework": self._framework, "signal": signal}
+        self.recorder.record(kind="run_start", **facts, unix_s=time.time())
+
+    def _end_step(self) -> None:
+        now, event = time.perf_counter(), self.mark_time() if self.mark_time is not None else None
+        last, self._last = self._last, (now, event)
+        facts = self._take_batches()
+        beside, self._beside = self._beside, []
+        if last is None:  # the first step only starts the clock: set-up is in no step
+            return
+        self._num_steps += 1
+        if beside:
+            facts += ',"beside":[%s]' % ",".join(f'"{name}"' for name in beside)
+        text = f'"step":{self._num_steps},"unix_s":{time.time():.6f}{facts}'
+        seconds = now - last[0]
+        if event is None or last[1] is None:
+            self._write(seconds, text, now)
+        else:
+            self._pending.append((seconds, last[1], event, text))
+            self._write_known(now)
+
+    def _write_known(self, now: float) -> None:
+        """Steps that the device has finished, in order."""
+        assert self.device_seconds is not None
+        while self._pending:
+            host_s, begin, end, text = self._pending[0]
+            seconds = self.device_seconds(begin, end)
+            if seconds is None:
+                return
+            del self._pending[0]
+            self._write(seconds, f'{text},"host_s":{host_s:.9f}', now)
+
+    def _write(self, seconds: float, text: str, now: float) -> None:
+        self.recorder.line(f'{{"kind":"step","seconds":{seconds:.9f},{text}}}', now)
+
+    def _take_batches(self) -> str:
+        found = [source for source in self._sources.values() if source.num_batches]
+        loaders = [source for key, source in self._sources.items() if source.num_batches and key != MODEL]
+        for source in found:
+            source.num_steps += 1
+            source.num_undecided = 0
+        if not found:
+            return ""
+        chosen = max(loaders or found, key=lambda source: source.num_steps)
+        text = f',"samples":{chosen.samples}'
+        if chosen.tokens is not None:
+            text += f',"tokens":{chosen.tokens}' + (',"language":true' if chosen.is_language else "")
+        if chosen.num_batches > 1:
+            text += f',"batches":{chosen.num_batches}'
+        for source in found:
+            source.clear()
+        return text
+
+    def _finish(self) -> None:
+        if self._pending:
+            limit = time.perf_counter() + 1.0
+            while self._pending and time.perf_counter() < limit:  # the device finishes what the script has queued
+                self._write_known(limit)
+                time.sleep(0.001)
+        if self._num_skipped:
+            self.recorder.record(kind="skipped_steps", count=self._num_skipped, unix_s=time.time())

@@ -1,0 +1,70 @@
+"""Observed files of several processes as the steps of one run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainmark.store.observed_steps import read_observed
+
+
+def write(folder: Path, rank: int, steps: list[dict[str, Any]], *, signal: str = "optimizer", end: str = "") -> None:
+    time_s = 1000.0
+    lines = [{"kind": "run_start", "signal": signal, "framework": "torch"}]
+    for number, step in enumerate(steps, start=1):
+        time_s += step.get("seconds", 0.1)
+        lines.append({"kind": "step", "step": number, "seconds": 0.1, "unix_s": time_s, **step})
+    text = "".join(json.dumps(line) + "\n" for line in lines) + end
+    with (folder / f"rank{rank}.observed.jsonl").open("a") as file:
+        file.write(text)
+
+
+def test_processes_add_up_and_the_first_has_the_clock(tmp_path: Path) -> None:
+    write(tmp_path, 0, [{"samples": 8}] * 5)
+    write(tmp_path, 1, [{"samples": 4, "seconds": 0.7}] * 6, end='{"kind": "st')
+    found = read_observed(tmp_path)
+    assert found is not None
+    assert found.counts == (5, 6)
+    assert found.samples.tolist() == [12] * 5
+    assert np.allclose(found.seconds, 0.1)
+    assert (found.batch_size, found.framework) == (8, "torch")
+
+
+def test_a_step_beside_an_evaluation_of_any_process_is_left_out(tmp_path: Path) -> None:
+    pause = {"samples": 8, "seconds": 3.1, "beside": ["eval", "restart"]}
+    write(tmp_path, 0, [{"samples": 8}] * 4 + [pause] + [{"samples": 8}] * 4)
+    write(tmp_path, 1, [{"samples": 8}] * 7 + [{"samples": 8, "beside": ["checkpoint"]}, {"samples": 8}])
+    found = read_observed(tmp_path)
+    assert found is not None
+    assert found.steps.tolist() == [1, 2, 3, 4, 6, 7, 9]
+    assert found.pauses["eval"] == 3.0
+    assert np.allclose(found.wall_s, 0.1)
+
+
+def test_a_script_that_restarts_its_data_at_every_step_keeps_its_steps(tmp_path: Path) -> None:
+    write(tmp_path, 0, [{"samples": 8, "beside": ["restart"]}] * 9 + [{"samples": 8, "beside": ["eval", "restart"]}])
+    found = read_observed(tmp_path)
+    assert found is not None
+    assert len(found.seconds) == 9
+
+
+def test_backward_passes_count_only_without_an_optimizer(tmp_path: Path) -> None:
+    write(tmp_path, 0, [{"samples": 8}] * 5, signal="backward")
+    found = read_observed(tmp_path)
+    assert found is not None
+    assert (found.signal, len(found.seconds)) == ("backward", 5)
+    write(tmp_path, 0, [{"samples": 8}] * 3)
+    found = read_observed(tmp_path)
+    assert found is not None
+    assert (found.signal, len(found.seconds)) == ("optimizer", 3)
+
+
+def test_nothing_observed_and_anything_written(tmp_path: Path) -> None:
+    assert read_observed(tmp_path) is None
+    (tmp_path / "rank0.observed.jsonl").write_bytes(
+        b'\x00\xff\n{"kind": "step"}\n{"kind": "step", "seconds": -1}\n[]\n'
+    )
+    assert read_observed(tmp_path) is None
