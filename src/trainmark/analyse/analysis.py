@@ -102,12 +102,20 @@ def _analyse(row: RunRow) -> Analysis:
 
 
 def _estimate(row: RunRow) -> Estimate:
+    from trainmark.analyse.digits import declared_error
     from trainmark.analyse.throughput import estimate_cumulative, estimate_throughput
 
     if row.log.get("is_cumulative"):
         return estimate_cumulative(row)
-    is_printed = row.dialect is not None  # our own records are differences of time stamps
-    return estimate_throughput(row.seconds, row.samples, restarts=_find_restarts(row), is_printed=is_printed)
+    # Our own records are differences of time stamps, and some of a log are differences of totals.
+    is_printed = row.dialect is not None and row.log.get("basis") in (None, "printed")
+    return estimate_throughput(
+        row.seconds,
+        row.samples,
+        restarts=_find_restarts(row),
+        is_printed=is_printed,
+        known_rounding=declared_error(row.seconds, row.rounding, is_sum=not is_printed),
+    )
 
 
 def _find_restarts(row: RunRow) -> list[int]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trainmark.logs.noise import FIRST_KNOWN_S
-from trainmark.logs.rate_summary import summarise_rates
+from trainmark.logs.rate_summary import RateSums, summarise_rates
 from trainmark.logs.reading import ReadLog
 from trainmark.logs.record import LogRecord
 from trainmark.logs.step_writing import write_steps
@@ -38,10 +38,11 @@ def write_run(log: ReadLog, store: Path, provenance: Provenance, *, target: Json
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     try:
-        warnings = write_steps(log, beside / STEPS_FILE)
+        rates = RateSums()
+        warnings = write_steps(log, beside / STEPS_FILE, rates)
         _write_records(log, beside / rank_file(0), warnings)
-        rates = summarise_rates(beside / STEPS_FILE)
-        _describe(log, provenance, target, rates).write(beside)
+        summary = summarise_rates(beside / STEPS_FILE, rates)
+        _describe(log, provenance, target, summary).write(beside)
         write_json(beside / ENVIRONMENT_FILE, _environment(log))
         reason = imported(path=str(log.path)).to_reason()
         write_exit(beside, {"outcome": Outcome.OK, **reason, "wall_s": wall_s(log)})

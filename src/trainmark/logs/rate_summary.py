@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,57 +13,88 @@ from numpy.typing import NDArray
 from trainmark.runfolder.step_table import MAX_ROWS, open_steps
 
 _PART_ROWS = 1 << 15
-_NUM_BINS = 1 << 12
-_MAX_COLLECTED = 1 << 15
+_NUM_BINS = 1 << 14
+_MAX_COLLECTED = 1 << 16
 Floats = NDArray[np.float64]
 ReadParts = Callable[[], Iterator[Floats]]
 
 
-def summarise_rates(path: Path) -> dict[str, float] | None:
+@dataclass(kw_only=True)
+class RateSums:
+    """Collected while the rates are written."""
+
+    count: int = 0
+    total: float = 0.0
+    low: float = math.inf
+    high: float = -math.inf
+    last: float = math.nan
+
+    def add(self, rates: Floats) -> None:
+        known = rates[~np.isnan(rates)]
+        if len(known):
+            self.count += len(known)
+            self.total += float(known.sum())
+            self.low, self.high = min(self.low, float(known.min())), max(self.high, float(known.max()))
+            self.last = float(known[-1])
+
+
+def summarise_rates(path: Path, sums: RateSums) -> dict[str, float] | None:
     """None for a log that is short enough to be analysed record by record, or has no rates."""
     table = open_steps(path)
-    if table is None or table.num_rows <= MAX_ROWS:
+    if table is None or table.num_rows <= MAX_ROWS or not sums.count:
         return None
 
     def read() -> Iterator[Floats]:
         for part in table.parts(_PART_ROWS):
             yield part["rate"][~np.isnan(part["rate"])]
 
-    count, total, last = 0, 0.0, math.nan
-    for rates in read():
-        count, total = count + len(rates), total + float(rates.sum())
-        last = float(rates[-1]) if len(rates) else last
-    return {"median": exact_median(read), "mean": total / count, "last": last} if count else None
+    return {"median": exact_median(read, sums), "mean": sums.total / sums.count, "last": sums.last}
 
 
-def exact_median(read: ReadParts) -> float:
-    """Of all values of the parts; there must be one."""
-    count = sum(len(part) for part in read())
-    return (_find_ranked(read, (count - 1) // 2) + _find_ranked(read, count // 2)) / 2
-
-
-def _find_ranked(read: ReadParts, rank: int) -> float:
-    """The value with `rank` smaller ones in sorted order: narrow the range until what is in it fits in memory."""
-    low = min(float(part.min()) for part in read() if len(part))
-    high = max(float(part.max()) for part in read() if len(part))
-    below = 0
+def exact_median(read: ReadParts, sums: RateSums) -> float:
+    """Of all values of the parts. A range around the middle is narrowed until what is in it fits in memory."""
+    ranks = (sums.count - 1) // 2, sums.count // 2
+    low, high, below = sums.low, sums.high, 0
     while low < high:
-        edges = np.linspace(low, high, _NUM_BINS + 1)
-        counts = sum((np.histogram(part, edges)[0] for part in read()), np.zeros(_NUM_BINS, dtype=np.intp))
-        place = int(np.searchsorted(below + np.cumsum(counts), rank, side="right"))
-        below, is_last = below + int(counts[:place].sum()), place == _NUM_BINS - 1
-        before = low, high
-        low, high = float(edges[place]), float(edges[place + 1])
-        if counts[place] <= _MAX_COLLECTED or (low, high) == before:
-            inside = [part[(part >= low) & ((part <= high) if is_last else (part < high))] for part in read()]
-            return float(np.sort(np.concatenate(inside))[rank - below])
-        # The upper edge belongs to the next bin: the largest value of this one takes its place.
-        high = max(
-            (float(kept.max()) for part in read() if len(kept := _between(part, low, high, is_last))), default=low
-        )
-        low = min((float(kept.min()) for part in read() if len(kept := _between(part, low, high, True))), default=low)
+        width = (high - low) / _NUM_BINS
+        counts = np.zeros(_NUM_BINS, dtype=np.intp)
+        for part in read():
+            counts += np.bincount(_bins(part, low, high, width), minlength=_NUM_BINS + 1)[:_NUM_BINS]
+        ends = below + np.cumsum(counts)
+        first, last = (int(np.searchsorted(ends, rank, side="right")) for rank in ranks)
+        below = int(ends[first - 1]) if first else below
+        inside = _Inside()
+        for part in read():
+            bins = _bins(part, low, high, width)
+            inside.add(part[(bins >= first) & (bins <= last)])
+        if inside.values is not None:
+            ordered = np.sort(np.concatenate(inside.values))
+            return float(ordered[ranks[0] - below] + ordered[ranks[1] - below]) / 2
+        low, high = inside.low, inside.high
     return low
 
 
-def _between(part: Floats, low: float, high: float, is_closed: bool) -> Floats:
-    return part[(part >= low) & ((part <= high) if is_closed else (part < high))]
+def _bins(part: Floats, low: float, high: float, width: float) -> NDArray[np.intp]:
+    """The bin of each value; that after the last for values out of the range."""
+    is_out = (part < low) | (part > high)
+    places = np.minimum((part - low) / width, _NUM_BINS - 1)
+    return np.where(is_out, _NUM_BINS, places).astype(np.intp)
+
+
+class _Inside:
+    """The values of some bins, unless there are too many, and their range."""
+
+    def __init__(self) -> None:
+        self.values: list[Floats] | None = []
+        self.low, self.high = math.inf, -math.inf
+        self._num = 0
+
+    def add(self, values: Floats) -> None:
+        if not len(values):
+            return
+        self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
+        self._num += len(values)
+        if self._num > _MAX_COLLECTED:
+            self.values = None
+        if self.values is not None:
+            self.values.append(values)

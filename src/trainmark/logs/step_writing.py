@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from trainmark.logs.rate_summary import RateSums
 from trainmark.logs.reading import ReadLog
 from trainmark.logs.timing import Basis, Differences, Floats, Printed, column, first_interval, printed_values
 from trainmark.messages.logs import clock_disagrees
@@ -39,8 +40,8 @@ class _Sums:
             self.last_time_s = float(times[-1])
 
 
-def write_steps(log: ReadLog, path: Path) -> list[Message]:
-    """Returns the warnings that only the sum of all records can give."""
+def write_steps(log: ReadLog, path: Path, rates: RateSums) -> list[Message]:
+    """Adds the rates to `rates`. Returns the warnings that only the sum of all records can give."""
     gathered, origin = log.gathered, log.gathered.first_time_s or 0.0
     timing = _timing(log)
     sums = _Sums()
@@ -63,6 +64,7 @@ def write_steps(log: ReadLog, path: Path) -> list[Message]:
                 "rate": made.rates,
             }
             sums.add(made.seconds, column(rows, "time_s"))
+            rates.add(made.rates)
             table.write(
                 {
                     **{name: _spread(values, is_trace) for name, values in own.items()},

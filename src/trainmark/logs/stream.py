@@ -46,6 +46,10 @@ _TEXT_UNITS = ("words", "tokens", "examples")
 """Their number per batch varies with the text."""
 
 
+Readers = dict[bytes, list[tuple[int, LineReader]]]
+"""By literal; with the place of each probe in its dialect."""
+
+
 class Sink(Protocol):
     def add(self, record: LogRecord) -> None: ...
     def add_rows(self, rows: Rows, peak_memory_bytes: int | None = None) -> None:
@@ -87,6 +91,8 @@ class LogStream:
         self._batches: list[float] = []
         self._learning_rates: list[float] = []
         self._num_noted = 0
+        self._everywhere: Readers = {}
+        self._ends: Readers = {}
         self._choose(None)
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -123,6 +129,7 @@ class LogStream:
     def _read_block(self, block: bytes, start: int = 0, stop: int | None = None) -> list[LogRecord]:
         """Read whole lines from `start` to `stop`. Slicing a large block would cost as much as searching it."""
         last = len(block) if stop is None else stop
+        head = self._head
         if self.num_bytes < _HEAD_BYTES:
             part = block[start : min(last, start + _HEAD_BYTES - self.num_bytes)]
             self._read_ends(part)
@@ -141,7 +148,17 @@ class LogStream:
                 self._read_ends(self._head)
                 if self.num_bytes > _HEAD_BYTES:
                     self._read_ends(self._last_part())
+                return self._read_earlier(head) + self._read_part(block, start, last, has_returns=has_returns)
         return self._read_part(block, start, last, has_returns=has_returns)
+
+    def _read_earlier(self, head: bytes) -> list[LogRecord]:
+        """Evaluations and headings before the first step, which no dialect was there to read."""
+        assert self.dialect is not None
+        before = self._everywhere
+        self._everywhere = _by_anchor([probe for probe in self.dialect.others if probe.where == "everywhere"])
+        found = self._scan(head, 0, len(head), has_returns=b"\r" in head, steps=None) if head else []
+        self._everywhere = before
+        return self._emit(list(self._by_sections([record for record in found if record.kind in ("section", "eval")])))
 
     def _read_part(self, block: bytes, start: int, last: int, *, has_returns: bool) -> list[LogRecord]:
         """Read by columns if all lines are alike. One odd line makes only the lines near it be read one by one."""
@@ -154,6 +171,9 @@ class LogStream:
         found = self._scan(block, start, last, has_returns=has_returns, steps=steps)
         records = [record for record in self._by_sections(found) if self._is_new(record)]
         self._note_progress(records)
+        return self._emit(records)
+
+    def _emit(self, records: list[LogRecord]) -> list[LogRecord]:
         if self._sink is None:
             return records
         for record in records:
@@ -445,8 +465,8 @@ def _one_step_per_line(found: list[tuple[int, int, LogRecord]]) -> list[tuple[in
     return kept
 
 
-def _by_anchor(probes: Sequence[Probe]) -> dict[bytes, list[tuple[int, LineReader]]]:
-    found: dict[bytes, list[tuple[int, LineReader]]] = {}
+def _by_anchor(probes: Sequence[Probe]) -> Readers:
+    found: Readers = {}
     for number, probe in enumerate(probes):
         found.setdefault(probe.anchor, []).append((number, LineReader(probe)))
     return found
