@@ -83,6 +83,8 @@ def measure(folder: Path, part: str, number: int, *, steps: int, slow_down: floa
 
 def _make_checkout(folder: Path, script: str, *, source: Path | None) -> None:
     if (folder / "train.py").exists():
+        if (folder / "train.py").read_text() != script:
+            raise SystemExit(f"{folder.parent} was measured with other options: pass the same, or another DIR")
         return
     quiet = [
         "git",

@@ -39,7 +39,7 @@ def trainmark(*argv: str, check: bool = True) -> subprocess.CompletedProcess[str
 
 def results(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     document = json.loads(done.stdout)
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     return document["results"]  # type: ignore[no-any-return]
 
 

@@ -56,6 +56,8 @@ class Finding:
     tolerance: float | None = None
     num_runs: tuple[int, int] = (0, 0)
     """In the baseline, and now."""
+    spread: float | None = None
+    """Relative standard deviation between runs, as far as it is known; only of throughput."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The rule of `check` for throughput: the verdict of `compare`, asked in one direction.
 
-A regression is a verdict "slower" whose ratio is beyond the tolerance. A pass is a verdict "faster" or "same", or an
-interval that lies above the tolerance altogether. All else is inconclusive: a gate that cannot tell says so.
+A regression is a verdict "slower" whose ratio is beyond the tolerance. A pass is a verdict "faster" or "same", or a
+lower limit (one-sided, 95%) that is within the tolerance. All else is inconclusive: a gate that cannot tell says so.
 """
 
 from __future__ import annotations
@@ -82,42 +82,48 @@ def _unusable(case: Case, why: Message) -> Finding:
     )
 
 
+def status_of(judged: Judgement, tolerance: float) -> Status:
+    if judged.verdict == "slower":
+        return Status.REGRESSION
+    if judged.verdict == "faster":
+        return Status.PASS
+    if judged.ci90 is None or judged.far_a is not None or judged.far_b is not None:
+        return Status.INCONCLUSIVE
+    return Status.PASS if judged.verdict == "same" or judged.ci90[0] - 1 > -tolerance else Status.INCONCLUSIVE
+
+
 def _decide(case: Case, judged: Judgement) -> Finding:
     assert judged.ratio is not None  # both sides have runs
-    status, why = _conclude(case, judged)
     return Finding(
         metric=Metric.THROUGHPUT,
-        status=status,
-        why=why,
+        status=status_of(judged, case.tolerance),
+        why=_explain(case, judged),
         before=geometric_mean(case.sides.a),
         now=geometric_mean(case.sides.b),
         ratio=judged.ratio.value,
         ci95=judged.ratio.ci95,
         tolerance=case.tolerance,
         num_runs=judged.runs,
+        spread=judged.spread,
     )
 
 
-def _conclude(case: Case, judged: Judgement) -> tuple[Status, Message]:
+def _explain(case: Case, judged: Judgement) -> Message:
     assert judged.ratio is not None
-    change, tolerance = judged.ratio.value - 1, case.tolerance
-    if judged.ratio.ci95 is None:
-        advice = _advise(judged)
-        return Status.INCONCLUSIVE, messages.undecided(
-            change=change, low=None, high=None, tolerance=tolerance, advice=advice
-        )
-    low, high = (end - 1 for end in judged.ratio.ci95)
-    if judged.verdict == "slower":
-        return Status.REGRESSION, messages.slower(loss=-change, low=low, high=high, tolerance=tolerance)
+    status, change, tolerance = status_of(judged, case.tolerance), judged.ratio.value - 1, case.tolerance
+    low, high = (None, None) if judged.ratio.ci95 is None else (end - 1 for end in judged.ratio.ci95)
+    if low is None or high is None:
+        return messages.one_run(change=change, advice=_advise(judged))
+    if status is Status.REGRESSION:
+        return messages.slower(loss=-change, low=low, high=high, tolerance=tolerance)
     if judged.verdict == "faster":
-        return Status.PASS, messages.faster(change=change, low=low, high=high)
+        return messages.faster(change=change, low=low, high=high)
+    if status is Status.PASS:
+        return messages.within(change=change, low=low, high=high, tolerance=tolerance)
     if judged.far_a is not None or judged.far_b is not None:
-        return Status.INCONCLUSIVE, _name_far(case, judged)
-    if judged.verdict == "same" or low > -tolerance:
-        return Status.PASS, messages.within(change=change, low=low, high=high, tolerance=tolerance)
-    advice = _advise(judged)
-    return Status.INCONCLUSIVE, messages.undecided(
-        change=change, low=low, high=high, tolerance=tolerance, advice=advice
+        return _name_far(case, judged)
+    return messages.undecided(
+        change=change, low=low, high=high, tolerance=tolerance, spread=judged.spread or 0.0, advice=_advise(judged)
     )
 
 

@@ -9,24 +9,24 @@ from trainmark.analyse.estimate import Estimate
 from trainmark.messages.doubts import within_one_run
 from trainmark.messages.machine import foreign_gpu_process, noisy_neighbour, throttled
 from trainmark.messages.message import Message
-from trainmark.messages.numbers import too_noisy
+from trainmark.messages.numbers import noise_cause, too_noisy
 
-_DISTURBANCES = (noisy_neighbour.code, throttled.code, foreign_gpu_process.code)
+DISTURBANCES = frozenset({noisy_neighbour.code, throttled.code, foreign_gpu_process.code})
 """Warnings that a run recorded and that explain noise."""
 
 
 def explain_noise(estimate: Estimate, unit: str, warnings: Iterable[Mapping[str, Any]]) -> Message:
     """`warnings`: of the runs behind the estimate, as recorded."""
-    recorded = next((warning for warning in warnings if warning.get("code") in _DISTURBANCES), None)
-    found = next(iter(limiting_doubts(estimate)), None)
     low, high = estimate.spread or (None, None)
-    return too_noisy(
-        low=low,
-        high=high,
-        unit=unit,
-        half_width=estimate.relative_half_width,
-        cause=Message.from_json(recorded) if recorded is not None else found,
-    )
+    half_width = estimate.relative_half_width
+    return too_noisy(low=low, high=high, unit=unit, half_width=half_width, advice=find_cause(estimate, warnings))
+
+
+def find_cause(estimate: Estimate, warnings: Iterable[Mapping[str, Any]]) -> Message:
+    """What disturbed the runs if that was recorded, else what their series show, and what to do."""
+    recorded = next((warning for warning in warnings if warning.get("code") in DISTURBANCES), None)
+    found = next(iter(limiting_doubts(estimate)), None)
+    return noise_cause(cause=Message.from_json(recorded) if recorded is not None else found)
 
 
 def limiting_doubts(estimate: Estimate) -> Sequence[Message]:

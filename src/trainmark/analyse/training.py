@@ -31,6 +31,13 @@ def time_to_train(row: RunRow) -> float | None:
     return next((time_s for time_s, metrics in sorted(reached.items()) if metrics == set(row.until_target)), None)
 
 
+def epochs_to_train(row: RunRow) -> float | None:
+    """Epochs until the target was reached; None if it was not, or if the evaluation does not tell its epoch."""
+    time_s = time_to_train(row)
+    reached = (found.get("epoch") for found in row.evals if time_s is not None and found.get("time_s") == time_s)
+    return next((float(epoch) for epoch in reached if _is_number(epoch)), None)
+
+
 def speeds(row: RunRow) -> dict[str, float] | None:
     """Samples over seconds of the whole training, computed three ways; None for a run without pauses."""
     steps_s, samples = float(row.seconds.sum()), float(row.samples.sum())

@@ -9,10 +9,10 @@ Everything is done on the logarithms of the runs' throughputs, so that A against
   "same" because it could not be seen.
 * inconclusive: all else, with the number of runs that would decide.
 
-Few runs know their spread badly, so it is shared, in this order: the cell's own history; the other cells of the
-comparison, if there are enough (empirical Bayes, as limma does for genes); and a typical spread, which only ever widens
-an interval. What is shared adds degrees of freedom but never makes a cell's own spread smaller. docs/guides/compare.md
-has the error rates on a corpus of real repeated runs.
+Few runs know their spread badly, so it is shared: with the cell's own history, which never makes the spread of today's
+runs smaller; with the other cells of the comparison, if there are enough (empirical Bayes, as limma does for genes),
+unless the cell is noisier than they explain; and with a typical spread, which only ever widens an interval.
+docs/guides/compare.md has the error rates on a corpus of real repeated runs.
 """
 
 from __future__ import annotations
@@ -24,15 +24,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainmark.analyse.distributions import (
-    digamma,
-    f_above,
-    inverse_trigamma,
-    t_quantile,
-    t_two_sided,
-    trigamma,
-)
+from trainmark.analyse.distributions import t_quantile, t_two_sided
 from trainmark.analyse.estimate import Ratio
+from trainmark.analyse.spread import (
+    Spread,
+    add_history,
+    borrow,
+    find_far,
+    find_unequal,
+    fit_shared,
+    logarithms,
+    pool_spread,
+    widen,
+)
 from trainmark.messages.comparison import (
     chance_among_many,
     far_run,
@@ -50,21 +54,6 @@ DEFAULT_TOLERANCE = 0.01
 FALSE_SHARE = 0.05
 """Of the differences that are reported, over all cells; of one cell, the probability of a false one."""
 
-_TYPICAL_SPREAD = 0.002
-"""Standard deviation between runs: 0.14% is the median of 87 submissions to MLPerf Training."""
-_TYPICAL_WEIGHT = 3.0
-"""In degrees of freedom: what the typical spread counts against the runs' own, where it is the larger."""
-_LEAST_CELLS = 8
-"""Fewer do not tell how the spread varies from cell to cell."""
-_MOST_SHARED = 10.0
-"""Degrees of freedom that other cells can give: a cell may be noisier than all of them."""
-_UNEQUAL = 0.01
-"""Two spreads that are so different by chance with this probability are not averaged."""
-_FAR = 10.0
-"""A run is far if its distance from all others is this many times the range of the others on a side."""
-_LEAST_RANGE = 0.002
-_LEAST_TO_LEAVE_OUT = 3
-"""Of fewer runs on a side, nobody can tell which one is the odd one."""
 _MOST_RUNS = 100
 
 
@@ -91,17 +80,15 @@ class Judgement:
     verdict, or if 100 would not do."""
     spread: float | None
     """Relative standard deviation between runs, as used for the interval."""
+    error: float | None = None
+    """Standard error of the logarithm of the ratio; None if there is no interval."""
+    dof: float | None = None
+    """Degrees of freedom of `error`."""
+    ci90: tuple[float, float] | None = None
+    """Of the ratio: each end is a one-sided 95% limit, for a question that has a direction."""
     far_a: int | None = None
     """Index of the run of A that was left out, far from all others."""
     far_b: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Spread:
-    """A variance of logarithms, and how well it is known."""
-
-    variance: float
-    dof: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +99,8 @@ class _Difference:
     b: tuple[float, ...]
     far: tuple[int | None, int | None]
     gap: float | None
-    spread: _Spread
-    welch: _Spread | None
+    spread: Spread
+    welch: Spread | None
     """The squared error of the difference where the sides have unequal spreads."""
 
     @property
@@ -151,7 +138,7 @@ def judge(
 def judge_cells(cells: Sequence[Sides], *, tolerance: float = DEFAULT_TOLERANCE) -> tuple[Judgement, ...]:
     """All cells of one comparison: they share their spread, and the false discovery rate is that of all together."""
     differences = [_measure(sides) for sides in cells]
-    shared = _fit_shared([found.spread for found in differences if found is not None and found.spread.dof > 0])
+    shared = fit_shared([found.spread for found in differences if found is not None and found.spread.dof > 0])
     tests = [None if found is None else _test(found, shared) for found in differences]
     level = _find_level([test.p_value for test in tests if test is not None])
     return tuple(
@@ -165,10 +152,10 @@ def judge_cells(cells: Sequence[Sides], *, tolerance: float = DEFAULT_TOLERANCE)
 
 def _measure(sides: Sides) -> _Difference | None:
     """None if a side has no run."""
-    a, b = _logs(sides.a), _logs(sides.b)
+    a, b = logarithms(sides.a), logarithms(sides.b)
     if not a or not b:
         return None
-    far_a, far_b = _find_far(a, b), _find_far(b, a)
+    far_a, far_b = find_far(a, b), find_far(b, a)
     place = far_a if far_a is not None else far_b
     own, others = (a, b) if far_a is not None else (b, a)
     gap = None
@@ -182,117 +169,25 @@ def _measure(sides: Sides) -> _Difference | None:
         b=b,
         far=(far_a, far_b),
         gap=gap,
-        spread=_add_history(_pool([a, b]), sides.history),
-        welch=_find_unequal(a, b),
+        spread=add_history(pool_spread([a, b]), [logarithms(group) for group in sides.history]),
+        welch=find_unequal(a, b),
     )
-
-
-def _logs(values: Sequence[float]) -> tuple[float, ...]:
-    return tuple(math.log(value) for value in values)
-
-
-def _find_far(own: Sequence[float], other: Sequence[float]) -> int | None:
-    """The run of `own` that is far from every other run of both sides.
-
-    Not far is one that agrees with a run of the other side: then there are two levels, and no run is the odd one.
-    """
-    if len(own) < _LEAST_TO_LEAVE_OUT:
-        return None
-    for place, value in enumerate(own):
-        kept = (*own[:place], *own[place + 1 :])
-        everyone = (*kept, *other)
-        gap = min(abs(value - one) for one in everyone)
-        if gap > _FAR * max(_range(kept), _range(other), _LEAST_RANGE) and gap > _range(everyone):
-            return place
-    return None
-
-
-def _range(values: Sequence[float]) -> float:
-    return max(values) - min(values) if values else 0.0
-
-
-def _pool(groups: Sequence[Sequence[float]]) -> _Spread:
-    """Variance within the groups."""
-    dof = sum(len(group) - 1 for group in groups)
-    squares = sum(_squares(group) for group in groups)
-    return _Spread(variance=squares / dof if dof else 0.0, dof=float(dof))
-
-
-def _squares(group: Sequence[float]) -> float:
-    mean = statistics.fmean(group)
-    return sum((value - mean) ** 2 for value in group)
-
-
-def _add_history(own: _Spread, history: Sequence[Sequence[float]]) -> _Spread:
-    groups = []
-    for values in history:
-        group = _logs(values)
-        far = _find_far(group, ())
-        groups.append(group if far is None else (*group[:far], *group[far + 1 :]))
-    past = _pool([group for group in groups if len(group) > 1])
-    is_noisier = own.dof > 0 < past.variance and f_above(own.variance / past.variance, own.dof, past.dof) < _UNEQUAL
-    return own if past.dof == 0 or is_noisier else _share(own, past)
-
-
-def _share(own: _Spread, other: _Spread) -> _Spread:
-    dof = own.dof + other.dof
-    averaged = (own.dof * own.variance + other.dof * other.variance) / dof
-    return _Spread(variance=max(averaged, own.variance), dof=dof)
-
-
-def _find_unequal(a: Sequence[float], b: Sequence[float]) -> _Spread | None:
-    """Welch's error of the difference with its degrees of freedom, if one side is much noisier than the other."""
-    if len(a) < 2 or len(b) < 2:
-        return None
-    spread_a, spread_b = _pool([a]), _pool([b])
-    small, large = sorted((spread_a, spread_b), key=lambda spread: spread.variance)
-    least = (_TYPICAL_SPREAD / 10) ** 2  # runs of equal printed values are not infinitely more exact
-    if 2 * f_above(large.variance / max(small.variance, least), large.dof, small.dof) >= _UNEQUAL:
-        return None
-    part_a, part_b = spread_a.variance / len(a), spread_b.variance / len(b)
-    total = part_a + part_b
-    return _Spread(variance=total, dof=total**2 / (part_a**2 / spread_a.dof + part_b**2 / spread_b.dof))
 
 
 # -- all cells ---------------------------------------------------------------------------------------------------------
 
 
-def _fit_shared(spreads: Sequence[_Spread]) -> _Spread | None:
-    """What the cells say about the spread of a cell like them.
-
-    Their variances follow a scaled F distribution if the true ones follow an inverse chi-square one; its two parameters
-    come from the median and the quartiles of the logarithms, so that single wild cells have no weight.
-    """
-    if len(spreads) < _LEAST_CELLS:
-        return None
-    least = (_TYPICAL_SPREAD / 100) ** 2
-    centred = [
-        math.log(max(spread.variance, least)) - digamma(spread.dof / 2) + math.log(spread.dof / 2) for spread in spreads
-    ]
-    lower, middle, upper = statistics.quantiles(centred, n=4)
-    within = statistics.fmean(trigamma(spread.dof / 2) for spread in spreads)
-    between = ((upper - lower) / 1.349) ** 2 - within
-    dof = min(2 * inverse_trigamma(between), _MOST_SHARED) if between > 0 else _MOST_SHARED
-    return _Spread(variance=math.exp(middle + digamma(dof / 2) - math.log(dof / 2)), dof=dof)
-
-
-def _test(found: _Difference, shared: _Spread | None) -> _Test | None:
+def _test(found: _Difference, shared: Spread | None) -> _Test | None:
     """None if the spread is unknown: other cells never replace the runs of the cell itself."""
     if found.spread.dof == 0:
         return None
-    spread = found.spread if shared is None else _share(found.spread, shared)
-    variance = _widen(spread)
+    spread = found.spread if shared is None else borrow(found.spread, shared)
+    variance = widen(spread)
     squared_error = variance * (1 / len(found.a) + 1 / len(found.b))
     dof = spread.dof
     if found.welch is not None:
         squared_error, dof = max(squared_error, found.welch.variance), min(dof, found.welch.dof)
     return _Test(difference=found.value, error=math.sqrt(squared_error), dof=dof, spread=math.sqrt(variance))
-
-
-def _widen(spread: _Spread) -> float:
-    """A few runs may agree by luck; the typical spread only counts where it is the larger one."""
-    weight = _TYPICAL_WEIGHT + spread.dof
-    return max(spread.variance, (_TYPICAL_WEIGHT * _TYPICAL_SPREAD**2 + spread.dof * spread.variance) / weight)
 
 
 def _find_level(p_values: Sequence[float]) -> float:
@@ -311,7 +206,7 @@ def _decide(
 ) -> Judgement:
     if found is None:
         empty = "A" if not sides.a else "B"
-        return _conclude(sides, None, None, "inconclusive", no_runs(side=empty), None)
+        return _conclude(sides, None, None, "inconclusive", no_runs(side=empty, why=None), None)
     if test is None:
         return _conclude(sides, found, None, "inconclusive", one_run_each(), 2)
     low, high = (math.expm1(test.difference + sign * test.half_width(0.05)) for sign in (-1, 1))
@@ -350,10 +245,7 @@ def _conclude(
             verdict=verdict, ratio=None, why=why, runs=(len(sides.a), len(sides.b)), more_runs=more, spread=None
         )
     value = math.exp(found.value)
-    interval = None
-    if test is not None:
-        half = min(test.half_width(0.05), 20.0)  # as estimate.log_interval: finite, to be written as JSON
-        interval = value * math.exp(-half), value * math.exp(half)
+    interval, narrow = (None if test is None else _interval(value, test, outside) for outside in (0.05, 0.1))
     return Judgement(
         verdict=verdict,
         ratio=Ratio(value=value, ci95=interval),
@@ -361,9 +253,17 @@ def _conclude(
         runs=(len(found.a), len(found.b)),
         more_runs=more,
         spread=None if test is None else test.spread,
+        error=None if test is None else test.error,
+        dof=None if test is None else test.dof,
+        ci90=narrow,
         far_a=found.far[0],
         far_b=found.far[1],
     )
+
+
+def _interval(value: float, test: _Test, outside: float) -> tuple[float, float]:
+    half = min(test.half_width(outside), 20.0)  # as estimate.log_interval: finite, to be written as JSON
+    return value * math.exp(-half), value * math.exp(half)
 
 
 def _count_more_runs(found: _Difference, test: _Test, *, level: float, limit: float) -> int | None:

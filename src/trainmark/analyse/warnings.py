@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainmark.analyse.analysis import own_warnings
+from trainmark.analyse.identity import identity_of, pooling_key
 from trainmark.analyse.laws import judge, marks_of
-from trainmark.analyse.table import Line
+from trainmark.analyse.table import Line, without_replaced
+from trainmark.messages.identity import pooled_unknown
 from trainmark.messages.message import Message
 from trainmark.messages.scaling import mixed_batch
 from trainmark.store.rows import RunRow
@@ -26,7 +28,7 @@ def check_rows(rows: Sequence[RunRow]) -> Warnings:
     """Only those found by comparing runs."""
     judge(rows)
     found: Warnings = {row.id: [] for row in rows}
-    for run_id, message in _find_mixed_batches(rows):
+    for run_id, message in (*_find_mixed_batches(rows), *_find_pooled_unknown(rows)):
         found[run_id].append(message.to_json())
     for row in rows:
         own = {warning["code"] for warning in own_warnings(row)}
@@ -51,3 +53,19 @@ def _find_mixed_batches(rows: Sequence[RunRow]) -> Iterator[tuple[str, Message]]
             batch, devices = row.batch_size_per_device, row.devices
             if batch is not None and devices is not None and batch not in base:
                 yield row.id, mixed_batch(batch=batch, devices=devices, base_batches=sizes, base_devices=fewest)
+
+
+def _find_pooled_unknown(rows: Sequence[RunRow]) -> Iterator[tuple[str, Message]]:
+    """Repeats that may be runs of different code or machines, since they do not tell."""
+    groups: dict[tuple[object, ...], list[RunRow]] = {}
+    for row in without_replaced(rows):
+        if row.outcome == "ok" and not identity_of(row).is_known:
+            groups.setdefault(pooling_key(row), []).append(row)
+    for group in groups.values():
+        for row in group if len(group) > 1 else ():
+            place = identity_of(row).place or None
+            is_log = row.source not in ("trainmark", "command")
+            yield (
+                row.id,
+                pooled_unknown(num=len(group), folder=place if is_log else None, sweep=None if is_log else place),
+            )

@@ -25,6 +25,7 @@ VERBS = {
     "mark": "print the file with which a script can mark its steps",
     "import": "read the logs of other training programs",
     "show": "show the results in the terminal",
+    "compare": "say whether B is faster or slower than A, or the same",
     "accept": "admit runs that break a law, with a written reason",
     "check": "judge the latest runs against a baseline file, for CI",
     "report": "write a report of the results",

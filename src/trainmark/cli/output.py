@@ -29,18 +29,18 @@ UNHEARD = (OSError, ValueError)
 _LONG_S = 3.0
 
 
-def open_store(root: Path) -> Store:
-    """A store that keeps the analysis of each run, so that it is computed only once."""
+def open_store(root: Path, *, url: str | None = None) -> Store:
+    """A store that keeps the analysis of each run, so that it is computed only once. `url`: of its index."""
     from trainmark.controller.results import refuse_file
     from trainmark.report.document import result_analyser
     from trainmark.store.index import Store
 
     refuse_file(root)
-    return Store(root, analyser=result_analyser())
+    return Store(root, url=url, analyser=result_analyser())
 
 
 def print_json(**document: Any) -> None:
-    write_json_text(to_json({"schema": 1, **document}, indent=1) + "\n")
+    write_json_text(to_json({"schema": 2, **document}, indent=1) + "\n")
 
 
 def write_json_text(text: str) -> None:
@@ -56,9 +56,9 @@ def write_json_text(text: str) -> None:
 
 def print_results(rows: Sequence[RunRow], *, protocol: str | None = None, **more: Any) -> None:
     """The `--json` document of the verbs that show results."""
-    from trainmark.report.document import render_document, render_runs
+    from trainmark.report.document import render_results
 
-    write_json_text(render_document(render_runs(rows, protocol=protocol), **more))
+    write_json_text(render_results(rows, protocol=protocol, **more))
 
 
 def print_commands(commands: Sequence[Command], *, is_json: bool) -> None:

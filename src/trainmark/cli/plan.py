@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,16 +22,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from trainmark.controller.workload import SpecOptions, check_data, make_plan, preview
+    from trainmark.controller.workload import SpecOptions, cell_commands, check_data, make_plan, preview
 
     plan = make_plan(SpecOptions(what=args.what, overrides=read_overrides(args), launcher=args.launcher))
     store = open_store(Path(args.store))
     check_data(plan)
     runs, sweep = preview(plan, store)
+    commands = {key: shlex.join(argv) for key, argv in cell_commands(plan).items()}
     if args.json:
-        print_json(suite=plan.suite.name, cells=[_describe(run) for run in runs], total_s=_total_s(_left(runs)))
+        cells = [_describe(run, commands) for run in runs]
+        print_json(suite=plan.suite.name, cells=cells, total_s=_total_s(_left(runs)))
         return 0
     _print(runs)
+    _print_elsewhere(runs, commands)
     if not plan.runnable:
         talk("nothing can run on this machine")  # no next command: `run` would refuse
         return 0
@@ -50,7 +53,7 @@ def _total_s(runs: Sequence[PlannedRun]) -> float | None:
     return sum(seconds) if len(seconds) == len(runs) else None
 
 
-def _describe(run: PlannedRun) -> dict[str, Any]:
+def _describe(run: PlannedRun, commands: Mapping[str, str]) -> dict[str, Any]:
     from trainmark.plan.identity import cell_id
 
     return {
@@ -60,6 +63,7 @@ def _describe(run: PlannedRun) -> dict[str, Any]:
         "done": run.is_done,
         "estimate_s": run.duration.seconds,
         "estimate_is_measured": run.duration.is_measured,
+        "command": commands[cell_id(run.cell)],
     }
 
 
@@ -102,6 +106,17 @@ def _print(runs: Sequence[PlannedRun]) -> None:
     print_rows(headings, rows, console, is_right=[heading in ("batch", "repeat") for heading in headings])
     for reason, cells in skipped.items():
         console.print(Text(f"skipped {', '.join(dict.fromkeys(cells))}: {reason}"))
+
+
+def _print_elsewhere(runs: Sequence[PlannedRun], commands: Mapping[str, str]) -> None:
+    """For what is skipped: one command for each cell, to be typed on a machine that can run it."""
+    from trainmark.plan.identity import cell_id
+
+    skipped = dict.fromkeys(cell_id(run.cell) for run in runs if run.skip is not None)
+    if skipped:
+        print("\nfor machines that can run what is skipped:")
+    for key in skipped:
+        print(f"  {key[:6]}  {commands[key]}")
 
 
 def _format_time(run: PlannedRun) -> str:

@@ -9,7 +9,7 @@ import hashlib
 import os
 import shlex
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -19,6 +19,10 @@ from trainmark.worker.environment import PACKAGES
 from trainmark.worker.repository import Repository, describe_repository, find_repository
 
 _MAX_SCRIPT_BYTES = 256 << 20
+_NAMES = {"diff_sha256": "uncommitted changes", "sha256": "script", "pattern": "pattern"}
+"""Of hashes, which tell a reader nothing."""
+_SHOWN = 8
+_MAX_CHANGES = 4
 
 
 def describe_code(argv: Sequence[str], template: Sequence[str], *, cwd: Path) -> dict[str, Any]:
@@ -43,6 +47,28 @@ def describe_code(argv: Sequence[str], template: Sequence[str], *, cwd: Path) ->
 def without_names(git: dict[str, Any] | None) -> dict[str, Any] | None:
     """Only what is the code: a branch may be renamed while a sweep is interrupted."""
     return None if git is None else {name: value for name, value in git.items() if name != "branch"}
+
+
+def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs in the settings of two sweeps, for a message: commit 1a2b3c4d -> 5e6f7a8b, script."""
+    old, new = _leaves(before), _leaves(now)
+    found = []
+    for name in dict.fromkeys((*old, *new)):
+        if old.get(name) != new.get(name):
+            *_, last = name
+            shown = [str(facts[name])[:_SHOWN] if name in facts else "none" for facts in (old, new)]
+            found.append(_NAMES.get(last) or f"{last} {shown[0]} -> {shown[1]}")
+    return list(dict.fromkeys(found))[:_MAX_CHANGES]
+
+
+def _leaves(value: Any, name: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    if isinstance(value, Mapping):
+        parts = [_leaves(item, (*name, str(key))) for key, item in value.items()]
+    elif isinstance(value, list):
+        parts = [_leaves(item, (*name, str(place))) for place, item in enumerate(value)]
+    else:
+        return {name: value} if value is not None else {}
+    return {key: leaf for part in parts for key, leaf in part.items()}
 
 
 def _describe_script(script: Script, path: Path | None, repository: Repository | None, command: str) -> dict[str, Any]:

@@ -6,17 +6,19 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trainmark.controller.results import refuse_file
 from trainmark.errors import InputError
-from trainmark.launch.job import Command, Job, Launcher, Machines, inherited_variables
+from trainmark.launch.job import Command, Job, Launcher, Machines, Prints, inherited_variables
 from trainmark.launch.registry import choose, launchers
+from trainmark.plan.command import node_names
 from trainmark.plan.feasible import Reach
 from trainmark.plan.identity import new_run_id
 from trainmark.spec.cell import Cell
-from trainmark.spec.cluster import Cluster
+from trainmark.spec.cluster import Cluster, Host
 from trainmark.units import format_count
 
 if TYPE_CHECKING:
@@ -65,6 +67,14 @@ def choose_launcher(name: str, shape: Shape, cluster: Cluster, *, framework: str
     return chosen
 
 
+def name_hosts(name: str, shape: Shape, cluster: Cluster) -> Cluster:
+    """A dry run prints the commands for machines that nobody named too, with names to be replaced."""
+    is_dry = launchers().load(name).prints is Prints.COMMANDS
+    if not is_dry or shape.nodes <= max(1, len(cluster.hosts)) or is_allocated():
+        return cluster
+    return replace(cluster, hosts=tuple(Host.parse(node) for node in node_names(shape.nodes)))
+
+
 def make_job(
     shape: Shape,
     run_id: str,
@@ -100,6 +110,8 @@ def is_allocated() -> bool:
 def read_reach(name: str, cluster: Cluster) -> Reach:
     """How many machines the launcher can use, and whether they are other machines than this one."""
     launcher = launchers().load(name)
+    if launcher.prints is Prints.COMMANDS:
+        return Reach(num_nodes=None, is_elsewhere=True)
     has_scheduler = launcher.machines is Machines.SCHEDULER
     is_automatic = launcher.build_commands is None and launcher.prints is None
     if has_scheduler and (launcher.prints is not None or not is_allocated()):

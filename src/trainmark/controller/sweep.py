@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from trainmark.controller.code_under_test import describe_changes
 from trainmark.controller.listener import Listener
 from trainmark.errors import RunError
 from trainmark.messages.message import Message
@@ -20,6 +21,7 @@ from trainmark.spec.cell import Cell
 from trainmark.spec.command import CommandCell
 from trainmark.store.sweeps import Sweeps
 from trainmark.units import format_count
+from trainmark.worker.environment import own_git
 
 if TYPE_CHECKING:
     from trainmark.store.index import Store
@@ -97,8 +99,17 @@ class SweepRuns:
         if not found:
             listener.say(f"{cell.title}: no checkpoint found in {self._store.root}; starting from the beginning")
             return None
-        listener.say(f"{cell.title}: resuming from {max(found)}")
+        listener.say(f"{cell.title}: resuming from {max(found)}{self._say_other_code(max(found))}")
         return max(found)
+
+    def _say_other_code(self, run_id: str) -> str:
+        """A checkpoint may be older than the code that goes on with it: the user must know, and may want that."""
+        (row,) = self._store.rows(wanted=lambda other: other == run_id) or (None,)
+        before = row.environment.get("git") if row is not None else None
+        facts = [{name: git.get(name) for name in ("commit", "diff_sha256")} if isinstance(git, dict) else {}
+                 for git in (before, own_git())]  # fmt: skip
+        changes = describe_changes(*facts)
+        return f", which was trained by other code ({', '.join(changes)})" if changes else ""
 
     def _cut_short(self, cell: Cell | CommandCell) -> list[str]:
         self._store.sync()
@@ -118,6 +129,8 @@ def open_sweep(
     if fresh:
         sweeps.abandon(asked.content)
     unfinished = sweeps.take_up(asked.content)
+    if unfinished is None and not fresh:
+        _say_what_changed(sweeps, asked, listener)
     held = unfinished or _begin(sweeps, asked)
     try:
         sweep = SweepRuns(held.record, store, resumes=resumes)
@@ -130,8 +143,22 @@ def open_sweep(
         held.release()
 
 
+def _say_what_changed(sweeps: Sweeps, asked: SweepRequest, listener: Listener) -> None:
+    """A sweep of half old and half new code would be neither, so the same command starts a new one; it must say so."""
+    found = sweeps.find_changed(asked.content, planned=_planned(asked))
+    if found is not None:
+        record, before = found
+        changes = describe_changes(before, asked.settings)
+        why = f" ({', '.join(changes)})" if changes else ""
+        listener.say(f"not continuing the sweep of {record.started}: code or machine changed{why}; starting a new one")
+
+
+def _planned(asked: SweepRequest) -> list[Json]:
+    return [_describe(cell) for cell in asked.cells]
+
+
 def _begin(sweeps: Sweeps, asked: SweepRequest) -> HeldSweep:
-    planned = [_describe(cell) for cell in asked.cells]
+    planned = _planned(asked)
     skipped = [{**_describe(cell), **reason.to_reason()} for cell, reason in asked.skipped.items()]
     return sweeps.begin(asked.content, planned=planned, skipped=skipped, settings=asked.settings)
 

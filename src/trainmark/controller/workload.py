@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 import trainmark
 from trainmark.controller.code_under_test import without_names
 from trainmark.controller.execute import RunRequest, Task
-from trainmark.controller.launching import choose_launcher, make_job, read_reach
+from trainmark.controller.launching import choose_launcher, make_job, name_hosts, read_reach
 from trainmark.controller.listener import Listener
 from trainmark.controller.sweep import SweepRuns, find_unfinished
 from trainmark.errors import DataError, InputError
 from trainmark.frameworks import frameworks
-from trainmark.launch.job import Job
+from trainmark.launch.job import Job, Prints
 from trainmark.launch.registry import launchers
 from trainmark.messages.message import Message
+from trainmark.messages.skips import data_missing
+from trainmark.plan.command import run_command
 from trainmark.plan.estimate import Duration, estimate
 from trainmark.plan.expand import expand
 from trainmark.plan.feasible import why_not
@@ -74,7 +76,9 @@ def make_plan(options: SpecOptions) -> Plan:
     suite = _read_suite(options.what, options.overrides, catalog)
     machine = read_machine()
     reach = read_reach(options.launcher, suite.cluster)
-    if reach.is_elsewhere and not machine.gpus and any(sweep.device is None for sweep in suite.sweeps):
+    is_dry = launchers().load(options.launcher).prints is Prints.COMMANDS
+    is_ambiguous = reach.is_elsewhere and not is_dry
+    if is_ambiguous and not machine.gpus and any(sweep.device is None for sweep in suite.sweeps):
         why = "this machine has no GPU, but the machines that do the work may have some"
         raise InputError("device type is ambiguous", why=why, hint="pass --device cuda or --device cpu")
     cells = expand(suite, catalog=catalog, device=machine.best_device, installed=machine.frameworks)
@@ -83,7 +87,15 @@ def make_plan(options: SpecOptions) -> Plan:
     if not launchers().load(options.launcher).has_own_files:
         cells = tuple(replace(cell, data=cell.data.from_here()) for cell in cells)
     skipped = {cell: reason for cell in cells if (reason := why_not(cell, machine, reach)) is not None}
+    if options.what in shipped_suites() and "data" not in options.overrides and not is_dry:
+        skipped |= {cell: reason for cell in cells if cell not in skipped and (reason := _missing_data(cell))}
     return Plan(suite=suite, machine=machine, launcher=options.launcher, cells=cells, skipped=skipped)
+
+
+def _missing_data(cell: Cell) -> Message | None:
+    """A shipped suite names data sets by where a report has them; most people keep theirs elsewhere."""
+    path = cell.data.path
+    return None if path is None or Path(path).exists() else data_missing(path=Path(path).name)
 
 
 def read_catalog() -> Catalog:
@@ -148,11 +160,12 @@ def make_tasks(plan: Plan, cells: Iterable[Cell]) -> list[Task]:
 
 def _make_task(cell: Cell, plan: Plan) -> Task:
     card, measure = load_card(cell.workload), plan.suite.measure
-    launcher = choose_launcher(plan.launcher, cell, plan.suite.cluster, framework=cell.framework).name
+    cluster = name_hosts(plan.launcher, cell, plan.suite.cluster)
+    launcher = choose_launcher(plan.launcher, cell, cluster, framework=cell.framework).name
 
     def job(run_id: str, folder: Path) -> Job:
         num_cores = plan.machine.num_cores if cell.device == "cpu" else 0
-        return make_job(cell, run_id, folder, cluster=plan.suite.cluster, num_cores=num_cores)
+        return make_job(cell, run_id, folder, cluster=cluster, num_cores=num_cores)
 
     def watch(listener: Listener) -> Observer:
         from trainmark.controller.stopping_watch import StoppingWatch
@@ -187,6 +200,23 @@ def memory_limit_bytes() -> int | None:
     return num_bytes
 
 
+def cell_commands(plan: Plan) -> dict[str, list[str]]:
+    """By the identity of a cell, which its repeats share: the command that measures this cell alone."""
+    catalog = read_catalog()
+    repeats: dict[str, int] = {}
+    for cell in plan.cells:
+        repeats[cell_id(cell)] = max(repeats.get(cell_id(cell), 1), cell.repeat)
+    return {
+        cell_id(cell): run_command(
+            cell,
+            offer=catalog[cell.workload],
+            repeat=repeats[cell_id(cell)],
+            has_data=_missing_data(cell) is None,
+        )
+        for cell in plan.cells
+    }
+
+
 def refuse_idle(plan: Plan, listener: Listener) -> None:
     """Names what is skipped; an error if that is everything, so that an empty sweep never looks like a success."""
     reasons = [reason.english for reason in plan.skipped.values()]
@@ -198,8 +228,12 @@ def refuse_idle(plan: Plan, listener: Listener) -> None:
 
 
 def check_data(plan: Plan) -> None:
-    """Finds unusable data sets before the first process starts. Paths inside a container cannot be checked here."""
-    if launchers().load(plan.launcher).has_own_files:
+    """Finds unusable data sets before the first process starts. Paths inside a container cannot be checked here.
+
+    A dry run names data sets that other machines may have.
+    """
+    launcher = launchers().load(plan.launcher)
+    if launcher.has_own_files or launcher.prints is Prints.COMMANDS:
         return
     cells = {(cell.workload, cell.data.path, cell.global_batch_size): cell for cell in plan.runnable}
     for cell in cells.values():

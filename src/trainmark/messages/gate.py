@@ -38,11 +38,20 @@ def faster(*, change: float, low: float, high: float) -> None: ...
 
 @declare(
     "gate-undecided",
-    en="{change:+.1%}«, but anything from {low:+.1%} to {high:+.1%} is possible»: cannot tell whether more than the "
-    "{tolerance:.1%} that are allowed were lost; {advice}",
-    zh="{change:+.1%}«，但 {low:+.1%} 至 {high:+.1%} 都有可能»：无法判断损失是否超过允许的 {tolerance:.1%}；{advice}",
+    en="{change:+.1%}, but anything from {low:+.1%} to {high:+.1%} is possible: cannot tell whether more than the "
+    "{tolerance:.1%} that are allowed were lost; runs differ by {spread:.1%}; {advice}",
+    zh="{change:+.1%}，但 {low:+.1%} 至 {high:+.1%} 都有可能：无法判断损失是否超过允许的 {tolerance:.1%}；"
+    "各次运行相差 {spread:.1%}；{advice}",
 )
-def undecided(*, change: float, low: float | None, high: float | None, tolerance: float, advice: Message) -> None: ...
+def undecided(*, change: float, low: float, high: float, tolerance: float, spread: float, advice: Message) -> None: ...
+
+
+@declare(
+    "gate-one-run",
+    en="{change:+.1%}, but from one run on each side nobody can tell how much runs differ; {advice}",
+    zh="{change:+.1%}，但两侧各只有一次运行，无从得知运行之间的差异；{advice}",
+)
+def one_run(*, change: float, advice: Message) -> None: ...
 
 
 @declare("gate-more-runs", en="run with --repeat {repeat}", zh="请用 --repeat {repeat} 运行")
@@ -196,7 +205,7 @@ def skipped(*, machine: str | None) -> None: ...
 
 
 @declare(
-    "gate-one-run",
+    "gate-too-few-runs",
     en="has {runs:# runs}, and a baseline needs {least} or more to know how much runs differ; use --repeat {advised}",
     zh="只有 {runs} 次运行，而基准至少需要 {least} 次才能知道运行之间的差异；请用 --repeat {advised} 运行",
 )

@@ -37,6 +37,7 @@ SUBJECTS = (
     "doubts",
     "endings",
     "gate",
+    "identity",
     "laws",
     "logs",
     "machine",

@@ -71,12 +71,19 @@ def not_analysed(*, error: str) -> None: ...
     "too-noisy",
     title="噪声过大",
     en="too noisy to be a result«: from {low:,.4g} to {high:,.4g} {unit}/s were seen»"
-    "«, 95% interval ±{half_width:.0%}»; likely cause: "
-    "«{cause}|unknown: look for other processes, steal time and lowered clocks (trainmark doctor)»; "
-    "run longer or repeat",
-    zh="噪声过大，不能作为结果«：所见速度从 {low:,.4g} 到 {high:,.4g} {unit}/s»«，95% 置信区间 ±{half_width:.0%}»；"
-    "可能的原因：«{cause}|未知：请检查其他进程、steal 时间和降频（trainmark doctor）»；请延长运行时间或重复运行",
+    "«, 95% interval ±{half_width:.0%}»; {advice}",
+    zh="噪声过大，不能作为结果«：所见速度从 {low:,.4g} 到 {high:,.4g} {unit}/s»"
+    "«，95% 置信区间 ±{half_width:.0%}»；{advice}",
 )
 def too_noisy(
-    *, low: float | None, high: float | None, unit: str, half_width: float | None, cause: Message | None
+    *, low: float | None, high: float | None, unit: str, half_width: float | None, advice: Message
 ) -> None: ...
+
+
+@declare(
+    "noise-cause",
+    en="likely cause: «{cause}|unknown: look for other processes, steal time and lowered clocks (trainmark doctor)»; "
+    "then run longer or repeat",
+    zh="可能的原因：«{cause}|未知：请检查其他进程、steal 时间和降频（trainmark doctor）»；然后延长运行时间或重复运行",
+)
+def noise_cause(*, cause: Message | None) -> None: ...

@@ -51,3 +51,11 @@ def too_few_nodes(*, wanted: int, known: int) -> None: ...
     zh="tf32 是 NVIDIA GPU 的模式，CPU 没有；请使用 --precision fp32",
 )
 def tf32_on_cpu() -> None: ...
+
+
+@declare(
+    "data-missing",
+    en="the data set is not here (looked for {path} in this folder); pass --data DIR",
+    zh="数据集不在本机（在当前目录中查找 {path}）；请给出 --data DIR",
+)
+def data_missing(*, path: str) -> None: ...

@@ -6,14 +6,12 @@ from trainmark.analyse.estimate import TOO_NOISY, Estimate, Ratio
 from trainmark.analyse.naming import short_model
 from trainmark.analyse.noise import limiting_doubts
 from trainmark.analyse.table import Line
-from trainmark.report.remarks import is_marked, is_row_marked
+from trainmark.report.remarks import LAW_MARK, is_marked, is_row_marked
 from trainmark.report.words import UNITS, WORDS, name_doubt, say_outcome
 from trainmark.units import ABSENT, format_bytes, format_interval, format_number, format_plus_minus
 
 OTHER_BASELINE_MARK = "*"
 """After a ratio whose baseline was measured in another environment; a note below the table explains it."""
-LAW_MARK = "!"
-"""After a number that breaks a law, or rests on one that does."""
 
 
 def say_workload(line: Line, _: str) -> str:

@@ -33,6 +33,7 @@ from trainmark.report.cells import (
     say_throughput,
     say_workload,
 )
+from trainmark.report.provenance import describe_identity
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, plain
 
@@ -251,6 +252,9 @@ COLUMNS: tuple[Column, ...] = (
     Column(name="stated", value=lambda row: row.log.get("stated")),
     _fact("witness"),
     _fact("witnesses"),
+    Column(name="identity", value=describe_identity, csv={
+        "commit": _part("commit"), "dirty": _part("dirty"), "framework_version": _part("framework"),
+        "host": _part("host"), "time": _part("time")}),
     Column(name="warnings", csv={"warnings": _codes}),
     Column(name="marks", csv={"marks": _laws, "accepted_because": _reasons}),
 )  # fmt: skip

@@ -13,10 +13,11 @@ from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.noise import limiting_doubts
 from trainmark.analyse.table import Line
 from trainmark.analyse.warnings import warnings_of
-from trainmark.report.cells import LAW_MARK, OTHER_BASELINE_MARK, say_unit
+from trainmark.report.cells import OTHER_BASELINE_MARK, say_unit
 from trainmark.report.columns import describe_line, differing_columns, heading, shown_columns, table_columns
 from trainmark.report.layout import fold, least_widths, print_rows, total_width, unfolded_widths
-from trainmark.report.remarks import SAID_HERE, is_marked, is_row_marked, say_remarks
+from trainmark.report.provenance import say_provenance
+from trainmark.report.remarks import LAW_MARK, is_marked, is_row_marked, said_codes, say_notes
 from trainmark.report.words import WORDS, say_coded_warning, say_outcome
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_interval, format_number, plain
@@ -36,7 +37,7 @@ def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") ->
     said = []
     for line, cells in zip(lines, described, strict=True):
         notes = [_say_problem(run, lang) for run in line.problems]
-        notes += [f"  {words['remark']}{words['colon']}{text}" for text in say_remarks(line, lang)]
+        notes += [f"  {text}" for text in say_notes(line, lang)]
         notes += [f"  {words['warning']}{words['colon']}{text}" for text in _first_warnings(line, warnings, lang)]
         has_more = line.estimate is None or line.estimate.relative_half_width is None
         if notes or has_more or not is_said_below:
@@ -48,6 +49,8 @@ def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") ->
         print_rows(table.headings, table.rows, console, is_right=_are_numbers(table.columns))
     if any(line.has_other_baseline for line in lines):
         console.print(Text(f"{OTHER_BASELINE_MARK} {words['other_base_note']}"))
+    if (provenance := say_provenance(lines, lang)) is not None:
+        console.print(Text(fold(plain(provenance), console, indent=2)))
     if any(is_marked(line) or is_row_marked(line.baseline) for line in lines):
         console.print(Text(fold(words["marked_note"], console, indent=2)))
 
@@ -166,9 +169,10 @@ def _say_problem(run: RunRow, lang: str) -> str:
 def _first_warnings(line: Line, warnings: dict[str, list[dict[str, Any]]], lang: str) -> list[str]:
     """The first warning of each code, at most three: a thousand bad images are one message, not a thousand lines."""
     found: dict[str, list[dict[str, Any]]] = {}
+    said = said_codes(line)
     for run in line.runs:
         for warning in warnings[run.id]:
-            if warning["code"] in SAID_HERE:
+            if warning["code"] in said:
                 continue
             found.setdefault(warning["code"], []).append(warning)
     return [say_coded_warning(same[0], lang, num=len(same)) for same in list(found.values())[:3]]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import trainmark
 from trainmark import analyse, messages, units
 from trainmark.analyse.analysis import analyse_steps, own_warnings
+from trainmark.analyse.identity import identity_of
 from trainmark.analyse.laws import is_admitted, marks_of
-from trainmark.analyse.warnings import check_rows
-from trainmark.report import columns
-from trainmark.report.columns import describe_numbers, only_finite
+from trainmark.analyse.table import Line, build_lines
+from trainmark.analyse.warnings import Warnings, check_rows
+from trainmark.report import columns, provenance
+from trainmark.report.columns import describe_estimate, describe_numbers, only_finite
 from trainmark.store.rows import Analyser, Derived, RunRow
 from trainmark.units import to_json
 
@@ -23,18 +25,56 @@ _BEGIN, _END = "{", "\n}"
 
 
 def describe_runs(rows: Sequence[RunRow], *, protocol: str | None = None) -> list[dict[str, Any]]:
-    """Each run as an object, with the warnings found by comparing runs and the answer of a protocol."""
-    beside = check_rows(rows)
-    return [describe_numbers(row) | _describe_rest(row, beside.get(row.id, []), protocol) for row in rows]
+    """Each run as an object, with what was found by comparing and averaging runs, and the answer of a protocol."""
+    beside = _look_beside(rows)
+    return [describe_numbers(row) | _describe_rest(row, beside, protocol) for row in rows]
 
 
 def render_runs(rows: Sequence[RunRow], *, protocol: str | None = None) -> list[str]:
     """The same, each as JSON text. The index keeps most of that text, so that it is not parsed and written again."""
-    beside = check_rows(rows)
-    return [_render(row, beside.get(row.id, []), protocol) for row in rows]
+    beside = _look_beside(rows)
+    return [_render(row, beside, protocol) for row in rows]
 
 
-def _render(row: RunRow, beside: list[dict[str, str]], protocol: str | None) -> str:
+@dataclass(frozen=True, kw_only=True)
+class _Beside:
+    """What a run has only among others, by run id."""
+
+    warnings: Warnings
+    lines: Mapping[str, Line]
+    """Of the runs that are averaged."""
+
+
+def _look_beside(rows: Sequence[RunRow]) -> _Beside:
+    lines = {run.id: line for line in build_lines(rows) for run in line.runs if run.outcome == "ok"}
+    return _Beside(warnings=check_rows(rows), lines=lines)
+
+
+def describe_lines(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
+    """Each line of `show` once: its identity, its pooled estimate, and the runs behind it."""
+    return [_describe_line(line) for line in build_lines(rows) if line.estimate is not None]
+
+
+def _describe_line(line: Line) -> dict[str, Any]:
+    own = identity_of(line.first)
+    return {
+        "cell_id": line.first.cell_id,
+        "workload": line.first.workload,
+        "model": line.first.model,
+        "identity": {"work": own.work, "code": own.code, "machine": own.machine},
+        **only_finite(_describe_pooled(line) or {}),
+        "run_ids": [run.id for run in line.runs if run.outcome == "ok"],
+    }
+
+
+def _describe_pooled(line: Line | None) -> dict[str, Any] | None:
+    """The estimate over all runs of the same identity; null for a run that is not part of one."""
+    if line is None or line.estimate is None:
+        return None
+    return {**(describe_estimate(line.estimate, line.first.unit) or {}), "runs": line.num_ok}
+
+
+def _render(row: RunRow, beside: _Beside, protocol: str | None) -> str:
     text = row.load_document() or _render_numbers(row)
     rest = to_json(_describe_rest(row, beside, protocol), indent=1)
     # Two objects become one: a comma replaces the end of the first and the beginning of the second.
@@ -45,10 +85,15 @@ def _render_numbers(row: RunRow) -> str:
     return to_json(describe_numbers(row), indent=1)
 
 
-def _describe_rest(row: RunRow, beside: list[dict[str, str]], protocol: str | None) -> dict[str, Any]:
+def _describe_rest(row: RunRow, beside: _Beside, protocol: str | None) -> dict[str, Any]:
     """What the index does not keep, since it depends on other runs or on the command line."""
     marks = [mark.to_json() for mark in marks_of(row)]
-    rest: dict[str, Any] = {"warnings": [*own_warnings(row), *beside], "marks": marks, "admitted": is_admitted(row)}
+    rest: dict[str, Any] = {
+        "warnings": [*own_warnings(row), *beside.warnings.get(row.id, [])],
+        "marks": marks,
+        "admitted": is_admitted(row),
+    }
+    rest["pooled"] = only_finite(_describe_pooled(beside.lines.get(row.id)))
     if protocol is not None:
         from trainmark.analyse.protocols import apply_protocol
 
@@ -56,12 +101,17 @@ def _describe_rest(row: RunRow, beside: list[dict[str, str]], protocol: str | No
     return rest
 
 
+def render_results(rows: Sequence[RunRow], *, protocol: str | None = None, **more: Any) -> str:
+    """The whole document of the verbs that show results."""
+    return render_document(render_runs(rows, protocol=protocol), pooled=describe_lines(rows), **more)
+
+
 def render_document(results: Sequence[str], **more: Any) -> str:
-    """The text that `to_json` would give for {"schema": 1, "results": [...], **more}; each result is JSON already."""
+    """The text that `to_json` would give for {"schema": 2, "results": [...], **more}; each result is JSON already."""
     listed = ",\n  ".join(result.replace("\n", "\n  ") for result in results)
     text = f"[\n  {listed}\n ]" if results else "[]"
     rest = to_json(more, indent=1).removeprefix("{").removesuffix("\n}") if more else ""
-    return f'{{\n "schema": 1,\n "results": {text}{"," if more else ""}{rest}\n}}\n'
+    return f'{{\n "schema": 2,\n "results": {text}{"," if more else ""}{rest}\n}}\n'
 
 
 def result_analyser() -> Analyser:
@@ -71,7 +121,7 @@ def result_analyser() -> Analyser:
     """
     digest = hashlib.sha256(trainmark.__version__.encode())
     packages = (Path(package.__path__[0]).glob("*.py") for package in (analyse, messages))
-    files = (Path(str(module.__file__)) for module in (units, columns))
+    files = (Path(str(module.__file__)) for module in (units, columns, provenance))
     for path in sorted(itertools.chain(*packages, files)):
         digest.update(path.read_bytes())
     return Analyser(version=digest.hexdigest()[:16], analyse=_derive)

@@ -165,5 +165,6 @@ def _describe_finding(finding: Finding) -> dict[str, Any]:
         "ratio": ratio,
         "tolerance": finding.tolerance,
         "runs": list(finding.num_runs),
+        "spread": finding.spread,
         "why": finding.why.to_json(),
     }

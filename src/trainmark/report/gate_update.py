@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -18,8 +18,8 @@ from trainmark.units import ABSENT, format_count, format_rate, plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_HEADINGS = ("cell", "throughput before", "now", "change", "runs")
-_IS_RIGHT = (False, True, True, True, True)
+_HEADINGS = ("cell", "before", "now", "change", "runs", "spread")
+_IS_RIGHT = (False, True, True, True, True, True)
 
 
 def say_update(changes: Sequence[Change], kept: Sequence[Accepted], refusals: Sequence[Refusal], path: str) -> str:
@@ -55,7 +55,13 @@ def _row(change: Change) -> list[str]:
         format_rate(fmean(values), change.new.unit),
         "new" if change.ratio is None else say_change(change.ratio),
         str(len(values)),
+        f"{_spread(values):.2%}",
     ]
+
+
+def _spread(values: Sequence[float]) -> float:
+    """Standard deviation between runs, to choose a tolerance by."""
+    return stdev(values) / fmean(values)
 
 
 def describe_update(
@@ -71,6 +77,7 @@ def describe_update(
                 "is_new": change.old is None,
                 "throughput": list(change.new.values[Metric.THROUGHPUT]),
                 "ratio": change.ratio,
+                "spread": _spread(change.new.values[Metric.THROUGHPUT]),
             }
             for change in changes
         ],

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainmark.analyse.identity import framework_version
 from trainmark.analyse.laws import judge
 from trainmark.analyse.naming import cell_name
 from trainmark.analyse.scaling import Study, build_studies
@@ -15,6 +16,7 @@ from trainmark.analyse.warnings import warnings_of
 from trainmark.report.cells import OTHER_BASELINE_MARK
 from trainmark.report.columns import describe_line, heading, shown_columns, table_columns
 from trainmark.report.markup import escape_markdown, markdown_table
+from trainmark.report.provenance import say_origin
 from trainmark.report.remarks import is_marked, say_remarks
 from trainmark.report.scaling import columns, describe_case, explain, say_heading, titles
 from trainmark.report.words import WORDS, say_first_warning, say_outcome
@@ -49,7 +51,9 @@ def _environment(lines: Sequence[Line], words: dict[str, str], lang: str) -> str
     seen: set[tuple[str, ...]] = set()
     for line in lines:
         environment = line.first.environment
-        row = (_machine(line.first, words), str(environment.get("system") or ABSENT), _software(environment))
+        software = _software({**environment, "framework": framework_version(line.first)})
+        system = str(environment.get("system") or ABSENT)
+        row = (_machine(line.first, words), system, software)
         if row not in seen:
             seen.add(row)
             rows.append([escape_markdown(cell) for cell in row])
@@ -182,7 +186,8 @@ def _logs(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
         problem = run.why.in_language(lang) if run.outcome != "ok" else ABSENT
         found = warnings[run.id]
         warned = say_first_warning(found, lang) if found else ABSENT
-        texts = (run.id, outcome, format_seconds(run.wall_s), problem, warned)
+        texts = (run.id, *say_origin(run), outcome, format_seconds(run.wall_s), problem, warned)
         rows.append([escape_markdown(text) for text in texts])
-    header = [words[name] for name in ("folder", "outcome", "time", "problem", "warnings")]
+    names = ("folder", "measured_utc", "host", "version", "commit", "outcome", "time", "problem", "warnings")
+    header = [words[name] for name in names]
     return f"## {words['logs']}\n\n" + markdown_table(header, rows)

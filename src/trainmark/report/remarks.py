@@ -4,21 +4,40 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
+from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.laws import LAWS, Mark, marks_of
-from trainmark.analyse.noise import explain_noise, limiting_doubts
+from trainmark.analyse.noise import DISTURBANCES, explain_noise, find_cause, limiting_doubts
 from trainmark.analyse.table import Line
 from trainmark.messages.message import warning_titles
 from trainmark.messages.numbers import too_noisy
 from trainmark.report.words import WORDS
 from trainmark.store.rows import RunRow
 
-SAID_HERE = frozenset({*LAWS, too_noisy.code})
-"""Codes of warnings that a remark says already."""
+LAW_MARK = "!"
+"""After a number that breaks a law, or rests on one that does."""
 
 
 def say_remarks(line: Line, lang: str) -> list[str]:
-    return [*_say_noise(line, lang), *_say_doubts(line, lang), *_say_marks(line, lang)]
+    """For a report: noise with what was seen and its cause, doubts about the interval, and broken laws."""
+    noise = [explain_noise(found, line.first.unit, _recorded(line)).in_language(lang) for found in _noisy(line)]
+    marks = (f"{LAW_MARK} {text}" for text in _say_marks(line, lang))
+    return [*noise, *_say_doubts(line, lang), *marks]
+
+
+def say_notes(line: Line, lang: str) -> list[str]:
+    """For a terminal, below the sentence, which says already what was seen."""
+    words = WORDS[lang]
+    cause = [find_cause(found, _recorded(line)).in_language(lang) for found in _noisy(line)]
+    notes = (f"{words['remark']}{words['colon']}{text}" for text in (*cause, *_say_doubts(line, lang)))
+    marks = (f"{words['mark']}{words['colon']}{text}" for text in _say_marks(line, lang))
+    return [*notes, *marks]
+
+
+def said_codes(line: Line) -> frozenset[str]:
+    """Codes of warnings that the notes of the line say already."""
+    return frozenset({*LAWS, too_noisy.code, *(DISTURBANCES if _noisy(line) else ())})
 
 
 def is_marked(line: Line | None) -> bool:
@@ -30,16 +49,19 @@ def is_row_marked(row: RunRow | None) -> bool:
     return row is not None and bool(marks_of(row))
 
 
-def _say_noise(line: Line, lang: str) -> Iterator[str]:
-    if line.estimate is not None and line.estimate.is_too_noisy:
-        recorded = [warning for run in line.runs for warning in run.warnings]
-        yield explain_noise(line.estimate, line.first.unit, recorded).in_language(lang)
+def _noisy(line: Line) -> list[Estimate]:
+    """The estimate if it is too noisy, else nothing."""
+    return [line.estimate] if line.estimate is not None and line.estimate.is_too_noisy else []
+
+
+def _recorded(line: Line) -> list[dict[str, Any]]:
+    return [warning for run in line.runs for warning in run.warnings]
 
 
 def _say_doubts(line: Line, lang: str) -> Iterator[str]:
     """Not of a noisy result, whose cause they are."""
-    if line.estimate is not None and not line.estimate.is_too_noisy:
-        yield from (doubt.in_language(lang) for doubt in limiting_doubts(line.estimate))
+    if line.known is not None:
+        yield from (doubt.in_language(lang) for doubt in limiting_doubts(line.known))
 
 
 def _say_marks(line: Line, lang: str) -> Iterator[str]:

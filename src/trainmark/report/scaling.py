@@ -14,10 +14,10 @@ from trainmark.analyse.laws import is_admitted
 from trainmark.analyse.scaling import Case, Missing, Study
 from trainmark.analyse.table import Line
 from trainmark.analyse.variants import name_apart
-from trainmark.report.cells import LAW_MARK, OTHER_BASELINE_MARK, format_ratio, say_unit
+from trainmark.report.cells import OTHER_BASELINE_MARK, format_ratio, say_unit
 from trainmark.report.columns import describe_estimate, describe_line, differing_columns, heading, table_columns
 from trainmark.report.layout import print_rows
-from trainmark.report.remarks import is_marked
+from trainmark.report.remarks import LAW_MARK, is_marked
 from trainmark.report.words import WORDS, name_outcome
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_bytes, format_number, format_seconds, plain

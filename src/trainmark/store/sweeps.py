@@ -28,6 +28,8 @@ _PREFIX = ".sweep-"
 _ID = re.compile(r"[0-9A-Za-z-]{1,128}")
 _MAX_UNIX_S = 1e11
 """What `time.localtime` can certainly convert."""
+_MAX_LOOKED_AT = 20
+"""Of the newest: reading thousands of plans would take longer than it is worth."""
 _LOCK_TRIES = 10
 _LOCK_WAIT_S = 0.02
 """`plan` takes the lock for an instant to see whether a controller lives; a `run` must wait for that, not give up."""
@@ -109,6 +111,18 @@ class Sweeps:
         if held is not None:
             held.release()
         return held.record if held is not None else None
+
+    def find_changed(self, content: str, *, planned: Sequence[Json]) -> tuple[SweepRecord, Json] | None:
+        """An unfinished sweep of the same runs that had other settings, such as other code, and those settings."""
+        paths = sorted(self._root.glob(f"{_PREFIX}*.json"), reverse=True)[:_MAX_LOOKED_AT]
+        for path in paths:
+            document = read_json(path) or {}
+            other = as_text(document.get("content"))
+            if other in (None, content) or document.get("planned") != list(planned):
+                continue
+            if other is not None and (record := _read(path, other)) is not None:
+                return record, as_object(document.get("settings"))
+        return None
 
     def read_cells(self, sweep_id: str) -> list[tuple[Json, Message | None]]:
         """The cells of a sweep in any state, with the reason for each one that was skipped.

@@ -276,7 +276,7 @@ def test_dry_prints_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_json_of_the_verbs_that_look(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(verb, "--json", capsys=capsys)
     assert code == 0
-    assert json.loads(out)["schema"] == 1
+    assert json.loads(out)["schema"] == 2
 
 
 def test_a_note_of_doctor_is_folded_under_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from trainmark.cli import output
 from trainmark.cli.main import main
 from trainmark.cli.output import open_store
 from trainmark.errors import InputError
-from trainmark.report.document import describe_runs, render_document, render_runs
+from trainmark.report.document import describe_lines, describe_runs, render_document, render_runs
 from trainmark.report.scaling import describe_studies
 from trainmark.store import columns
 from trainmark.store.index import INDEX_FILE, Store
@@ -68,9 +68,11 @@ def test_kept_and_new_analyses_give_the_same_document(root: Path, say: Say) -> N
     fresh = Store(root).rows()
     assert not any(row.analysis for row in fresh)
     assert all(row.analysis for row in open_store(root).rows())
+    results = describe_runs(fresh)  # first: it finds out which laws they break, and the studies say so
     studies = describe_studies(build_studies(build_lines(fresh)))
-    assert kept == to_json({"schema": 1, "results": describe_runs(fresh), "scaling": studies}, indent=1) + "\n"
-    assert kept == render_document(render_runs(fresh), scaling=studies)
+    more = {"pooled": describe_lines(fresh), "scaling": studies}
+    assert kept == to_json({"schema": 2, "results": results, **more}, indent=1) + "\n"
+    assert kept == render_document(render_runs(fresh), **more)
 
 
 def test_a_lost_analysis_comes_back_the_same(tmp_path: Path, say: Say) -> None:

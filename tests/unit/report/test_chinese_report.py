@@ -55,7 +55,7 @@ def test_markdown_in_chinese_has_no_english_sentence(tmp_path: Path) -> None:
     (folders[0] / "env.json").write_text(json.dumps({"num_cores": 16, "cpu": "c"}))
     text = render_markdown(lines_of(*folders), lang="zh")
     assert "2 条，首条：日志没有结束标记（no-end）：日志有 test\\_begin 而没有 test\\_finish；日志可能不完整" in text
-    assert "| b | 卡死 (hang) | 12 s | 已有 60 s 没有完成任何一步：没有 rank 落后于其他 rank |" in text
+    assert "| – | – | – | 卡死 (hang) | 12 s | 已有 60 s 没有完成任何一步：没有 rank 落后于其他 rank |" in text
     assert "命令以退出码 1 结束：\\<i\\>\\|\\_x\\_ |" in text, "escaped as ever"
     assert "16 核" in text
     assert ENGLISH.search(re.sub(r"(?m)^    .*$", "", text)) is None
@@ -95,7 +95,7 @@ def test_folders_of_older_versions_are_shown_in_english(tmp_path: Path) -> None:
     ]
     text = render_markdown(lines_of(*folders), lang="zh")
     assert "1 条：GPU 降频（throttled）：the GPU was hot" in text
-    assert "| b | 卡死 (hang) | 12 s | no step for 60 s |" in text
+    assert "| – | – | – | 卡死 (hang) | 12 s | no step for 60 s |" in text
 
 
 def test_every_outcome_has_a_name() -> None:

@@ -30,16 +30,18 @@ SCHEMA_1 = [
     "sweep", "attempt", "retry_of", "pauses", "seed", "repeat", "suite", "cell_id", "machine", "outcome",
     "reason", "wall_s", "peak_memory_bytes", "records", "throughput", "median", "mean_of_rates", "last",
     "evals", "loss", "time_to_train_s", "speeds", "communication", "stated", "witness", "witnesses",
-    "warnings",
+    "identity", "warnings",
 ]  # fmt: skip
-MARKS = ["marks", "admitted"]
-"""Which laws a run breaks, and whether it may be compared."""
+"""And `witness`, `witnesses` and `identity`, of schema 2."""
+MARKS = ["marks", "admitted", "pooled"]
+"""Which laws a run breaks, whether it may be compared, and the average of which it is a part."""
 CSV = [
     "id", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size", "device",
     "machine", "nodes", "devices", "batch_size_per_device", "data", "epochs", "seed", "repeat", "outcome",
     "reason", "records", "throughput", "unit", "ci95_low", "ci95_high", "steps", "warmup_steps", "method",
     "spread_low", "spread_high", "median", "mean_of_rates", "last", "time_to_train_s", "wall_s", "peak_memory_bytes",
-    "last_metric", "last_value", "warnings", "marks", "accepted_because",
+    "last_metric", "last_value", "commit", "dirty", "framework_version", "host", "time", "warnings", "marks",
+    "accepted_because",
 ]  # fmt: skip
 
 STEP_TIME = Column(

@@ -116,6 +116,29 @@ def test_a_slow_run_is_no_failure(tmp_path: Path) -> None:
     assert (document["JOB_FAIL_FLAG"], document["FINAL_RESULT"]) == (0, 0.701754)
 
 
+def test_the_log_of_a_workload_can_be_imported(tmp_path: Path) -> None:
+    """With the same devices, batch and speed."""
+    found = row(tmp_path / "s", devices_per_node=2)
+    text = export("paddle-benchmark", [found]).files["resnet50_bs4_fp32_mp_bs4_fp32_2"]
+    assert text.splitlines()[3].endswith("batch_cost: 0.1 sec, ips: 40 images/sec")
+    log = tmp_path / "resnet50.log"
+    log.write_text(text)
+    assert main(["import", str(log), "--store", str(tmp_path / "imported")]) == 0
+    (folder,) = (path for path in (tmp_path / "imported").iterdir() if path.is_dir())
+    back = read_run(folder)
+    assert back is not None
+    assert (back.dialect, back.devices, back.batch_size_per_device, back.workload) == ("paddle", 2, 4, "resnet50")
+    speeds = [json.loads(stream("paddle-benchmark", [each]))["FINAL_RESULT"] for each in (found, back)]
+    assert speeds == [80.0, 80.0]
+
+
+def test_the_log_of_a_failure_is_what_it_printed(tmp_path: Path) -> None:
+    found = row(tmp_path, outcome="failed")
+    exported = export("paddle-benchmark", [found])
+    assert list(exported.logs.values()) == [found.id]
+    assert set(exported.logs).isdisjoint(exported.files)
+
+
 def test_tf32_is_never_called_fp32(tmp_path: Path) -> None:
     assert "fp32" not in stream("paddle-benchmark", [row(tmp_path, precision="tf32")])
 
@@ -450,7 +473,8 @@ def test_export_to_a_file_a_folder_and_nowhere(tmp_path: Path, capsys: pytest.Ca
     assert json.loads((tmp_path / "line.json").read_text())["FINAL_RESULT"] == 40.0
     assert main([*base, "paddle-benchmark", "-o", f"{tmp_path}/deep/folder/"]) == 0
     name = "resnet50_bs4_fp32_sp_bs4_fp32_1"
-    assert (tmp_path / "deep/folder" / name).read_text() == "what it printed\n"
+    log = (tmp_path / "deep/folder" / name).read_text()
+    assert log.startswith("model: ResNet-50 v1.5, GPUs used: 1, batch_size: 4\n")
     assert json.loads((tmp_path / "deep/folder" / f"{name}_speed").read_text())["log_file"] == name
     capsys.readouterr()
     assert main([*base, "ai-rank"]) == 2

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trainmark.analyse.scaling import Asked, build_studies
 from trainmark.analyse.table import build_lines
-from trainmark.report.document import render_document, render_runs
+from trainmark.report.document import render_results
 from trainmark.report.exporting import Exported, ExportFormat
 from trainmark.report.scaling import describe_studies
 from trainmark.store.rows import RunRow
@@ -14,7 +14,7 @@ from trainmark.store.rows import RunRow
 
 def export(rows: Sequence[RunRow], asked: Sequence[Asked] = ()) -> Exported:
     studies = describe_studies(build_studies(build_lines(rows), asked))
-    text = render_document(render_runs(rows), scaling=studies)
+    text = render_results(rows, scaling=studies)
     return Exported(files={"results.json": text}, stream=text)
 
 

@@ -38,21 +38,29 @@ _PRECISIONS = {"amp": "fp16"}
 """Their name of a precision, if it differs from ours. TF32 is never called fp32."""
 
 _OUR_LOGS = ("trainmark", "command")
-"""Sources whose logs are written next to the index file; an imported log stays where it is."""
+"""Sources whose logs are written next to the index file; an imported log stays where it is.
+
+Of a workload that ended well the log is made from its steps; of a failure and of a command it is what was printed.
+"""
 
 
 def export(rows: Sequence[RunRow]) -> Exported:
     lines: dict[str, list[str]] = {}
-    logs = {}
+    logs: dict[str, str] = {}
+    texts: dict[str, str] = {}
     left_out = {row.id: TOO_NOISY for row in rows if is_too_noisy(row)}
     kept = [row for row in without_replaced(rows) if row.id not in left_out]
     left_out |= {row.id: REPLACED for row in rows if row not in kept and row.id not in left_out}
     for row in kept:
         name = log_name(row)
         lines.setdefault(f"{name}_speed", []).append(_encode(describe(row)))
-        if row.source in _OUR_LOGS:
-            logs[name] = row.id  # repeats share the name, as in PaddlePaddle: the last one is kept
-    files = {name: "".join(own) for name, own in lines.items()}
+        # Repeats share the name, as in PaddlePaddle: the last one is kept.
+        if row.source == "trainmark" and row.outcome == "ok":
+            texts[name] = write_log(row)
+        elif row.source in _OUR_LOGS:
+            logs[name] = row.id
+    files = {**{name: "".join(own) for name, own in lines.items()}, **texts}
+    logs = {name: run_id for name, run_id in logs.items() if name not in texts}
     stream = "".join(_encode(describe(row)) for row in kept)
     return Exported(files=files, stream=stream, logs=logs, left_out=left_out)
 
@@ -84,6 +92,21 @@ def describe(row: RunRow) -> dict[str, Any]:
     if row.devices == 1:
         document |= {"log_with_profiler": None, "profiler_path": None}
     return document | describe_limits(row)
+
+
+def write_log(row: RunRow) -> str:
+    """The steps of a run in PaddlePaddle's words: our own workloads print none. `ips` is that of one device."""
+    devices = row.devices or 1
+    loss_of = dict(zip(row.loss_steps.tolist(), row.losses.tolist(), strict=True))
+    head = f"model: {plain(row.model or row.workload or 'unknown')}, GPUs used: {devices}"
+    lines = [f"{head}, batch_size: {row.batch_size_per_device}"]
+    lines += ["use AMP to train"] if row.precision == "amp" else []
+    facts = zip(row.steps.tolist(), row.seconds.tolist(), row.samples.tolist(), strict=True)
+    for step, seconds, samples in facts:
+        loss = f" loss: {loss_of[step]:.6g}," if step in loss_of else ""
+        rate = samples / seconds / devices if seconds > 0 else 0.0
+        lines.append(f"[TRAIN] iter: {step:.0f},{loss} batch_cost: {seconds:.6g} sec, ips: {rate:.6g} {row.unit}/sec")
+    return "\n".join(lines) + "\n"
 
 
 def log_name(row: RunRow) -> str:

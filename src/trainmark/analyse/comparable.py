@@ -1,0 +1,99 @@
+"""Which runs of a cell may be compared, and why the others may not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from trainmark.analyse import laws
+from trainmark.analyse.analysis import estimate_run
+from trainmark.analyse.estimate import Estimate
+from trainmark.analyse.repeats import pool
+from trainmark.messages.comparison import (
+    breaks_law,
+    changed_run,
+    far_from_others,
+    no_speed,
+    not_ok,
+    run_refused,
+    run_too_noisy,
+)
+from trainmark.messages.endings import changed_after_end
+from trainmark.messages.message import Message
+from trainmark.store.rows import RunRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    run_id: str
+    side: str
+    why: Message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    values: tuple[float, ...]
+    runs: tuple[RunRow, ...]
+    left_out: tuple[LeftOut, ...] = field(default=())
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Of all of them together, as tables show it."""
+        estimates = [estimate for row in self.runs if (estimate := estimate_run(row)) is not None]
+        return pool(estimates) if estimates else None
+
+    @property
+    def is_too_noisy(self) -> bool:
+        """Whether the runs differ so much that no output shows their mean."""
+        return self.estimate is not None and self.estimate.is_too_noisy
+
+
+def count_runs(runs: Sequence[RunRow], side: str) -> Counted:
+    usable, left_out = [], []
+    for row in runs:
+        why = why_left_out(row)
+        if why is None:
+            usable.append(row)
+        else:
+            left_out.append(LeftOut(run_id=row.id, side=side, why=why))
+    values = tuple(value for row in usable if (value := speed_of(row)) is not None)
+    return Counted(values=values, runs=tuple(usable), left_out=tuple(left_out))
+
+
+def without(side: Counted, place: int | None, name: str) -> Counted:
+    """Without a run that the verdict did not count."""
+    if place is None:
+        return side
+    left = LeftOut(run_id=side.runs[place].id, side=name, why=far_from_others())
+    return Counted(
+        values=(*side.values[:place], *side.values[place + 1 :]),
+        runs=(*side.runs[:place], *side.runs[place + 1 :]),
+        left_out=(*side.left_out, left),
+    )
+
+
+def why_left_out(row: RunRow) -> Message | None:
+    """Why the speed of a run may not be compared; None if it may."""
+    if row.outcome != "ok":
+        return not_ok(outcome=row.outcome or "running")
+    if any(warning.get("code") == changed_after_end.code for warning in row.warnings):
+        return changed_run()
+    broken = laws.broken_laws(row)
+    if broken:
+        return breaks_law(law=broken[0].code, why=broken[0])
+    estimate = estimate_run(row)
+    if estimate is None or speed_of(row) is None:
+        return no_speed()
+    if estimate.is_too_noisy:
+        return run_too_noisy(width=estimate.relative_half_width or math.inf)
+    if estimate.is_refused:
+        return run_refused(why=estimate.doubts[0])
+    return None
+
+
+def speed_of(row: RunRow) -> float | None:
+    """Samples per second; None for a value of which there is no logarithm."""
+    estimate = estimate_run(row)
+    is_speed = estimate is not None and math.isfinite(estimate.value) and estimate.value > 0
+    return estimate.value if estimate is not None and is_speed else None
