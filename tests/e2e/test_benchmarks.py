@@ -14,6 +14,7 @@ _ROOT = Path(__file__).parents[2]
 _SMALL = {
     "recording_overhead": ("--pairs", "2", "--block-s", "0.1", "--batch-size", "2"),
     "false_alarms": ("DIR", "--part", "same", "--comparisons", "1", "--steps", "20"),
+    "coverage": ("--trials", "1", "--only", "every 10th", "--lengths", "100", "--processes", "1"),
     "gate_power": ("--trials", "2"),
     "crop_decoding": ("--images", "10", "--rounds", "2"),
     "pse_expansion": ("--repeats", "1"),

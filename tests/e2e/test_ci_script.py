@@ -94,11 +94,22 @@ def test_green_on_no_change_red_on_a_slow_down_and_4_on_nothing(tmp_path: Path) 
     assert said.endswith("2.0% is allowed")
     assert ET.parse(tmp_path / "trainmark.xml").getroot().get("failures") == "1"
 
+    red_junit = (tmp_path / "trainmark.xml").read_bytes()
+
     repository.commit(steps=0)
     nothing = repository.check()
     assert nothing.returncode == 4, nothing.stdout + nothing.stderr
     assert "recorded no steps" in nothing.stdout
     assert ET.parse(tmp_path / "trainmark.xml").getroot().get("errors") == "2"
+
+    junitparser = pytest.importorskip("junitparser", reason="junitparser is not installed; the locks have it")
+    failures = [
+        (case.name, entry.type, entry.message)
+        for suite in junitparser.JUnitXml.fromstring(red_junit)
+        for case in suite
+        for entry in case.result
+    ]
+    assert failures == [("train.py, 1 x 1 cpu: throughput", "regression", said.partition("1 x 1 cpu: ")[2])]
 
 
 def test_a_failed_run_is_1_and_bad_input_2(tmp_path: Path) -> None:

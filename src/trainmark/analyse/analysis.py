@@ -5,7 +5,7 @@ numpy is imported only to analyse steps: reading a thousand kept analyses needs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -100,15 +100,12 @@ def _analyse(row: RunRow) -> Analysis:
 
 
 def _estimate(row: RunRow) -> Estimate:
-    from trainmark.analyse.throughput import NO_METHOD, estimate_cumulative, estimate_throughput
+    from trainmark.analyse.throughput import estimate_cumulative, estimate_throughput
 
     if row.log.get("is_cumulative"):
         return estimate_cumulative(row)
-    estimate = estimate_throughput(row.seconds, row.samples, restarts=_find_restarts(row))
-    if row.dialect is not None and estimate.std_error == 0:
-        # A log that always prints the same few digits does not know its speed exactly.
-        return replace(estimate, ci95=None, std_error=None, dof=None, method=NO_METHOD)
-    return estimate
+    is_printed = row.dialect is not None  # our own records are differences of time stamps
+    return estimate_throughput(row.seconds, row.samples, restarts=_find_restarts(row), is_printed=is_printed)
 
 
 def _find_restarts(row: RunRow) -> list[int]:

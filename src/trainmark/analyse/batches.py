@@ -19,6 +19,7 @@ from trainmark.store.rows import RunRow
 
 _LOWER_IS_BETTER = frozenset({"loss", "error", "err", "perplexity", "ppl", "wer", "cer", "mae", "mse", "rmse"})
 """Words in the names of metrics that are not accuracies."""
+_SHORT = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +106,23 @@ def latest_batches(batches: Sequence[Batch]) -> list[Batch]:
     """The newest of each cell and machine."""
     newest = {(batch.work, batch.identity.machine): batch for batch in batches}
     return list(newest.values())
+
+
+def find_outdated(latest: Sequence[Batch]) -> list[Batch]:
+    """Those of another commit than the newest of all: they say nothing about what was measured last.
+
+    Only where both commits are known. Commands and our own workloads have different repositories.
+    """
+    in_time = sorted(latest, key=lambda batch: batch.rows[-1].started_unix_s or 0.0)
+    newest = {batch.first.source: state for batch in in_time if (state := state_of(batch)) is not None}
+    return [batch for batch in latest if state_of(batch) not in (None, newest.get(batch.first.source))]
+
+
+def state_of(batch: Batch) -> str | None:
+    """The commit, and whether there were changes on top of it; None if unknown."""
+    code = batch.identity.facts["code"]
+    commit, changes = code.get("commit"), code.get("changes")
+    return None if commit is None else commit[:_SHORT] + (f" with changes {changes[:_SHORT]}" if changes else "")
 
 
 # -- values ------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from trainmark.analyse.repeats import pool
 from trainmark.analyse.tolerance import Metric
 from trainmark.analyse.verdict import Judgement, Sides, judge_cells
 from trainmark.messages import gate as messages
+from trainmark.messages.comparison import chance_among_many
 from trainmark.messages.message import Message
 
 _MOST_RUNS = 50
@@ -122,6 +123,9 @@ def _explain(case: Case, judged: Judgement) -> Message:
         return messages.within(change=change, low=low, high=high, tolerance=tolerance)
     if judged.far_a is not None or judged.far_b is not None:
         return _name_far(case, judged)
+    if judged.why.code == chance_among_many.code and change < 0:
+        cells = judged.why.params["cells"]
+        return messages.chance(change=change, low=low, high=high, cells=cells, advice=_advise(judged))
     return messages.undecided(
         change=change, low=low, high=high, tolerance=tolerance, spread=judged.spread or 0.0, advice=_advise(judged)
     )

@@ -73,7 +73,7 @@ def long_run_variance(values: NDArray[np.float64], *, rounding: float = 0.0) -> 
 
 def _autoregress(deviations: NDArray[np.float64], variance: float) -> LongRun:
     n = len(deviations)
-    reflections = _burg(deviations, _max_order(n))
+    reflections = burg(deviations, _max_order(n))
     residuals = variance * np.maximum(np.cumprod(np.concatenate(([1.0], 1.0 - reflections**2))), _PREDICTED)
     orders = np.arange(len(residuals))
     criterion = n * np.log(residuals) + n * (n + orders) / np.maximum(n - orders - 2, 0.5)
@@ -95,7 +95,7 @@ def _max_order(num_values: int) -> int:
     return max(1, num_values // 8)
 
 
-def _burg(deviations: NDArray[np.float64], order: int) -> NDArray[np.float64]:
+def burg(deviations: NDArray[np.float64], order: int) -> NDArray[np.float64]:
     """Reflection coefficients 1..order: the correlations of the forward and backward prediction errors."""
     reflections: list[float] = []
     forward, backward = deviations[1:], deviations[:-1]

@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trainmark.analyse.diagnosis import find_shape
 from trainmark.analyse.longrun import long_run_variance
 
 # A spike exceeds the usual step by all three: robust deviations, a share of the step, and the usual slow steps (data
@@ -47,6 +48,13 @@ _SURELY_FIRST_HALF = 0.9
 # No machine is steadier than this share of a step; without it, rounding would matter in a nearly constant series.
 _NOISE_FLOOR = 1e-3
 
+# What a cut removes must be a transient, else it is another level of speed, which belongs to the run: so few steps, so
+# far from the rest, or a second half that is so much nearer to the rest than the first.
+_FEW_STEPS = 4
+_FEW_SHARE = 0.05
+_FAR = 1.25
+_APPROACH = 0.7
+
 # With fewer steps, a ramp cannot be told from noise.
 _MIN_RAMP_STEPS = 10
 
@@ -58,7 +66,15 @@ def find_steady_start(seconds: ArrayLike) -> int:
     if limit == 0:
         return 0
     start = _end_of_spikes(durations, limit)
-    return start + _end_of_ramp(durations[start:], limit - start)
+    cut = _end_of_ramp(durations[start:], limit - start)
+    return start + cut if _is_transient(durations[start:], cut) else start
+
+
+def find_spikes_end(seconds: ArrayLike) -> int:
+    """Index of the first step after the spikes, where a ramp may start."""
+    durations = np.asarray(seconds, dtype=np.float64)
+    limit = len(durations) // 2
+    return _end_of_spikes(durations, limit) if limit else 0
 
 
 def _level_and_noise(durations: NDArray[np.float64]) -> tuple[float, float]:
@@ -142,3 +158,20 @@ def _dies_away(durations: NDArray[np.float64]) -> bool:
     n = len(durations)
     first, second, rest = (_median(part) for part in np.split(durations, [n // 4, n // 2]))
     return abs(first - second) >= abs(second - rest) and (first - second) * (second - rest) >= 0
+
+
+def _is_transient(durations: NDArray[np.float64], cut: int) -> bool:
+    """Whether what is cut is a warm-up: few steps, far from the rest, or approaching it; not a level of its own."""
+    if cut <= max(_FEW_STEPS, _FEW_SHARE * len(durations)):
+        return True
+    removed, rest = durations[:cut], durations[cut:]
+    level, noise = _level_and_noise(rest)
+    if max(_median(removed) / level, level / _median(removed)) > _FAR:
+        return True
+    early, late = (float(part.mean()) - float(rest.mean()) for part in np.split(removed, [cut // 2]))
+    chance = _SIGNIFICANT * noise * float(np.sqrt(4 / cut))
+    is_past = early * late < 0 and abs(late) > chance
+    if is_past or abs(early) - abs(late) < chance or abs(late) > _APPROACH * abs(early):
+        return False
+    levels, _ = find_shape(durations / level)
+    return levels is None or (levels.direction != 0 and len(levels.changes) > 1)

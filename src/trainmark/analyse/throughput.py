@@ -34,18 +34,23 @@ or more: the interval is wider than needed.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trainmark.analyse.estimate import Estimate, log_interval
-from trainmark.analyse.longrun import long_run_variance
-from trainmark.analyse.steady import find_steady_start
+from trainmark.analyse.diagnosis import diagnose
+from trainmark.analyse.digits import rounding_error
+from trainmark.analyse.estimate import Estimate
+from trainmark.analyse.interval import Refusal, find_width
+from trainmark.analyse.periods import find_period
+from trainmark.analyse.steady import find_spikes_end, find_steady_start
 from trainmark.errors import InputError
 from trainmark.messages.doubts import within_one_run
+from trainmark.messages.message import Message
 from trainmark.store.rows import RunRow
+
+Floats = NDArray[np.float64]
 
 METHOD = "ar-t"
 NO_METHOD = "none"
@@ -73,10 +78,13 @@ def read_series(seconds: ArrayLike, samples: ArrayLike) -> tuple[NDArray[np.floa
     return durations, np.broadcast_to(counts, durations.shape)
 
 
-def estimate_throughput(seconds: ArrayLike, samples: ArrayLike, *, restarts: Sequence[int] = ()) -> Estimate:
+def estimate_throughput(
+    seconds: ArrayLike, samples: ArrayLike, *, restarts: Sequence[int] = (), is_printed: bool = True
+) -> Estimate:
     """Samples per second of the steady state of a run with these step durations.
 
     `restarts`: indices of the first steps of processes that resumed the run; each has a warm-up of its own.
+    `is_printed`: durations may have been rounded one by one. Differences of time stamps are not, their sums are exact.
     """
     durations, counts = read_series(seconds, samples)
     is_steady = np.zeros(len(durations), dtype=np.bool_)
@@ -84,39 +92,55 @@ def estimate_throughput(seconds: ArrayLike, samples: ArrayLike, *, restarts: Seq
         # So few steps do not show where a warm-up ends.
         if begin == 0 or end - begin >= 2 * MIN_STEPS:
             is_steady[begin + find_steady_start(durations[begin:end]) : end] = True
-    num_warmup_steps = int(len(durations) - is_steady.sum())
-    return _estimate_steady(durations[is_steady], counts[is_steady], num_warmup_steps=num_warmup_steps)
+    ramp = durations[find_spikes_end(durations) :] if not restarts else None
+    steady = durations[is_steady], counts[is_steady]
+    return _estimate_steady(*steady, num_steps=len(durations), ramp=ramp, is_printed=is_printed)
 
 
-def _estimate_steady(durations: NDArray[np.float64], counts: NDArray[np.float64], *, num_warmup_steps: int) -> Estimate:
-    n = len(durations)
+def _estimate_steady(
+    durations: Floats, counts: Floats, *, num_steps: int, ramp: Floats | None, is_printed: bool
+) -> Estimate:
+    """`ramp`: all steps after the first spikes, of which the steady ones are the last."""
+    if len(durations) < MIN_STEPS:
+        return _without_interval(durations, counts, num_steps=num_steps, doubts=())
+    # To first order, the logarithm of a ratio of sums changes by the mean of these (less 1).
+    series = 1 + durations / durations.mean() - counts / counts.mean()
+    period = find_period(series)
+    if period is not None:
+        cut = period.cut(len(series))
+        durations, counts = durations[cut:], counts[cut:]
+        series = 1 + durations / durations.mean() - counts / counts.mean()
+        period = period.after(cut)
+    found = diagnose(series, period, ramp=ramp)
     value = float(counts.sum() / durations.sum())
-    spread = find_spread(counts / durations)
-    if n < MIN_STEPS:
-        return Estimate(
-            value=value,
-            ci95=None,
-            num_steps=n,
-            num_warmup_steps=num_warmup_steps,
-            method=NO_METHOD,
-            std_error=None,
-            dof=None,
-            spread=spread,
-        )
-    # To first order, the logarithm of a ratio of sums changes by the mean of these.
-    influence = counts / counts.mean() - durations / durations.mean()
-    long_run = long_run_variance(influence, rounding=1e-12)
-    relative_error = math.sqrt(long_run.variance / n)
+    rounding = rounding_error(durations, counts / durations) if is_printed else 0.0
+    width = find_width(found, rounding=rounding, value=value)
+    if isinstance(width, Refusal):
+        return _without_interval(durations, counts, num_steps=num_steps, doubts=width.doubts)
     return Estimate(
         value=value,
-        ci95=log_interval(value, relative_error, long_run.dof),
-        num_steps=n,
-        num_warmup_steps=num_warmup_steps,
+        ci95=width.around(value),
+        num_steps=len(durations),
+        num_warmup_steps=num_steps - len(durations),
         method=METHOD,
-        std_error=value * relative_error,
-        dof=long_run.dof,
-        spread=spread,
-        doubts=(within_one_run(),),
+        std_error=value * width.std_error,
+        dof=width.dof,
+        spread=find_spread(counts / durations),
+        doubts=(*width.doubts, within_one_run()),
+    )
+
+
+def _without_interval(durations: Floats, counts: Floats, *, num_steps: int, doubts: tuple[Message, ...]) -> Estimate:
+    return Estimate(
+        value=float(counts.sum() / durations.sum()),
+        ci95=None,
+        num_steps=len(durations),
+        num_warmup_steps=num_steps - len(durations),
+        method=NO_METHOD,
+        std_error=None,
+        dof=None,
+        spread=find_spread(counts / durations),
+        doubts=doubts,
     )
 
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from trainmark.analyse.estimate import Estimate
-from trainmark.analyse.stopping import decide, next_look
+from trainmark.analyse.stopping import StoppingRule
 from trainmark.controller.listener import Evaluation, Listener, RunStatus
 from trainmark.messages.message import Message
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import Kind
 from trainmark.spec.suite import Measure
+
+
+def make_rule(measure: Measure) -> StoppingRule:
+    """Half of the measuring time is enough to look for what is rare, however few steps it has."""
+    return StoppingRule(
+        target=measure.target_ci,
+        min_seconds=measure.min_seconds,
+        far_seconds=max(measure.min_seconds, measure.max_seconds / 2),
+    )
 
 
 class StoppingWatch:
@@ -21,44 +29,34 @@ class StoppingWatch:
     """
 
     def __init__(self, measure: Measure, listener: Listener, *, unit: Callable[[], str], may_stop: bool) -> None:
-        self._measure, self._listener, self._unit, self._may_stop = measure, listener, unit, may_stop
-        self._seconds: list[float] = []
-        self._samples: list[float] = []
-        self._next_look = 1
-        self._estimate: Estimate | None = None
+        self._listener, self._unit, self._may_stop = listener, unit, may_stop
+        self._rule = make_rule(measure)
         self._evaluation: Evaluation | None = None
         self._begin_s = time.monotonic()
         self._reason: Message | None = None
 
     def __call__(self, new: list[Json]) -> Message | None:
-        self._read(new)
-        if self._reason is None and len(self._seconds) >= self._next_look:
-            self._look()
+        found = self._read(new)
+        self._reason = self._reason or found
         self._listener.update_run(
             RunStatus(
-                num_steps=len(self._seconds),
+                num_steps=self._rule.num_steps,
                 elapsed_s=time.monotonic() - self._begin_s,
                 unit=self._unit(),
-                estimate=self._estimate,
+                estimate=self._rule.estimate,
                 evaluation=self._evaluation,
             )
         )
-        return self._reason
+        return self._reason if self._may_stop else None
 
-    def _read(self, new: Iterable[Json]) -> None:
+    def _read(self, new: Iterable[Json]) -> Message | None:
+        seconds, samples = [], []
         for record in new:
             if record["kind"] == Kind.STEP:
-                self._seconds.append(float(record["seconds"]))
-                self._samples.append(float(record["samples"]))
+                seconds.append(float(record["seconds"]))
+                samples.append(float(record["samples"]))
             elif record["kind"] == Kind.EVAL and (
                 self._evaluation is None or self._evaluation.metric == record["metric"]
             ):  # a workload's first metric is its main one
                 self._evaluation = Evaluation(metric=record["metric"], value=record["value"], epoch=record.get("epoch"))
-
-    def _look(self) -> None:
-        """Only at step counts that grow geometrically: looking more often would stop too early by chance."""
-        self._next_look = next_look(len(self._seconds))
-        decision = decide(self._seconds, self._samples, target=self._measure.target_ci)
-        self._estimate = decision.estimate
-        if self._may_stop and decision.stop and sum(self._seconds) >= self._measure.min_seconds:
-            self._reason = decision.reason
+        return self._rule.add(seconds, samples)

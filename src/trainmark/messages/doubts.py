@@ -22,35 +22,39 @@ def two_levels(*, high: float, low: float, times: int) -> None: ...
 
 
 @declare(
-    "level-changed",
-    en="the speed changed from {before:,.4g} to {after:,.4g} after step {step}; the interval is of what came after",
-    zh="第 {step} 步之后，速度由 {before:,.4g} 变为 {after:,.4g}；区间只针对其后的部分",
-)
-def level_changed(*, before: float, after: float, step: int) -> None: ...
-
-
-@declare(
     "drift",
-    en="the speed drifted by {change:+.1%} during the run; let the machine reach a stable temperature or run longer",
-    zh="运行期间速度漂移了 {change:+.1%}；请等机器温度稳定，或延长运行时间",
+    en="the speed drifted by {change:+.1%} during the run and has not settled; let the machine reach its temperature, "
+    "or run longer",
+    zh="运行期间速度漂移了 {change:+.1%}，尚未稳定；请等机器温度稳定，或延长运行时间",
 )
 def drift(*, change: float) -> None: ...
 
 
 @declare(
     "still-warming-up",
-    en="still warming up: the last {share:.0%} of the steps were {change:+.1%} from those before; run longer",
-    zh="仍在预热：最后 {share:.0%} 的步与之前相比相差 {change:+.1%}；请延长运行时间",
+    en="still warming up: the speed changed by {change:+.1%} during the run and has not settled; run longer",
+    zh="仍在预热：运行期间速度变化了 {change:+.1%}，尚未稳定；请延长运行时间",
 )
-def still_warming_up(*, share: float, change: float) -> None: ...
+def still_warming_up(*, change: float) -> None: ...
 
 
 @declare(
     "rare-stalls",
-    en="rare stalls: {stalls:# steps} of {steps} took about {times:.3g} times as long as usual",
-    zh="偶发停顿：{steps} 步中有 {stalls} 步的用时约为平常的 {times:.3g} 倍",
+    en="rare stalls: {stalls:# steps} of {steps} took up to {times:.3g} times as long as usual; run longer to see how "
+    "often",
+    zh="偶发停顿：{steps} 步中有 {stalls} 步的用时最多为平常的 {times:.3g} 倍；请延长运行时间以确定其频率",
 )
 def rare_stalls(*, stalls: int, steps: int, times: float) -> None: ...
+
+
+@declare(
+    "long-pause",
+    en="step {step} took {times:.3g} times as long as usual (a second compilation, a stall?): it counts in the value, "
+    "and whether it comes again cannot be told; run longer",
+    zh="第 {step} 步的用时为平常的 {times:.3g} 倍（再次编译或停顿？）：它计入数值，无法判断是否会再次出现；"
+    "请延长运行时间",
+)
+def long_pause(*, step: int, times: float) -> None: ...
 
 
 @declare(
@@ -58,7 +62,7 @@ def rare_stalls(*, stalls: int, steps: int, times: float) -> None: ...
     en="every {period}th step takes longer; the value is of whole periods",
     zh="每隔 {period} 步就有一步较慢；数值取自完整的周期",
 )
-def period(*, period: int) -> None: ...
+def periodic(*, period: int) -> None: ...
 
 
 @declare(

@@ -54,6 +54,16 @@ def undecided(*, change: float, low: float, high: float, tolerance: float, sprea
 def one_run(*, change: float, advice: Message) -> None: ...
 
 
+@declare(
+    "gate-chance",
+    en="{change:+.1%} ({low:+.1%} to {high:+.1%}) would be a regression in one cell, but among {cells} cells chance "
+    "gives one like it; {advice}",
+    zh="若只有一个配置，{change:+.1%}（{low:+.1%} 至 {high:+.1%}）可算性能回退，但在 {cells} 个配置中偶然就会出现一个；"
+    "{advice}",
+)
+def chance(*, change: float, low: float, high: float, cells: int, advice: Message) -> None: ...
+
+
 @declare("gate-more-runs", en="run with --repeat {repeat}", zh="请用 --repeat {repeat} 运行")
 def more_runs(*, repeat: int) -> None: ...
 
@@ -162,6 +172,15 @@ def unfinished(*, run: str) -> None: ...
 
 @declare("gate-not-measured", en="in the baseline, but not measured", zh="在基准中，但未被测量")
 def not_measured() -> None: ...
+
+
+@declare(
+    "gate-outdated",
+    en="not measured with the newest code: its runs are of commit {commit}, the newest of {newest}; run it too, or "
+    "pass --since to say which runs count",
+    zh="未用最新代码测量：它的运行属于提交 {commit}，最新的运行属于 {newest}；请也运行它，或用 --since 指定要算的运行",
+)
+def outdated(*, commit: str, newest: str) -> None: ...
 
 
 @declare(

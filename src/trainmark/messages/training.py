@@ -124,6 +124,14 @@ def interval_too_wide(*, half_width: float, target: float) -> None: ...
 def too_little_freedom(*, half_width: float, dof: float, least: float) -> None: ...
 
 
+@declare(
+    "not-far-enough",
+    en="{steps} of {far} steps measured: what is rare is not seen in fewer",
+    zh="已测量 {far} 步中的 {steps} 步：步数更少则看不到罕见的情况",
+)
+def not_far_enough(*, steps: int, far: int) -> None: ...
+
+
 @declare("sizes-done", en="all sizes done", zh="所有大小均已测量")
 def sizes_done() -> None:
     """The measurement of the network."""

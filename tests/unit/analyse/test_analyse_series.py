@@ -48,7 +48,7 @@ def test_the_least_number_of_steps_with_an_interval() -> None:
 @pytest.mark.parametrize("step", [0.1, 1 / 3, 0.02])
 @pytest.mark.parametrize("num", [8, 100, 1001])
 def test_rounding_is_no_variation(step: float, num: int) -> None:
-    estimate = estimate_throughput([step] * num, 3.0)
+    estimate = estimate_throughput([step] * num, 3.0, is_printed=False)
     assert estimate.ci95 == (estimate.value, estimate.value)
     assert (estimate.std_error, estimate.dof) == (0.0, math.inf)
 

@@ -71,10 +71,12 @@ def test_what_is_left_of_a_ramp_is_less_than_the_noise(settling: int) -> None:
     assert start < 8 * settling + 800 // 50  # the coarse look cuts whole batches
 
 
-def test_a_ramp_longer_than_half_is_cut_at_half_and_says_so_in_its_interval() -> None:
+def test_a_ramp_longer_than_half_is_cut_at_half_and_the_rest_is_not_trusted() -> None:
     series = steps(200) * (1 + 0.5 * np.exp(-np.arange(200) / 50))
     assert find_steady_start(series) == 100
-    assert (estimate_throughput(series, 1.0).relative_half_width or 0) > 0.03
+    estimate = estimate_throughput(series, 1.0)
+    assert estimate.ci95 is None
+    assert [doubt.code for doubt in estimate.doubts] == ["still-warming-up"]
 
 
 def test_first_steps_that_are_too_fast_are_no_steady_state_either() -> None:
@@ -84,16 +86,17 @@ def test_first_steps_that_are_too_fast_are_no_steady_state_either() -> None:
     assert 8 <= find_steady_start(series) <= 20
 
 
-@pytest.mark.parametrize("place", [0.5, 0.52, 0.55, 0.6, 0.7, 0.8, 0.9])
-@pytest.mark.parametrize("factor", [0.8, 1.2])
-def test_a_level_that_changes_in_the_second_half_stays_in_the_interval(place: float, factor: float) -> None:
+@pytest.mark.parametrize("place", [0.2, 0.5, 0.52, 0.55, 0.6, 0.7, 0.8, 0.9])
+@pytest.mark.parametrize("factor", [0.85, 1.2])
+def test_another_level_is_no_warm_up_and_both_are_named(place: float, factor: float) -> None:
     series = steps(200)
     series[round(200 * place) :] *= factor
     assert find_steady_start(series) == 0
-    before, after = 1 / 0.02, 1 / 0.02 / factor
-    interval = estimate_throughput(series, 1.0).ci95
-    assert interval is not None
-    assert interval[1] - interval[0] > 0.5 * abs(after - before)
+    estimate = estimate_throughput(series, 1.0)
+    assert estimate.ci95 is None
+    (doubt,) = estimate.doubts
+    assert doubt.code == "two-levels"
+    assert [doubt.params["low"], doubt.params["high"]] == pytest.approx(sorted([50, 50 / factor]), rel=0.01)
 
 
 def test_the_warm_up_before_a_late_change_is_still_found() -> None:
@@ -106,11 +109,11 @@ def test_the_warm_up_before_a_late_change_is_still_found() -> None:
 @pytest.mark.parametrize("tail", ["normal", "lognormal", "stalls", "cycle"])
 def test_a_stationary_series_loses_almost_nothing_whatever_its_noise(tail: str) -> None:
     random = np.random.default_rng(8)
-    series = 0.02 * (1 + 0.02 * random.standard_normal((300, 100)))
+    series = 0.02 * (1 + 0.02 * random.standard_normal((100, 100)))
     if tail == "lognormal":
-        series = 0.02 * np.exp(0.5 * random.standard_normal((300, 100)))
+        series = 0.02 * np.exp(0.5 * random.standard_normal((100, 100)))
     elif tail == "stalls":
-        series = series * np.where(random.random((300, 100)) < 0.02, 5.0, 1.0)
+        series = series * np.where(random.random((100, 100)) < 0.02, 5.0, 1.0)
     elif tail == "cycle":
         series = series * np.where(np.arange(100) % 8 == 0, 2.0, 1.0)
     assert np.mean([find_steady_start(row) for row in series]) < 3

@@ -175,6 +175,38 @@ def test_the_runs_of_the_baseline_itself_are_not_a_measurement(store: History, b
     assert "not measured since the baseline was accepted" in answer(result)
 
 
+def test_a_cell_that_was_only_measured_with_older_code_is_no_pass(store: History, baseline: Path) -> None:
+    """Else a pipeline that lost a cell would be judged by last week's runs of it."""
+    for commit in ("a" * 40, "b" * 40):
+        store.measure(100, commit=commit)
+        store.measure(100, cell=AMP, commit=commit)
+        if commit[0] == "a":
+            accept(store, baseline)
+    assert judge(store, baseline).exit_code == 0
+    store.measure(100, commit="c" * 40)
+    result = judge(store, baseline)
+    assert [cell.status for cell in result.cells] == [Status.NOT_MEASURED, Status.PASS]
+    assert "not measured with the newest code: its runs are of commit bbbbbbbbbbbb, the newest of cccccccccccc" in (
+        answer(result)
+    )
+    assert check(store.read(since_unix_s=0), baseline, []).exit_code == 0
+    store.measure(100, cell=AMP, commit="c" * 40)
+    assert judge(store, baseline).exit_code == 0
+
+
+def test_among_many_cells_one_small_loss_may_be_chance(store: History, baseline: Path) -> None:
+    cells = [make_cell(batch_size_per_device=size) for size in range(1, 13)]
+    for cell in cells:
+        store.measure([99.0, 100.0, 101.0], cell=cell)
+    accept(store, baseline)
+    for cell in cells[1:]:
+        store.measure([99.0, 100.0, 101.0], cell=cell)
+    store.measure([96.6, 97.6, 98.6], cell=cells[0])
+    result = judge(store, baseline)
+    assert result.exit_code == 4
+    assert "would be a regression in one cell, but among 12 cells chance gives one like it" in answer(result)
+
+
 def test_runs_before_since_are_history_only(store: History, baseline: Path) -> None:
     store.measure(100)
     accept(store, baseline)

@@ -19,7 +19,7 @@ def steps(num: int, *, seconds: float = 0.1) -> list[dict[str, Any]]:
 
 
 def watch(listener: KeepingListener, *, may_stop: bool = True, min_seconds: float = 1.0) -> StoppingWatch:
-    measure = Measure(min_seconds=min_seconds)
+    measure = Measure(min_seconds=min_seconds, max_seconds=20.0)
     return StoppingWatch(measure, listener, unit=lambda: "images", may_stop=may_stop)
 
 
@@ -35,6 +35,14 @@ def test_it_stops_when_the_interval_is_narrow_enough() -> None:
     assert (last.num_steps, last.unit) == (106, "images")
     assert last.estimate is not None
     assert 79 < last.estimate.value < 81
+
+
+def test_it_does_not_stop_in_the_first_half_of_the_time() -> None:
+    """Unless it has seen thousands of steps: what is rare comes late."""
+    observe = watch(KeepingListener())
+    assert observe(steps(80)) is None
+    assert observe(steps(80)) is not None
+    assert watch(KeepingListener())(steps(3001, seconds=0.002)) is not None
 
 
 def test_it_does_not_stop_before_the_minimum_time() -> None:

@@ -1,0 +1,78 @@
+"""How much the rounding of durations or rates can hide: printed digits, a clock that ticks slowly.
+
+Rounding to multiples of q is harmless if the noise is larger than q: errors cancel. If most values are the same, all of
+them may be wrong in the same direction by up to q / 2. In between, a share p of the values at the next multiple tells
+that the truth is at most q |1/2 - p| from the mean, the case of noise that is much smaller than q.
+
+Time stamps of a slow clock are another matter: what one duration loses the next one gets, so sums are exact. It shows
+in sums of neighbouring values, which then vary much less than single values do.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_FINEST = 1e-5
+"""Relative to a value: finer rounding is not looked for."""
+_TOLERANCE = 1e-6
+_DITHERED = 0.6
+"""Standard deviation, in units of q, from which errors cancel to less than 0.2% of q."""
+_LEFT_OVER = 0.02
+_CLOCK_RATIO = 0.35
+"""Variance of sums of neighbouring values, compared with what independent values would have."""
+
+
+def rounding_error(durations: Floats, rates: Floats) -> float:
+    """By how much rounding may have moved the mean, relative to it."""
+    for values in (durations, rates):
+        quantum = find_quantum(values)
+        if quantum is not None:
+            return _hidden(values / quantum) * quantum / float(np.median(values))
+    return 0.0
+
+
+def find_quantum(values: Floats) -> float | None:
+    """The power of ten, or else the smallest difference, of which all values are multiples; None if too small."""
+    distinct = np.unique(values)
+    middle = float(np.median(values))
+    finest = _FINEST * middle
+    power = math.floor(math.log10(float(distinct[0])))
+    while 10.0**power >= finest:
+        if _are_multiples(distinct, 10.0**power):
+            return 10.0**power
+        power -= 1
+    if len(distinct) < 2:
+        return None
+    smallest = float(np.diff(distinct).min())
+    return smallest if smallest >= finest and _are_multiples(distinct, smallest) else None
+
+
+def _are_multiples(values: Floats, quantum: float) -> bool:
+    multiples = values / quantum
+    return bool(np.all(np.abs(multiples - np.round(multiples)) <= _TOLERANCE * np.maximum(multiples, 1.0)))
+
+
+def _hidden(multiples: Floats) -> float:
+    """Largest error of the mean, in units of the quantum."""
+    middle = float(np.median(multiples))
+    near = multiples[np.abs(multiples - middle) <= max(3.0, 0.5 * middle)]  # stalls say nothing about rounding
+    deviation = float(np.diff(near).std()) / math.sqrt(2) if len(near) > 1 else 0.0
+    if deviation >= _DITHERED or _is_clock(near):
+        return 0.0
+    return min(0.5, math.sqrt(max(0.25 - deviation**2, 0.0)) + _LEFT_OVER)
+
+
+def _is_clock(multiples: Floats) -> bool:
+    n = len(multiples)
+    size = math.isqrt(n)
+    variance = float(multiples.var())
+    if size < 4 or variance == 0.0:
+        return False
+    num = n // size
+    sums = multiples[: num * size].reshape(num, size).sum(axis=1)
+    return float(sums.var()) < _CLOCK_RATIO * size * variance
