@@ -19,6 +19,7 @@ def install(framework: ModuleType, folder: str) -> None:
     global _recorder
     if _recorder is None:
         _recorder = load("recorder").Recorder(folder)
+        _recorder.on_exit(_record_modules)
     name = framework.__name__
     _recorder.note("framework", f"{name} {getattr(framework, '__version__', '')}".strip())
     try:
@@ -26,6 +27,13 @@ def install(framework: ModuleType, folder: str) -> None:
         load(_WATCHERS[name]).install(framework, counter, load("batch_size").measure)
     except Exception as error:
         _recorder.fail(f"watching {name}", error)
+
+
+def _record_modules() -> None:
+    """Only of a process that trains: others, such as data loaders, import the same."""
+    _recorder.flush()
+    if _recorder.has_steps:
+        _recorder.record(kind="modules", modules=load("local_modules").local_modules())
 
 
 def load(name: str) -> ModuleType:

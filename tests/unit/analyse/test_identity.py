@@ -134,6 +134,9 @@ def test_two_checkouts_run_the_same_command(tmp_path: Path) -> None:
     assert identity_of(one).work == identity_of(other).work
     assert identity_of(one).code == identity_of(other).code  # trainmark only measures it
     assert differing(one, other) == [("code", "trainmark")]
+    assert not any(found.is_identifying for found in differences(identity_of(one), identity_of(other)))
+    edited = make_row(tmp_path, facts={**facts, "model": "x"}, script={**script, "modules_sha256": "cd"})
+    assert identity_of(edited).code != identity_of(one).code
 
 
 def test_the_version_of_the_framework_of_a_command_is_that_of_its_package(tmp_path: Path) -> None:
