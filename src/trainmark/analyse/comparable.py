@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from trainmark.analyse import laws
@@ -73,13 +73,13 @@ def without(side: Counted, place: int | None, name: str) -> Counted:
     )
 
 
-def why_left_out(row: RunRow) -> Message | None:
+def why_left_out(row: RunRow, *, ignored_laws: Collection[str] = ()) -> Message | None:
     """Why the speed of a run may not be compared; None if it may."""
     if row.outcome != "ok":
         return not_ok(outcome=row.outcome or "running")
     if any(warning.get("code") == changed_after_end.code for warning in row.warnings):
         return changed_run()
-    broken = laws.broken_laws(row)
+    broken = [law for law in laws.broken_laws(row) if law.code not in ignored_laws]
     if broken:
         return breaks_law(law=broken[0].code, why=broken[0])
     estimate = estimate_run(row)
