@@ -9,12 +9,16 @@ import os
 import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
+
+from trainmark.analyse.tolerance import Metric
+from trainmark.controller.baseline_file import read_baseline
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "docs" / "guides" / "ci"
@@ -130,6 +134,17 @@ def test_a_failed_run_is_1_and_bad_input_2(tmp_path: Path) -> None:
 def test_the_guide_shows_the_files_as_they_are(name: str) -> None:
     guide = (ROOT / "docs" / "guides" / "ci.md").read_text()
     assert f"\n{(FILES / name).read_text()}```\n" in guide
+
+
+def test_the_tolerances_of_the_guide_are_valid(tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "guides" / "ci.md").read_text()
+    block = guide[guide.index("    schema = 1\n") :].split("\n\nBelow the line")[0]
+    path = tmp_path / "baseline.toml"
+    path.write_text(textwrap.dedent(block))
+    first, second = read_baseline(path).rules
+    assert first.values == {Metric.THROUGHPUT: 0.05}
+    assert second.is_for("resnet50 torch reference amp, 1 x 8, batch 32, synthetic")
+    assert second.values == {Metric.THROUGHPUT: 0.01, Metric.FIRST_STEP: None}
 
 
 def read_yaml(name: str) -> Any:
