@@ -29,6 +29,8 @@ from statistics import fmean, median, stdev, variance
 
 from trainmark.analyse.verdict import judge
 from trainmark.cli.main import main as trainmark
+from trainmark.host import cpu_name, num_cores
+from trainmark.units import format_count
 
 _ORDER = "ABBAAB"
 _UNITS = 1000
@@ -161,10 +163,11 @@ def _describe_machine(same: Sequence[Comparison]) -> str:
     everything = [value for side in sides for value in side]
     # Within a side: what a comparison has to cope with. Over all runs: also how the machine drifted meanwhile.
     within = math.sqrt(fmean(variance(side) for side in sides))
+    machine = f"{cpu_name()}, {format_count(num_cores(), 'cores')}"
     noisy = f"; {len(same) - len(whole)} comparisons with a run that was too noisy" if len(whole) < len(same) else ""
     return (
-        f"{len(everything)} runs, {fmean(map(math.exp, everything)):.1f} steps/s; standard deviation between the runs "
-        f"of a side {within:.2%} (median {median(stdev(side) for side in sides):.2%}), over all runs "
+        f"{machine}: {len(everything)} runs, {fmean(map(math.exp, everything)):.1f} steps/s; standard deviation "
+        f"between the runs of a side {within:.2%} (median {median(stdev(side) for side in sides):.2%}), over all runs "
         f"{stdev(everything):.2%}{noisy}"
     )
 
