@@ -16,9 +16,9 @@ from trainmark.messages.comparison import (
     far_from_others,
     no_speed,
     not_ok,
-    run_refused,
     run_too_noisy,
 )
+from trainmark.messages.doubts import within_one_run
 from trainmark.messages.endings import changed_after_end
 from trainmark.messages.message import Message
 from trainmark.store.rows import RunRow
@@ -47,6 +47,18 @@ class Counted:
     def is_too_noisy(self) -> bool:
         """Whether the runs differ so much that no output shows their mean."""
         return self.estimate is not None and self.estimate.is_too_noisy
+
+    @property
+    def why_refused(self) -> Message | None:
+        """Why no interval can be given, of a single run: several show how much they differ, whatever each did."""
+        return self.estimate.doubts[0] if self.estimate is not None and self.estimate.is_refused else None
+
+    @property
+    def doubts(self) -> tuple[Message, ...]:
+        """What was found in the steps of the runs: the first of each kind."""
+        found = [doubt for row in self.runs if (estimate := estimate_run(row)) is not None for doubt in estimate.doubts]
+        first = {doubt.code: doubt for doubt in reversed(found) if doubt.code != within_one_run.code}
+        return tuple(first.values())
 
 
 def count_runs(runs: Sequence[RunRow], side: str) -> Counted:
@@ -87,8 +99,6 @@ def why_left_out(row: RunRow, *, ignored_laws: Collection[str] = ()) -> Message 
         return no_speed()
     if estimate.is_too_noisy:
         return run_too_noisy(width=estimate.relative_half_width or math.inf)
-    if estimate.is_refused:
-        return run_refused(why=estimate.doubts[0])
     return None
 
 
