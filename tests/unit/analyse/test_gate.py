@@ -388,6 +388,17 @@ def test_a_suite_alone(store: History, baseline: Path) -> None:
     assert check(store.read(), baseline, ["one"]).exit_code == 0
 
 
+def test_the_runs_of_the_baseline_are_not_its_history_too(store: History, baseline: Path) -> None:
+    store.measure([99.0, 100.0, 101.0])
+    accept(store, baseline)
+    store.measure([98.0, 99.5, 100.5])
+    alone = History(store.root.parent / "alone")
+    alone.measure([98.0, 99.5, 100.5])
+    one, other = (of_metric(judge(history, baseline), Metric.THROUGHPUT).ci95 for history in (store, alone))
+    assert one is not None
+    assert one == pytest.approx(other, rel=1e-3)
+
+
 def test_history_makes_a_small_slow_down_visible(store: History, baseline: Path) -> None:
     """Two runs a side know their spread badly; ten earlier batches know it well."""
     for _ in range(10):
