@@ -16,6 +16,7 @@ _SMALL = {
     "false_alarms": ("DIR", "--part", "same", "--comparisons", "1", "--steps", "20"),
     "coverage": ("--trials", "1", "--only", "every 10th", "--lengths", "100", "--processes", "1"),
     "gate_power": ("--trials", "2"),
+    "verdict_errors": ("--trials", "2"),
     "crop_decoding": ("--images", "10", "--rounds", "2"),
     "pse_expansion": ("--repeats", "1"),
     "import_speed": ("--gigabytes", "0.001", "--passes", "1"),

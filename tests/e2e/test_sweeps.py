@@ -149,7 +149,7 @@ def test_sigterm_ends_in_order_and_the_same_command_goes_on(
     (tmp_path / "quick").touch()
     code, results, err = run_here(store, *asked, capsys=capsys)
     assert "1 of 2 runs already done" in err
-    assert (code, results[0]["id"]) == (0, done["id"])
+    assert (code, results[0]["id"]) == (1, done["id"])  # both ended well, but neither printed a speed
     assert (results[1]["retry_of"], results[1]["attempt"], results[1]["outcome"]) == (cut["id"], 2, "ok")
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from statistics import median
 
 from trainmark.analyse.accepted import Accepted, Baseline
-from trainmark.analyse.batches import Batch, main_metric, values_of
+from trainmark.analyse.batches import Batch, main_metric, state_of, values_of
 from trainmark.analyse.gate_result import CellResult, Finding, GateResult, Status, sort_cells
 from trainmark.analyse.gate_throughput import Case, judge_throughput
 from trainmark.analyse.identity import Identity, differences
@@ -28,12 +28,21 @@ Key = tuple[str, str | None]
 """Work and machine."""
 
 
-def judge_gate(baseline: Baseline, latest: Sequence[Batch], history: Mapping[Key, Sequence[Batch]]) -> GateResult:
-    """`latest`: the newest batch of each cell and machine; `history`: the earlier ones of the same."""
+def judge_gate(
+    baseline: Baseline,
+    latest: Sequence[Batch],
+    history: Mapping[Key, Sequence[Batch]],
+    *,
+    outdated: Sequence[Batch] = (),
+) -> GateResult:
+    """`latest`: the newest batch of each cell and machine; `history`: the earlier ones of the same.
+
+    `outdated`: batches of cells that were not measured with the newest code.
+    """
     measured = {key_of(batch): batch for batch in latest}
     accepted = {cell.key: cell for cell in baseline.cells}
     cases = [
-        Case(accepted=cell, batch=measured[key], history=tuple(history.get(key, ())), tolerance=tolerance)
+        Case(accepted=cell, batch=measured[key], history=_others(cell, history.get(key, ())), tolerance=tolerance)
         for key, cell in accepted.items()
         if key in measured
         and (tolerance := tolerances_of(cell.name, baseline.rules)[Metric.THROUGHPUT]) is not None
@@ -43,10 +52,15 @@ def judge_gate(baseline: Baseline, latest: Sequence[Batch], history: Mapping[Key
     found = [
         *(_judge_cell(cell, measured[key], throughputs.get(key), baseline)
           for key, cell in accepted.items() if key in measured),
-        *(_unmeasured(cell, baseline, measured) for key, cell in accepted.items() if key not in measured),
+        *(_unmeasured(cell, baseline, measured, outdated) for key, cell in accepted.items() if key not in measured),
         *(_unaccepted(batch, baseline, measured) for key, batch in measured.items() if key not in accepted),
     ]  # fmt: skip
     return GateResult(cells=sort_cells([cell for cell in found if cell is not None]))
+
+
+def _others(cell: Accepted, earlier: Sequence[Batch]) -> tuple[Batch, ...]:
+    """Without the runs of the baseline itself, which must not count twice."""
+    return tuple(batch for batch in earlier if batch.last_run != cell.last_run)
 
 
 def key_of(batch: Batch) -> Key:
@@ -125,8 +139,15 @@ def _judge_metric(cell: Accepted, batch: Batch, metric: Metric, tolerance: float
 # -- a cell on one side only -------------------------------------------------------------------------------------------
 
 
-def _unmeasured(cell: Accepted, baseline: Baseline, measured: Mapping[Key, Batch]) -> CellResult | None:
+def _unmeasured(
+    cell: Accepted, baseline: Baseline, measured: Mapping[Key, Batch], outdated: Sequence[Batch]
+) -> CellResult | None:
     """None where the runs of the cell on another machine say it themselves."""
+    for batch in outdated:
+        if key_of(batch) == cell.key and batch.last_run != cell.last_run:
+            newest = next((state for batch in measured.values() if (state := state_of(batch)) is not None), "unknown")
+            why = messages.outdated(commit=state_of(batch) or "unknown", newest=newest)
+            return _absent(cell, Finding(metric=None, status=Status.NOT_MEASURED, why=why))
     machines = {machine for _, machine in measured}
     if cell.machine not in machines and machines & baseline.machines():
         why = messages.skipped(machine=cell.facts.get("host") or cell.machine)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -42,6 +42,8 @@ class Identity:
     """Short hashes; None if unknown. Equal hashes mean equal facts, on any machine and in any store."""
     facts: Mapping[str, Mapping[str, str]]
     """By axis and name; what is not known is left out."""
+    not_counted: frozenset[str] = frozenset()
+    """Names of facts that are listed, but not part of the hash for this kind of run."""
     place: str | None = None
     """If something is unknown: the folder of the log, or the sweep, within which runs may still be averaged."""
 
@@ -77,9 +79,14 @@ def identity_of(row: RunRow) -> Identity:
 
 def differences(one: Identity, other: Identity) -> tuple[Difference, ...]:
     """What differs between two runs, in the order work, code, machine."""
+    not_counted = one.not_counted | other.not_counted
     return tuple(
         Difference(
-            axis=axis, name=name, one=first.get(name), other=second.get(name), is_identifying=is_identifying(name)
+            axis=axis,
+            name=name,
+            one=first.get(name),
+            other=second.get(name),
+            is_identifying=is_identifying(name) and name not in not_counted,
         )
         for axis in AXES
         for first, second in [(one.facts[axis], other.facts[axis])]
@@ -143,16 +150,13 @@ def rows_of_commit(rows: Sequence[RunRow], wanted: str) -> list[RunRow]:
 class _Axis:
     facts: Mapping[str, str]
     is_known: bool = True
-    unlisted: Sequence[str] = field(default=())
-    """Facts that are listed, but not part of the hash here."""
+    not_counted: frozenset[str] = frozenset()
 
     @property
     def digest(self) -> str | None:
         if not self.is_known:
             return None
-        counted = {
-            name: value for name, value in self.facts.items() if name not in _NOT_IN_HASH and name not in self.unlisted
-        }
+        counted = {name: value for name, value in self.facts.items() if name not in _NOT_IN_HASH | self.not_counted}
         return hashlib.sha256(json.dumps(counted, sort_keys=True).encode(errors="replace")).hexdigest()[:_SHORT]
 
 
@@ -162,6 +166,7 @@ def _identify(row: RunRow) -> Identity:
     return Identity(
         **{name: axis.digest for name, axis in found.items()},
         facts={name: axis.facts for name, axis in found.items()},
+        not_counted=found["code"].not_counted,
         place=None if is_known else _place(row),
     )
 
@@ -213,8 +218,10 @@ def _command(row: RunRow) -> object:
 def _code(row: RunRow) -> _Axis:
     environment = row.environment
     git, script = (_object(environment.get(name)) for name in ("git", "script"))
+    is_command = row.source == "command"
     framework = "" if _is_imported(row) else str(environment.get("framework") or "")
-    hidden = {*_TOOLS, framework.partition(" ")[0]}  # the framework has said its own version already
+    # A framework that we started has said its own version already. That of a command may not be known.
+    hidden = _TOOLS if is_command else {*_TOOLS, framework.partition(" ")[0]}
     packages = {name: value for name, value in _object(environment.get("packages")).items() if name not in hidden}
     variables = _object(environment.get("variables"))
     facts = _known({
@@ -233,8 +240,8 @@ def _code(row: RunRow) -> _Axis:
         **{name: value for name, value in variables.items() if name not in _PLACES},
     })  # fmt: skip
     # trainmark is the code under test only where it trains: of a command, it is the instrument.
-    is_command = row.source == "command"
-    return _Axis(facts=facts, is_known=_is_code_known(row), unlisted=("trainmark",) if is_command else ())
+    not_counted = frozenset({"trainmark", "framework"} if is_command else ())
+    return _Axis(facts=facts, is_known=_is_code_known(row), not_counted=not_counted)
 
 
 def _is_code_known(row: RunRow) -> bool:

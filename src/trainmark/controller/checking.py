@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trainmark.analyse import laws
 from trainmark.analyse.accepted import Accepted, Baseline, merge
 from trainmark.analyse.accepting import Change, Refusal, accept, list_changes
-from trainmark.analyse.batches import Batch, latest_batches, split_batches
+from trainmark.analyse.batches import Batch, find_outdated, latest_batches, split_batches
 from trainmark.analyse.gate import Key, judge_gate, key_of
 from trainmark.analyse.gate_result import GateResult
 from trainmark.analyse.replay import CellReplay, replay_cell
@@ -27,6 +27,8 @@ class Measured:
     """The newest batch of each cell and machine: what is judged."""
     history: dict[Key, list[Batch]]
     """The earlier batches of the same cell and machine, in the order of time."""
+    outdated: tuple[Batch, ...]
+    """Also the newest of their cells, but of another commit than the newest of all; they are in `history` too."""
     suites: frozenset[str]
     """Of all runs, judged or not."""
 
@@ -41,13 +43,15 @@ def read_measured(store: Store, *, since_unix_s: float | None, tell: Tell) -> Me
     batches = split_batches(rows)
     recent = [batch for batch in batches if since_unix_s is None or _start(batch) >= since_unix_s]
     latest = latest_batches(recent)
+    outdated = find_outdated(latest) if since_unix_s is None else []
+    latest = [batch for batch in latest if batch not in outdated]
     judged = {id(batch) for batch in latest}
     history: dict[Key, list[Batch]] = {}
     for batch in batches:
         if id(batch) not in judged:
             history.setdefault(key_of(batch), []).append(batch)
     suites = frozenset(row.suite for row in rows if row.suite)
-    return Measured(latest=tuple(latest), history=history, suites=suites)
+    return Measured(latest=tuple(latest), history=history, outdated=tuple(outdated), suites=suites)
 
 
 def _start(batch: Batch) -> float:
@@ -61,7 +65,7 @@ def check(measured: Measured, path: Path, suites: Sequence[str]) -> GateResult:
     if suites:
         measured = _only(measured, suites)
         baseline = replace(baseline, cells=tuple(cell for cell in baseline.cells if cell.suite in suites))
-    return judge_gate(baseline, measured.latest, measured.history)
+    return judge_gate(baseline, measured.latest, measured.history, outdated=measured.outdated)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from trainmark.controller.command_facts import add_facts
 from trainmark.controller.execute import RunRequest, Task
 from trainmark.controller.launching import choose_launcher, make_job
 from trainmark.controller.listener import Listener
+from trainmark.controller.observed_code import add_observed_code
 from trainmark.controller.script import find_script
 from trainmark.controller.workload import sweep_settings
 from trainmark.errors import InputError
@@ -157,7 +158,13 @@ def _make_task(
         nonlocal current
         log = LiveLog(dialects, _given_facts(cell))
         _write_environment(folder, cell, machine, suite.cluster.image)
-        current = CommandSource(folder, log, finish=lambda: add_facts(folder, log, is_observing=is_observing))
+
+        def finish() -> None:
+            add_facts(folder, log, is_observing=is_observing)
+            if is_observing:
+                add_observed_code(folder)
+
+        current = CommandSource(folder, log, finish=finish)
         return current
 
     return Task(

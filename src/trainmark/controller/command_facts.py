@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trainmark.store.observed_steps import Observed
 
 _MAX_WHY = 3
+_KNOWN_SHARE = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,12 @@ def _as_witness(observed: Observed, printed: Witness | None) -> Witness:
 
     steps = np.ones(len(observed.seconds))
     counts = {"samples": observed.samples, "tokens": observed.tokens, "iterations": steps}
-    known = {unit: column for unit, column in counts.items() if np.isfinite(column).all() and column.sum() > 0}
+    # Of the first steps the batch may be unknown.
+    known = {
+        unit: column
+        for unit, column in counts.items()
+        if np.isfinite(column).mean() >= _KNOWN_SHARE and np.nansum(column) > 0
+    }
     unit = _choose_unit(known.keys(), printed.unit if printed is not None else None, observed)
     if unit not in known:
         known[unit] = known["samples"]  # images, sentences: the log has another name for them

@@ -128,8 +128,16 @@ def run_too_noisy(*, width: float) -> None: ...
 def side_too_noisy(*, side: str, low: float, high: float) -> None: ...
 
 
-@declare("run-refused", en="no interval can be given: {why}", zh="无法给出区间：{why}")
-def run_refused(*, why: Message) -> None: ...
+@declare(
+    "run-refused",
+    en="the only run of {side} has no interval: {why}",
+    zh="{side} 唯一的运行无法给出区间：{why}",
+)
+def run_refused(*, side: str, why: Message) -> None: ...
+
+
+@declare("doubtful", en="in runs of {side}: {why}", zh="{side} 的运行中：{why}")
+def doubtful(*, side: str, why: Message) -> None: ...
 
 
 @declare("run-far", en="it is far from all other runs", zh="与其余运行相差太远")
@@ -186,6 +194,14 @@ def more_notes(*, num: int) -> None: ...
     zh="{axes}均不同：比值无法说明是哪一个造成的",
 )
 def several_axes(*, axes: Sequence[str]) -> None: ...
+
+
+@declare("all-cells", en="all cells: {name}", zh="全部配置：{name}")
+def all_cells(*, name: str) -> None: ...
+
+
+@declare("some-cells", en="{num} of {cells} cells", zh="{cells} 个配置中的 {num} 个")
+def some_cells(*, num: int, cells: int) -> None: ...
 
 
 @declare("geometric-mean", en="geometric mean of {cells}", zh="{cells} 个配置的几何平均")

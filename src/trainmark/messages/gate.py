@@ -54,6 +54,16 @@ def undecided(*, change: float, low: float, high: float, tolerance: float, sprea
 def one_run(*, change: float, advice: Message) -> None: ...
 
 
+@declare(
+    "gate-chance",
+    en="{change:+.1%} ({low:+.1%} to {high:+.1%}) would be a regression in one cell, but among {cells} cells chance "
+    "gives one like it; {advice}",
+    zh="若只有一个配置，{change:+.1%}（{low:+.1%} 至 {high:+.1%}）可算性能回退，但在 {cells} 个配置中偶然就会出现一个；"
+    "{advice}",
+)
+def chance(*, change: float, low: float, high: float, cells: int, advice: Message) -> None: ...
+
+
 @declare("gate-more-runs", en="run with --repeat {repeat}", zh="请用 --repeat {repeat} 运行")
 def more_runs(*, repeat: int) -> None: ...
 
@@ -95,16 +105,16 @@ def no_number(*, why: Message) -> None: ...
 def too_noisy(*, half_width: float) -> None: ...
 
 
-@declare("gate-no-interval", en="no interval: {why}", zh="没有区间：{why}")
-def no_interval(*, why: Message) -> None: ...
+@declare("gate-left-out", en="run {run} does not count: {why}", zh="运行 {run} 不计入：{why}")
+def left_out(*, run: str, why: Message) -> None: ...
 
 
-@declare("gate-no-steps", en="run {run} recorded no steps", zh="运行 {run} 没有记录任何训练步")
-def no_steps(*, run: str) -> None: ...
-
-
-@declare("gate-implausible", en="run {run} breaks a law: {why}", zh="运行 {run} 违反规律：{why}")
-def implausible(*, run: str, why: Message) -> None: ...
+@declare(
+    "gate-pass-without",
+    en="{rest}, but {why}; measure again, or accept it with a reason",
+    zh="{rest}，但{why}；请重新测量，或注明理由后接受它",
+)
+def pass_without(*, rest: Message, why: Message) -> None: ...
 
 
 # -- other metrics -----------------------------------------------------------------------------------------------------
@@ -162,6 +172,15 @@ def unfinished(*, run: str) -> None: ...
 
 @declare("gate-not-measured", en="in the baseline, but not measured", zh="在基准中，但未被测量")
 def not_measured() -> None: ...
+
+
+@declare(
+    "gate-outdated",
+    en="not measured with the newest code: its runs are of commit {commit}, the newest of {newest}; run it too, or "
+    "pass --since to say which runs count",
+    zh="未用最新代码测量：它的运行属于提交 {commit}，最新的运行属于 {newest}；请也运行它，或用 --since 指定要算的运行",
+)
+def outdated(*, commit: str, newest: str) -> None: ...
 
 
 @declare(

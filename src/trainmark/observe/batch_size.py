@@ -48,7 +48,7 @@ def _walk(value: Any, depth: int) -> Iterator[Any]:
         for item in value.values():
             yield from _walk(item, depth + 1)
     elif isinstance(value, (list, tuple)):
-        if _is_list_of_samples(value):
+        if depth > 0 and _is_list_of_samples(value):  # the outermost list has the arguments, or the parts of a batch
             yield _Samples(len(value))
         for item in value[:_MAX_TENSORS]:
             yield from _walk(item, depth + 1)

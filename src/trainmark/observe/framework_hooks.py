@@ -1,4 +1,4 @@
-"""Which module watches which framework. Loaded by the hook when the first framework has been imported."""
+"""Loaded by the hook when the first framework has been imported: starts the module that watches a framework."""
 
 from __future__ import annotations
 
@@ -8,24 +8,31 @@ import sys
 from types import ModuleType
 from typing import Any
 
-_WATCHERS = {"torch": "watch_torch", "paddle": "watch_paddle", "keras": "watch_keras", "jax": "watch_jax",
-    "tensorflow": "watch_tensorflow"}  # fmt: skip
 _recorder: Any = None
+_counter: Any = None
 """One for all frameworks of the process."""
 
 
 def install(framework: ModuleType, folder: str) -> None:
     """Called with a framework that has just been imported. An exception becomes a note in the run."""
-    global _recorder
+    global _recorder, _counter
     if _recorder is None:
         _recorder = load("recorder").Recorder(folder)
+        _counter = load("step_counter").StepCounter(_recorder)
+        _recorder.on_exit(_record_modules)
     name = framework.__name__
     _recorder.note("framework", f"{name} {getattr(framework, '__version__', '')}".strip())
     try:
-        counter = load("step_counter").StepCounter(_recorder, framework=name)
-        load(_WATCHERS[name]).install(framework, counter, load("batch_size").measure)
+        load(f"watch_{name}").install(framework, _counter, load("batch_size").measure)
     except Exception as error:
         _recorder.fail(f"watching {name}", error)
+
+
+def _record_modules() -> None:
+    """Only of a process that trains: others, such as data loaders, import the same."""
+    _recorder.flush()
+    if _recorder.has_steps:
+        _recorder.record(kind="modules", modules=load("local_modules").local_modules())
 
 
 def load(name: str) -> ModuleType:

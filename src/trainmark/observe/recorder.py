@@ -101,6 +101,10 @@ class Recorder:
         except Exception as error:
             self.fail(where, error)
 
+    @property
+    def has_steps(self) -> bool:
+        return self._file is not None
+
     def _close(self) -> None:
         for action in self._at_exit:
             self.guard("exit", action)

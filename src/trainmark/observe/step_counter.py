@@ -2,8 +2,9 @@
 
 A step ends when an optimizer steps that has already stepped since the last end. So two optimizers that take turns (a
 GAN) or share the parameters make one step together, and with several steps of one per step of the other, the one with
-most steps counts. A framework without any optimizer step, because the script updates the parameters itself, has one
-step per backward pass.
+most steps counts. A script without any optimizer step, because it updates the parameters itself, has one step per
+backward pass. One counter serves all frameworks of a process: Keras may run on PyTorch or JAX, and then its batches
+count, not what is below them.
 
 The samples of a step are those of the batches since the last one: gradient accumulation has several, and a step that
 a loss scaler skips is a step with its samples. Where batches come from several data loaders, the one that had batches
@@ -21,7 +22,9 @@ from typing import TYPE_CHECKING, Any, Callable, Hashable
 if TYPE_CHECKING:
     from trainmark.observe.recorder import Recorder
 
-OPTIMIZER, BACKWARD = "optimizer", "backward"
+BACKWARD, OPTIMIZER, BATCH = "backward", "optimizer", "batch"
+_SIGNALS = (None, BACKWARD, OPTIMIZER, BATCH)
+"""What ends a step, the weakest first: a stronger one replaces what was counted by a weaker one."""
 MODEL = "model"
 """The source of batches that were seen as the input of the model, not in a data loader."""
 
@@ -51,13 +54,12 @@ class _Source:
 
 
 class StepCounter:
-    def __init__(self, recorder: Recorder, *, framework: str) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.mark_time: Callable[[], Any] | None = None
         """Records an event on the device, or returns None where there is none; set by the framework."""
         self.device_seconds: Callable[[Any, Any], float | None] | None = None
         """Time between two events; None while the second has not happened. Never waits."""
-        self._framework = framework
         self._reset()
         recorder.on_fork(self._reset)
         recorder.on_exit(self._finish)
@@ -75,24 +77,27 @@ class StepCounter:
 
     # -- what a framework reports --------------------------------------------------------------------------------------
 
-    def optimizer_step(self, optimizer: Hashable) -> None:
-        if self.signal != OPTIMIZER:
-            self._begin(OPTIMIZER)
+    def optimizer_step(self, optimizer: Hashable, framework: str) -> None:
+        if not self._counts(OPTIMIZER, framework):
+            return
         if optimizer in self._stepped or not self._stepped:
             self._stepped.clear()
             self._end_step()
         self._stepped.add(optimizer)
 
-    def skipped_step(self, optimizer: Hashable) -> None:
+    def skipped_step(self, optimizer: Hashable, framework: str) -> None:
         """A loss scaler found gradients that are not finite: the batch was processed, the parameters stay."""
         self._num_skipped += 1
-        self.optimizer_step(optimizer)
+        self.optimizer_step(optimizer, framework)
 
-    def backward(self) -> None:
+    def backward(self, framework: str) -> None:
         """Counts only as long as no optimizer has stepped."""
-        if self.signal is None:
-            self._begin(BACKWARD)
-        if self.signal == BACKWARD:
+        if self._counts(BACKWARD, framework):
+            self._end_step()
+
+    def trained_batch(self, framework: str) -> None:
+        """The training loop of a framework is done with a batch."""
+        if self._counts(BATCH, framework):
             self._end_step()
 
     def batch(self, source: Hashable, samples: int | None, tokens: int | None, is_language: bool) -> None:
@@ -136,12 +141,17 @@ class StepCounter:
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self, signal: str) -> None:
+    def _counts(self, signal: str, framework: str) -> bool:
+        if _SIGNALS.index(signal) > _SIGNALS.index(self.signal):
+            self._begin(signal, framework)
+        return signal == self.signal
+
+    def _begin(self, signal: str, framework: str) -> None:
         self.signal = signal
         self._last = None
         self._num_steps = 0
         self._pending = []
-        facts = {"pid": os.getpid(), "by": "observer", "framework": self._framework, "signal": signal}
+        facts = {"pid": os.getpid(), "by": "observer", "framework": framework, "signal": signal}
         self.recorder.record(kind="run_start", **facts, unix_s=time.time())
 
     def _end_step(self) -> None:
@@ -185,9 +195,13 @@ class StepCounter:
         if not found:
             return ""
         chosen = max(loaders or found, key=lambda source: source.num_steps)
-        text = f',"samples":{chosen.samples}'
-        if chosen.tokens is not None:
-            text += f',"tokens":{chosen.tokens}' + (',"language":true' if chosen.is_language else "")
+        if chosen.tokens is None:
+            text = f',"samples":{chosen.samples}'
+        elif not loaders:  # which dimension of the text is the batch is not known
+            text = f',"tokens":{chosen.tokens},"language":true'
+        else:
+            language = ',"language":true' if chosen.is_language else ""
+            text = f',"samples":{chosen.samples},"tokens":{chosen.tokens}{language}'
         if chosen.num_batches > 1:
             text += f',"batches":{chosen.num_batches}'
         for source in found:

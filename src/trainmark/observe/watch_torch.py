@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     Measure = Callable[[Any], tuple[int | None, int | None, bool]]
 
+FRAMEWORK = "torch"
 _SIZES = "_trainmark_batch_sizes"
 """Attribute of an iterator of a data loader, which is never saved."""
 
@@ -73,7 +74,7 @@ class _Watch:
         if self._is_capturing():
             self._num_captured += 1
             return
-        self._counter.optimizer_step(id(optimizer))
+        self._counter.optimizer_step(id(optimizer), FRAMEWORK)
         if not self._has_looked_for_model and not self._counter.has_data_loader:
             self._has_looked_for_model = True
             self._watch_model([parameter for group in optimizer.param_groups for parameter in group["params"]])
@@ -86,7 +87,7 @@ class _Watch:
         @functools.wraps(wrapped)
         def backward(*args: Any, **kwargs: Any) -> Any:
             result = wrapped(*args, **kwargs)
-            if counter.signal != "optimizer" and not is_tracing():
+            if counter.signal in (None, "backward") and not is_tracing():
                 attempt("backward", self._after_backward)
             return result
 
@@ -95,7 +96,7 @@ class _Watch:
     def _after_backward(self) -> None:
         if self._is_capturing():
             return
-        self._counter.backward()
+        self._counter.backward(FRAMEWORK)
         if not self._has_looked_for_model and not self._counter.has_data_loader and self._counter.num_steps > 0:
             self._has_looked_for_model = True
             self._watch_model(None)
@@ -110,7 +111,7 @@ class _Watch:
             before = self._num_steps_in_call
             result = wrapped(scaler, optimizer, *args, **kwargs)
             if self._num_steps_in_call == before:
-                attempt("scaler", counter.skipped_step, id(optimizer))
+                attempt("scaler", counter.skipped_step, id(optimizer), FRAMEWORK)
             return result
 
         scaler.step = step
@@ -166,12 +167,8 @@ class _Watch:
         self._counter.batch(id(iterator._dataset), asked or samples, tokens, is_language)
 
     def _watch_model(self, parameters: list[Any] | None) -> None:
-        """Without a data loader, the inputs of the model say how large a batch is.
-
-        The model is the module that has the parameters of the optimizer and is part of no other module. Its class gets
-        a __call__ of its own: that is neither saved with the model nor seen by torch.jit or by other modules.
-        """
-        model = self._find_model(parameters)
+        """Without a data loader, the inputs of the model say how large a batch is."""
+        model = find_model(self._torch.nn.Module, "_modules", parameters)
         if model is None:
             return
         kind, called, is_tracing = type(model), type(model).__call__, self._is_tracing
@@ -183,6 +180,7 @@ class _Watch:
                 attempt("input", use, args, kwargs)
             return called(self, *args, **kwargs)
 
+        # On its class: it is neither saved with the model nor seen by torch.jit or by other modules.
         kind.__call__ = __call__
 
     def _use(self, args: Any, kwargs: Any) -> None:
@@ -192,19 +190,6 @@ class _Watch:
             self._counter.batch("model", *self._measure([*args, kwargs]))
         else:
             self._counter.pause("eval")
-
-    def _find_model(self, parameters: list[Any] | None) -> Any:
-        module_type = self._torch.nn.Module
-        # By type(), not isinstance: that may run code of lazy objects.
-        modules = [item for item in gc.get_objects() if issubclass(type(item), module_type)]
-        children = {id(child) for module in modules for child in module._modules.values() if child is not None}
-        roots = [module for module in modules if id(module) not in children]
-        wanted = None if parameters is None else {id(parameter) for parameter in parameters}
-        sizes = []
-        for root in roots:
-            own = {id(parameter) for parameter in root.parameters()}
-            sizes.append(len(own if wanted is None else own & wanted))
-        return roots[sizes.index(max(sizes))] if sizes and max(sizes) > 0 else None
 
     # -- pauses --------------------------------------------------------------------------------------------------------
 
@@ -273,7 +258,7 @@ class _Watch:
         def replay_(self_: Any) -> Any:
             result = replay(self_)
             if self_ in steps:
-                attempt("graph", self._counter.optimizer_step, id(self_))
+                attempt("graph", self._counter.optimizer_step, id(self_), FRAMEWORK)
             return result
 
         graph.capture_begin, graph.capture_end, graph.replay = capture_begin, capture_end, replay_
@@ -302,3 +287,20 @@ def _learn_size(iterator: Any, index: Any) -> None:
 
 def _device_seconds(begin: Any, end: Any) -> float | None:
     return begin.elapsed_time(end) / 1000 if end.query() else None
+
+
+def find_model(module_type: type, children: str, parameters: list[Any] | None) -> Any:
+    """The module that has most of the parameters (None: of all) and is part of no other module.
+
+    `children`: the attribute with the parts of a module.
+    """
+    # By type(), not isinstance: that may run code of lazy objects.
+    modules = [item for item in gc.get_objects() if issubclass(type(item), module_type)]
+    parts = {id(part) for module in modules for part in getattr(module, children).values() if part is not None}
+    roots = [module for module in modules if id(module) not in parts]
+    wanted = None if parameters is None else {id(parameter) for parameter in parameters}
+    sizes = []
+    for root in roots:
+        own = {id(parameter) for parameter in root.parameters()}
+        sizes.append(len(own if wanted is None else own & wanted))
+    return roots[sizes.index(max(sizes))] if sizes and max(sizes) > 0 else None

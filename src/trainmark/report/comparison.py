@@ -107,20 +107,38 @@ def _print_table(found: Comparison, console: Console, lang: str) -> None:
     unit = units.pop() if len(units) == 1 else None
     shared = f" {say_unit(unit, lang)}" if unit is not None else ""
     headings = [words["cell"], f"A{shared}", f"B{shared}", "B/A", words["interval"], words["runs"], words["verdict"]]
-    rows = [_lay_out(cell, lang, has_unit=unit is None) for cell in found.cells]
+    names, common = _shorten_names(found.cells)
+    if common:
+        console.print(Text(fold(f"  {messages.all_cells(name=plain(common)).in_language(lang)}", console, indent=2)))
+    rows = [_lay_out(cell, name, lang, has_unit=unit is None) for cell, name in zip(found.cells, names, strict=True)]
     if found.geomean is not None:
         name = messages.geometric_mean(cells=found.num_averaged).in_language(lang)
         rows.append([name, "", "", *_say_ratio(found.geomean), "", ""])
     print_rows(headings, rows, console, is_right=[False, True, True, True, False, False, False])
 
 
-def _lay_out(cell: CellComparison, lang: str, *, has_unit: bool) -> list[str]:
+def _shorten_names(cells: Sequence[CellComparison]) -> tuple[list[str], str]:
+    """The names without what is the same in all of them, and what that is; at least the first part of each stays."""
+    parts = [_split_name(cell) for cell in cells]
+    common = [part for part in parts[0] if all(part in others for others in parts[1:])] if len(cells) > 1 else []
+    own = [[part for part in one if part not in common] or one[:1] for one in parts]
+    return [", ".join(one) for one in own], ", ".join(common)
+
+
+def _split_name(cell: CellComparison) -> list[str]:
+    """A command is one part, the name of a workload has several."""
+    first, *rest = cell.name.split(", ")
+    workload, *how = first.replace(" (", "\0(").split(" ") if cell.a.first.workload is not None else [first]
+    return [workload.replace("\0", " "), *how, *rest]
+
+
+def _lay_out(cell: CellComparison, name: str, lang: str, *, has_unit: bool) -> list[str]:
     unit = f" {say_unit(cell.unit, lang)}" if has_unit and cell.unit is not None else ""
     speeds = [ABSENT if value is None else f"{format_number(value)}{unit}" for value in cell.values]
     runs = ", ".join(map(str, cell.judgement.runs))
     verdict = _say_verdict(cell.verdict)
     verdict = messages.VERDICTS[verdict] if lang == "zh" else verdict
-    return [plain(cell.name), *speeds, *_say_ratio(cell.judgement.ratio), runs, verdict]
+    return [plain(name), *speeds, *_say_ratio(cell.judgement.ratio), runs, verdict]
 
 
 def _say_ratio(ratio: Ratio | None) -> list[str]:
@@ -131,22 +149,27 @@ def _say_ratio(ratio: Ratio | None) -> list[str]:
 
 
 def _find_notes(found: Comparison) -> Iterator[tuple[str, Message]]:
-    """What is about one cell or one run, each with its name."""
+    """What is about one cell or one run, each with its name; what changes a verdict first."""
     for cell in found.cells:
-        judged = cell.judgement
-        if len(found.cells) > 1 and judged.verdict in ("inconclusive", "not_comparable"):
-            yield cell.name, judged.why
+        if len(found.cells) > 1 and cell.verdict in ("inconclusive", "not_comparable"):
+            yield cell.name, cell.judgement.why
         yield from ((left.run_id, messages.left_out(side=left.side, why=left.why)) for left in cell.left_out)
-        if any(cell.epochs):
-            yield cell.name, _say_epochs(cell)
-        if cell.num_history:
-            yield cell.name, messages.history_used(runs=cell.num_history)
-        for side, group in (("A", cell.a), ("B", cell.b)):
-            unknown = [axis for axis in AXES if getattr(group.identity, axis) is None]
-            if unknown and len(group.runs) > 1:
-                yield cell.name, messages.counted_as_repeats(axes=unknown, side=side, runs=len(group.runs))
     yield from ((cell_name(group.first), messages.only_in(side="A")) for group in found.only_a)
     yield from ((cell_name(group.first), messages.only_in(side="B")) for group in found.only_b)
+    for cell in found.cells:
+        yield from ((cell.name, note) for note in _find_details(cell))
+
+
+def _find_details(cell: CellComparison) -> Iterator[Message]:
+    if any(cell.epochs):
+        yield _say_epochs(cell)
+    if cell.num_history:
+        yield messages.history_used(runs=cell.num_history)
+    for side, group, doubts in zip("AB", (cell.a, cell.b), cell.doubts, strict=True):
+        unknown = [axis for axis in AXES if getattr(group.identity, axis) is None]
+        if unknown and len(group.runs) > 1:
+            yield messages.counted_as_repeats(axes=unknown, side=side, runs=len(group.runs))
+        yield from (messages.doubtful(side=side, why=doubt) for doubt in doubts)
 
 
 def _say_epochs(cell: CellComparison) -> Message:
@@ -163,16 +186,16 @@ def _say_epochs(cell: CellComparison) -> Message:
 
 def _print_differences(found: Comparison, console: Console, lang: str) -> None:
     """Only what differs; what is the same in all cells once, the rest with its cell."""
-    own = [
-        (cell.name, difference)
-        for cell in found.cells
-        for difference in cell.differences
-        if difference not in found.differences
-    ]
+    own: dict[Difference, list[str]] = {}
+    for cell in found.cells:
+        for item in cell.differences:
+            if item not in found.differences:
+                own.setdefault(item, []).append(cell.name)
     rows = [_lay_out_difference(item, lang) for item in found.differences]
-    for name, item in own:
+    for item, names in own.items():
         what, *values = _lay_out_difference(item, lang)
-        rows.append([f"{what} [{plain(name)}]", *values])
+        several = messages.some_cells(num=len(names), cells=len(found.cells)).in_language(lang)
+        rows.append([f"{what} [{plain(names[0]) if len(names) == 1 else several}]", *values])
     if rows:
         console.print()
         print_rows([_HEADINGS[lang]["differs"], "A", "B"], rows[: _MOST_NOTES * 2], console, is_right=[False] * 3)
@@ -239,6 +262,11 @@ def _describe_cell(cell: CellComparison) -> dict[str, Any]:
         "left_out": [
             {"run": left.run_id, "side": left.side.lower(), "why": left.why.english, "why_code": left.why.code}
             for left in cell.left_out
+        ],
+        "doubts": [
+            {"side": side, **doubt.to_json()}
+            for side, doubts in zip("ab", cell.doubts, strict=True)
+            for doubt in doubts
         ],
         "epochs_to_target": _describe_epochs(cell),
         "differences": [_describe_difference(item) for item in cell.differences],

@@ -54,7 +54,7 @@ class Observed:
     """Steps of each process."""
     framework: str | None = None
     signal: str | None = None
-    """What ends a step: `optimizer` or `backward`."""
+    """What ends a step: `backward`, `optimizer`, or `batch` of a framework's own training loop."""
     num_skipped: int = 0
     """Steps without an update of the parameters, since a loss scaler found infinite gradients."""
 
@@ -62,10 +62,18 @@ class Observed:
 def read_observed(folder: Path) -> Observed | None:
     """None if no step was observed."""
     processes = [found for path in observed_files(folder) if (found := _read_process(path)).steps]
-    signals = {found.signal for found in processes}
-    if "optimizer" in signals:  # what another process did without an optimizer is not the training
-        processes = [found for found in processes if found.signal == "optimizer"]
+    strongest = max((_strength(found.signal) for found in processes), default=0)
+    # What another process did without an optimizer is not the training.
+    processes = [found for found in processes if _strength(found.signal) == strongest]
     return _add_up(processes) if processes else None
+
+
+_SIGNALS = (None, "backward", "optimizer", "batch")
+"""What ends a step, the weakest first, as in `trainmark.observe.step_counter`."""
+
+
+def _strength(signal: str | None) -> int:
+    return _SIGNALS.index(signal) if signal in _SIGNALS else 0
 
 
 class _Process:
@@ -77,16 +85,15 @@ class _Process:
 
 
 def _read_process(path: Path) -> _Process:
-    """The steps by backward passes count only where no optimizer stepped later."""
+    """Only the steps by the strongest signal count: those by backward passes only where no optimizer stepped later."""
     found = _Process()
     signal = None
     for record in read_records(path):
         kind = record["kind"]
         if kind == Kind.RUN_START:
             signal = as_text(record.get("signal"))
-            if signal == "optimizer" and found.signal != "optimizer":
+            if _strength(signal) > _strength(found.signal):
                 found.steps.clear()
-            if signal == "optimizer" or found.signal is None:
                 found.signal, found.framework = signal, as_text(record.get("framework"))
         elif kind == Kind.STEP and signal == found.signal and _is_sound(record):
             found.steps.append(record)
@@ -116,7 +123,7 @@ def _add_up(processes: Sequence[_Process]) -> Observed:
         ends_s=ends[kept],
         wall_s=np.diff(ends, prepend=ends[0] - seconds[0])[kept],
         steps=_column(first, "step", num_steps)[kept],
-        is_language=all(record.get("language") is True for record in first.steps),
+        is_language=_is_language(first.steps),
         batch_size=_usual_batch(first.steps),
         pauses=_measure_pauses(all_beside, seconds, kept, typical),
         counts=counts,
@@ -151,6 +158,12 @@ def _measure_pauses(beside: Sequence[set[str]], seconds: Floats, kept: Bools, ty
         if name is not None and not is_kept and step_s > typical:
             found[name] = found.get(name, 0.0) + float(step_s) - typical
     return found
+
+
+def _is_language(records: Sequence[Json]) -> bool:
+    """Of the first steps the batch may be unknown."""
+    known = [record for record in records if "tokens" in record or "samples" in record]
+    return bool(known) and all(record.get("language") is True for record in known)
 
 
 def _usual_batch(records: Sequence[Json]) -> int | None:

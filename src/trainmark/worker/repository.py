@@ -71,6 +71,15 @@ def describe_repository(repository: Repository, *, under: Sequence[str] = ()) ->
     }
 
 
+def tracked_files(repository: Repository, paths: Sequence[Path]) -> set[Path]:
+    """Those of `paths` that belong to the repository; empty if git does not answer."""
+    inside = [path for path in paths if path.is_relative_to(repository.top)]
+    names = [str(path.relative_to(repository.top)) for path in inside]
+    listed = _Git(repository).ask("ls-files", "-z", "--", *names) if names else b""
+    found = {os.fsdecode(name) for name in (listed or b"").split(b"\0")}
+    return {path for path, name in zip(inside, names, strict=True) if name in found}
+
+
 # -- HEAD, without git -------------------------------------------------------------------------------------------------
 
 

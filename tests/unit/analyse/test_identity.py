@@ -11,7 +11,9 @@ import pytest
 
 from making import make_cell, make_run
 from trainmark.analyse.identity import differences, framework_version, identity_of, pooling_key, rows_of_commit
+from trainmark.analyse.warnings import check_rows
 from trainmark.errors import InputError
+from trainmark.messages.message import Message
 from trainmark.store.folder import read_run
 from trainmark.store.rows import RunRow
 
@@ -112,6 +114,22 @@ def test_an_imported_log_has_neither_code_nor_machine(tmp_path: Path) -> None:
     assert pooling_key(rows[0]) == pooling_key(rows[1]) != pooling_key(rows[2])
 
 
+def test_an_average_of_unknown_runs_is_reported(tmp_path: Path) -> None:
+    """In both languages, with the folder; a log that is alone and runs whose code is known have no such warning."""
+    facts = {"dialect": "dlperf", "workload": None, "model": "bert", "environment": {"device_name": "V100"}}
+    logs = [make_row(tmp_path, facts={**facts, "source": source}) for source in ("a/1.log", "a/2.log", "b/1.log")]
+    command = {"source": "command", "workload": None, "model": "x", "sweep": "s1"}
+    hidden = [make_row(tmp_path, git=None, facts=command) for _ in range(2)]
+    rows = [*logs, *hidden, make_row(tmp_path), make_row(tmp_path)]
+    said = [
+        [warning for warning in found if warning["code"] == "pooled-unknown"] for found in check_rows(rows).values()
+    ]
+    assert [len(found) for found in said] == [1, 1, 0, 1, 1, 0, 0]
+    assert said[0][0]["message"].startswith("averaged over 2 runs of the folder a that do not record their code")
+    assert said[3][0]["message"].startswith("averaged over 2 runs of the sweep s1 that")
+    assert "文件夹 a 中" in Message.from_json(said[0][0]).chinese
+
+
 def test_a_log_that_tells_too_little_is_like_no_other(tmp_path: Path) -> None:
     facts = {"dialect": "dlperf", "workload": None, "model": None, "source": "a/1.log"}
     rows = [make_row(tmp_path, facts={**facts, "log": {"sha256": sha256}}) for sha256 in ("ab", "cd")]
@@ -134,6 +152,9 @@ def test_two_checkouts_run_the_same_command(tmp_path: Path) -> None:
     assert identity_of(one).work == identity_of(other).work
     assert identity_of(one).code == identity_of(other).code  # trainmark only measures it
     assert differing(one, other) == [("code", "trainmark")]
+    assert not any(found.is_identifying for found in differences(identity_of(one), identity_of(other)))
+    edited = make_row(tmp_path, facts={**facts, "model": "x"}, script={**script, "modules_sha256": "cd"})
+    assert identity_of(edited).code != identity_of(one).code
 
 
 def test_the_version_of_the_framework_of_a_command_is_that_of_its_package(tmp_path: Path) -> None:

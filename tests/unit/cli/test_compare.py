@@ -107,6 +107,8 @@ def test_many_cells_are_counted_with_their_geometric_mean(capsys: pytest.Capture
     make_runs(Path("old"), cell=make_cell(workload="tsm"))
     _, out, _ = run("old", "new", capsys=capsys)
     assert out.splitlines()[0] == ("B (new) against A (old), 3 cells: 1 slower, 1 faster, 1 same; geometric mean -0.3%")
+    assert "  all cells: resnet50 (small), torch, reference, 1 x 1 cpu, batch 4, synthetic\n" in out
+    assert re.search(r"^amp +100\.0 +100\.0 +1\.000 .* same$", out, re.MULTILINE)
     assert "geometric mean of 3" in out
     assert "tsm (small) torch reference fp32, 1 x 1 cpu, batch 4, synthetic: only in A" in out
 

@@ -44,7 +44,7 @@ def records() -> Records:
 
 @pytest.fixture
 def counter(records: Records) -> StepCounter:
-    return StepCounter(records, framework="test")  # type: ignore[arg-type]
+    return StepCounter(records)  # type: ignore[arg-type]
 
 
 def draw(counter: StepCounter, samples: int, source: str = "train") -> None:
@@ -54,7 +54,7 @@ def draw(counter: StepCounter, samples: int, source: str = "train") -> None:
 def test_one_optimizer(counter: StepCounter, records: Records) -> None:
     for samples in (4, 5, 6):
         draw(counter, samples)
-        counter.optimizer_step("adam")
+        counter.optimizer_step("adam", "test")
     assert records.samples == [5, 6], "the first step starts the clock"
 
 
@@ -62,7 +62,7 @@ def test_gradient_accumulation_adds_up_batches(counter: StepCounter, records: Re
     for _ in range(3):
         for samples in (4, 4, 2):
             draw(counter, samples)
-        counter.optimizer_step("adam")
+        counter.optimizer_step("adam", "test")
     assert records.samples == [10, 10]
 
 
@@ -75,14 +75,14 @@ def test_several_optimizers_make_as_many_steps_as_the_most_frequent(
         for name in order:
             if name == order[0]:
                 draw(counter, 8)
-            counter.optimizer_step(name)
+            counter.optimizer_step(name, "test")
     assert records.samples == [8] * (rounds * order.count(order[0]) - 1)
 
 
 def test_a_skipped_step_is_a_step_with_its_samples(counter: StepCounter, records: Records) -> None:
     for number in range(4):
         draw(counter, 8)
-        (counter.skipped_step if number == 2 else counter.optimizer_step)("adam")
+        (counter.skipped_step if number == 2 else counter.optimizer_step)("adam", "test")
     records.finish()
     assert records.samples == [8, 8, 8]
     assert records.found[-1]["count"] == 1
@@ -91,12 +91,12 @@ def test_a_skipped_step_is_a_step_with_its_samples(counter: StepCounter, records
 def test_backward_passes_count_until_an_optimizer_steps(counter: StepCounter, records: Records) -> None:
     for _ in range(3):
         draw(counter, 8)
-        counter.backward()
+        counter.backward("test")
     assert (counter.signal, records.samples) == ("backward", [8, 8])
     for _ in range(2):
         draw(counter, 8)
-        counter.backward()
-        counter.optimizer_step("adam")
+        counter.backward("test")
+        counter.optimizer_step("adam", "test")
     starts = [record["signal"] for record in records.found if record["kind"] == "run_start"]
     assert starts == ["backward", "optimizer"]
     assert records.found[-1]["step"] == 1, "readers drop what was before the second start"
@@ -105,14 +105,14 @@ def test_backward_passes_count_until_an_optimizer_steps(counter: StepCounter, re
 def test_an_evaluation_until_the_end_of_its_data_is_in_no_step(counter: StepCounter, records: Records) -> None:
     for _ in range(3):
         draw(counter, 8)
-        counter.optimizer_step("adam")
+        counter.optimizer_step("adam", "test")
     counter.restart("valid")
     for _ in range(5):
         draw(counter, 100, "valid")
     counter.end_of_data("valid")
     for _ in range(2):
         draw(counter, 8)
-        counter.optimizer_step("adam")
+        counter.optimizer_step("adam", "test")
     assert records.samples == [8, 8, 8, 8]
     assert records.beside == [[], [], ["eval"], []]
 
@@ -120,10 +120,10 @@ def test_an_evaluation_until_the_end_of_its_data_is_in_no_step(counter: StepCoun
 def test_an_evaluation_that_stops_early_does_not_count_for_the_training(counter: StepCounter, records: Records) -> None:
     for _ in range(3):
         draw(counter, 8)
-        counter.optimizer_step("adam")
+        counter.optimizer_step("adam", "test")
     draw(counter, 100, "valid")
     draw(counter, 8)
-    counter.optimizer_step("adam")
+    counter.optimizer_step("adam", "test")
     assert records.samples == [8, 8, 8]
 
 
@@ -131,7 +131,7 @@ def test_two_loaders_at_every_step_count_once(counter: StepCounter, records: Rec
     for _ in range(3):
         draw(counter, 8, "labelled")
         draw(counter, 56, "unlabelled")
-        counter.optimizer_step("adam")
+        counter.optimizer_step("adam", "test")
     assert records.samples == [8, 8]
 
 
@@ -140,7 +140,7 @@ def test_an_epoch_of_one_batch_that_was_fetched_ahead_is_no_evaluation(counter: 
         counter.restart("train")
         draw(counter, 8)
         counter.end_of_data("train")
-        counter.optimizer_step("adam")
+        counter.optimizer_step("adam", "test")
     assert records.samples == [8, 8]
     assert records.beside == [["restart"], ["restart"]]
 
@@ -153,7 +153,7 @@ def test_device_times_are_read_later_and_in_order(counter: StepCounter, records:
     done[0] = 0.0
     for _ in range(4):
         draw(counter, 8)
-        counter.optimizer_step("adam")
+        counter.optimizer_step("adam", "test")
     assert records.samples == [], "the device is behind"
     done |= {1: 1.0, 2: 3.0, 3: 3.5}
     records.finish()

@@ -178,13 +178,13 @@ def test_samples_of_each_step(observed: dict[str, Any], name: str, samples: list
 
 
 def test_skipped_steps_are_reported(observed: dict[str, Any]) -> None:
-    assert observed["scaled"][-1]["kind"] == "skipped_steps"
-    assert observed["scaled"][-1]["count"] == 2
+    assert [record["count"] for record in observed["scaled"] if record["kind"] == "skipped_steps"] == [2]
 
 
 def test_without_a_data_loader_the_input_of_the_model_counts(observed: dict[str, Any]) -> None:
     found = steps(observed["language"])
     assert [step["tokens"] for step in found] == [48] * 5
+    assert not any("samples" in step for step in found), "text may be (batch, time) or (time, batch)"
     assert all(step["language"] for step in found)
     assert [step.get("beside") for step in found] == [None, None, ["eval"], None, None]
 

@@ -15,6 +15,7 @@ from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.transform import GeneralizedRCNNTransform
 from torchvision.ops import FrozenBatchNorm2d
 
+from trainmark.datasets.coco.layout import Part
 from trainmark.datasets.coco.make import make_coco
 from trainmark.errors import DataError
 from trainmark.workloads.card import ImageSize
@@ -458,7 +459,7 @@ def truth_of(root: Path, annotations: list[dict[str, Any]], num_images: int = 2)
     records = [{"id": number, "iscrowd": 0, **record} for number, record in enumerate(annotations)]
     content = {"images": images, "annotations": records, "categories": [{"id": 3}, {"id": 8}]}
     (root / "annotations/instances_val2017.json").write_text(json.dumps(content))
-    split, faults = parse_split(root, "val2017")
+    split, faults = parse_split(root, Part(name="val2017", folder="val2017"))
     assert split is not None
     assert not faults
     return Truth(split)
