@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from trainmark.analyse import laws
 from trainmark.analyse.analysis import estimate_run
@@ -16,10 +17,11 @@ from trainmark.messages.comparison import (
     far_from_others,
     no_speed,
     not_ok,
-    run_refused,
     run_too_noisy,
 )
+from trainmark.messages.doubts import within_one_run
 from trainmark.messages.endings import changed_after_end
+from trainmark.messages.laws import far_repeat
 from trainmark.messages.message import Message
 from trainmark.store.rows import RunRow
 
@@ -29,6 +31,8 @@ class LeftOut:
     run_id: str
     side: str
     why: Message
+    speed: float | None = None
+    """None if it has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +52,24 @@ class Counted:
         """Whether the runs differ so much that no output shows their mean."""
         return self.estimate is not None and self.estimate.is_too_noisy
 
+    @property
+    def why_refused(self) -> Message | None:
+        """Why no interval can be given, of a single run: several show how much they differ, whatever each did."""
+        return self.estimate.doubts[0] if self.estimate is not None and self.estimate.is_refused else None
+
+    @property
+    def gap_of_far_repeat(self) -> float | None:
+        """How far a run was from the others, as a fraction, that was left out only for being far; None if none was."""
+        far = [left for left in self.left_out if left.why.params.get("law") == far_repeat.code and left.speed]
+        return far[0].speed / fmean(self.values) - 1 if far and far[0].speed and self.values else None
+
+    @property
+    def doubts(self) -> tuple[Message, ...]:
+        """What was found in the steps of the runs: the first of each kind."""
+        found = [doubt for row in self.runs if (estimate := estimate_run(row)) is not None for doubt in estimate.doubts]
+        first = {doubt.code: doubt for doubt in reversed(found) if doubt.code != within_one_run.code}
+        return tuple(first.values())
+
 
 def count_runs(runs: Sequence[RunRow], side: str) -> Counted:
     usable, left_out = [], []
@@ -56,7 +78,7 @@ def count_runs(runs: Sequence[RunRow], side: str) -> Counted:
         if why is None:
             usable.append(row)
         else:
-            left_out.append(LeftOut(run_id=row.id, side=side, why=why))
+            left_out.append(LeftOut(run_id=row.id, side=side, why=why, speed=speed_of(row)))
     values = tuple(value for row in usable if (value := speed_of(row)) is not None)
     return Counted(values=values, runs=tuple(usable), left_out=tuple(left_out))
 
@@ -73,13 +95,13 @@ def without(side: Counted, place: int | None, name: str) -> Counted:
     )
 
 
-def why_left_out(row: RunRow) -> Message | None:
+def why_left_out(row: RunRow, *, ignored_laws: Collection[str] = ()) -> Message | None:
     """Why the speed of a run may not be compared; None if it may."""
     if row.outcome != "ok":
         return not_ok(outcome=row.outcome or "running")
     if any(warning.get("code") == changed_after_end.code for warning in row.warnings):
         return changed_run()
-    broken = laws.broken_laws(row)
+    broken = [law for law in laws.broken_laws(row) if law.code not in ignored_laws]
     if broken:
         return breaks_law(law=broken[0].code, why=broken[0])
     estimate = estimate_run(row)
@@ -87,8 +109,6 @@ def why_left_out(row: RunRow) -> Message | None:
         return no_speed()
     if estimate.is_too_noisy:
         return run_too_noisy(width=estimate.relative_half_width or math.inf)
-    if estimate.is_refused:
-        return run_refused(why=estimate.doubts[0])
     return None
 
 
