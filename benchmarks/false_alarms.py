@@ -22,13 +22,18 @@ import math
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev, variance
 
-from trainmark.analyse.verdict import judge
+from trainmark.analyse.gate_result import Status
+from trainmark.analyse.gate_throughput import status_of
+from trainmark.analyse.tolerance import DEFAULTS, Metric
+from trainmark.analyse.verdict import DEFAULT_TOLERANCE, Judgement, judge
 from trainmark.cli.main import main as trainmark
+from trainmark.host import cpu_name, num_cores
+from trainmark.units import format_count
 
 _ORDER = "ABBAAB"
 _UNITS = 1000
@@ -140,17 +145,32 @@ def _known(values: Sequence[float | None]) -> tuple[float, ...]:
 
 
 def _judge(comparisons: Sequence[Comparison], *, factor: float = 1.0, has_history: bool = True) -> list[str]:
-    """The verdicts in the order of time. A store knows the runs of earlier comparisons, a fresh one does not."""
-    verdicts = []
+    """The verdicts of `compare`, in the order of time."""
+    found = _judge_all(comparisons, factor=factor, has_history=has_history, tolerance=DEFAULT_TOLERANCE)
+    return ["inconclusive" if judged is None else judged.verdict for judged in found]
+
+
+def _check(comparisons: Sequence[Comparison]) -> str:
+    """What `check` says with its default tolerance, A being the baseline."""
+    tolerance = DEFAULTS[Metric.THROUGHPUT]
+    found = _judge_all(comparisons, factor=1.0, has_history=True, tolerance=tolerance)
+    counts = Counter(Status.INCONCLUSIVE if judged is None else status_of(judged, tolerance) for judged in found)
+    said = ", ".join(f"{status} {counts[status]}" for status in (Status.PASS, Status.REGRESSION, Status.INCONCLUSIVE))
+    return f"  check with its default tolerance of {tolerance:.0%}: {said}"
+
+
+def _judge_all(
+    comparisons: Sequence[Comparison], *, factor: float, has_history: bool, tolerance: float
+) -> Iterator[Judgement | None]:
+    """A store knows the runs of earlier comparisons, a fresh one does not. None where a run was too noisy."""
     history: list[tuple[float, ...]] = []
     for one in comparisons:
         if not one.is_whole:
-            verdicts.append("inconclusive")
+            yield None
             continue
         slower = tuple(factor * value for value in one.b)
-        verdicts.append(str(judge(one.a, slower, history=history if has_history else ()).verdict))
+        yield judge(one.a, slower, history=history if has_history else (), tolerance=tolerance)
         history += [one.a, one.b]
-    return verdicts
 
 
 def _describe_machine(same: Sequence[Comparison]) -> str:
@@ -161,10 +181,11 @@ def _describe_machine(same: Sequence[Comparison]) -> str:
     everything = [value for side in sides for value in side]
     # Within a side: what a comparison has to cope with. Over all runs: also how the machine drifted meanwhile.
     within = math.sqrt(fmean(variance(side) for side in sides))
+    machine = f"{cpu_name()}, {format_count(num_cores(), 'cores')}"
     noisy = f"; {len(same) - len(whole)} comparisons with a run that was too noisy" if len(whole) < len(same) else ""
     return (
-        f"{len(everything)} runs, {fmean(map(math.exp, everything)):.1f} steps/s; standard deviation between the runs "
-        f"of a side {within:.2%} (median {median(stdev(side) for side in sides):.2%}), over all runs "
+        f"{machine}: {len(everything)} runs, {fmean(map(math.exp, everything)):.1f} steps/s; standard deviation "
+        f"between the runs of a side {within:.2%} (median {median(stdev(side) for side in sides):.2%}), over all runs "
         f"{stdev(everything):.2%}{noisy}"
     )
 
@@ -175,7 +196,7 @@ def _describe_same(same: Sequence[Comparison]) -> str:
         counts = Counter(_judge(same, has_history=has_history))
         said = ", ".join(f"{name} {counts[name]}" for name in ("faster", "slower", "same", "inconclusive"))
         lines.append(f"  {words}: {said}; false verdicts: {counts['faster'] + counts['slower']}")
-    return "\n".join(lines)
+    return "\n".join([*lines, _check(same)])
 
 
 def _describe_ladder(same: Sequence[Comparison]) -> str:
@@ -204,7 +225,7 @@ def _describe_planted(planted: Sequence[Comparison], slow_down: float) -> str:
     for has_history, words in ((True, "with the history of the store"), (False, "without history")):
         counts = Counter(_judge(planted, has_history=has_history))
         lines.append(f"  {words}: slower in {counts['slower']} of {len(planted)}, faster in {counts['faster']}")
-    return "\n".join(lines)
+    return "\n".join([*lines, _check(planted)])
 
 
 def main() -> None:

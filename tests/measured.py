@@ -12,7 +12,7 @@ from typing import Any
 from making import make_cell, make_run
 from trainmark.cli.output import open_store
 from trainmark.controller.checking import Measured, read_measured
-from trainmark.runfolder.files import ENVIRONMENT_FILE, RUN_FILE, read_json, write_json
+from trainmark.runfolder.files import ENVIRONMENT_FILE, EXIT_FILE, RUN_FILE, read_json, write_json
 from trainmark.spec.cell import Cell
 
 MACHINE = {"cpu": "A CPU", "hostname": "one", "num_cores": 8, "memory_bytes": 2**36}
@@ -85,3 +85,7 @@ def _stamp_first_step(path: Path, unix_s: float) -> None:
 
 def change_run(root: Path, run_id: str, **facts: Any) -> None:
     _add(root / run_id / RUN_FILE, **facts)
+
+
+def change_end(root: Path, run_id: str, **facts: Any) -> None:
+    _add(root / run_id / EXIT_FILE, **facts)

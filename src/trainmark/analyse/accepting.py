@@ -9,7 +9,7 @@ from statistics import fmean
 
 from trainmark.analyse.accepted import Accepted
 from trainmark.analyse.batches import Batch, main_metric, values_of
-from trainmark.analyse.gate_throughput import why_no_number
+from trainmark.analyse.gate_throughput import name_left_out, why_no_number
 from trainmark.analyse.identity import framework_version, is_identifying
 from trainmark.analyse.naming import cell_name
 from trainmark.analyse.tolerance import Metric
@@ -81,7 +81,7 @@ def _refuse(batch: Batch) -> Message | None:
         return messages.failed(
             failed=len(batch.failed), runs=len(batch.rows), run=first.id, outcome=first.outcome or "", why=first.why
         )
-    why = why_no_number(batch)
+    why = name_left_out(batch) or why_no_number(batch)
     if why is not None:
         return messages.no_number(why=why)
     if len(batch.measured) < _LEAST_RUNS:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trainmark.analyse.analysis import estimate_run
+from trainmark.analyse.comparable import why_left_out
 from trainmark.analyse.identity import Identity, identity_of
-from trainmark.analyse.laws import broken_laws
 from trainmark.analyse.line_laws import find_far_repeats
 from trainmark.analyse.table import build_lines, without_replaced
 from trainmark.analyse.tolerance import Metric
@@ -39,19 +39,19 @@ class Batch:
 
     @property
     def measured(self) -> tuple[RunRow, ...]:
-        """Runs with a throughput that is plausible, or was accepted as it is."""
-        return tuple(row for row in self.ok if estimate_run(row) is not None and not self.broken_laws(row))
+        """Runs with a throughput that counts."""
+        left_out = {row.id for row, _ in self.left_out}
+        return tuple(row for row in self.ok if row.id not in left_out)
 
-    def broken_laws(self, row: RunRow) -> list[Message]:
-        """Why a run of the batch is not admitted.
+    @cached_property
+    def left_out(self) -> tuple[tuple[RunRow, Message], ...]:
+        """Runs that ended well, but whose throughput does not count, and why.
 
         To be far from repeats in earlier batches is no reason: whether this batch differs is what a check asks.
         """
-        return [why for why in broken_laws(row) if why.code != far_repeat.code or row.id in self._far]
-
-    @cached_property
-    def _far(self) -> frozenset[str]:
-        return frozenset(run_id for run_id, _ in find_far_repeats(build_lines(self.ok)))
+        far = {run_id for run_id, _ in find_far_repeats(build_lines(self.ok))}
+        found = ((row, why_left_out(row, ignored_laws=() if row.id in far else (far_repeat.code,))) for row in self.ok)
+        return tuple((row, why) for row, why in found if why is not None)
 
     @property
     def first(self) -> RunRow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from trainmark.analyse import laws
@@ -16,9 +16,9 @@ from trainmark.messages.comparison import (
     far_from_others,
     no_speed,
     not_ok,
-    run_refused,
     run_too_noisy,
 )
+from trainmark.messages.doubts import within_one_run
 from trainmark.messages.endings import changed_after_end
 from trainmark.messages.message import Message
 from trainmark.store.rows import RunRow
@@ -48,6 +48,18 @@ class Counted:
         """Whether the runs differ so much that no output shows their mean."""
         return self.estimate is not None and self.estimate.is_too_noisy
 
+    @property
+    def why_refused(self) -> Message | None:
+        """Why no interval can be given, of a single run: several show how much they differ, whatever each did."""
+        return self.estimate.doubts[0] if self.estimate is not None and self.estimate.is_refused else None
+
+    @property
+    def doubts(self) -> tuple[Message, ...]:
+        """What was found in the steps of the runs: the first of each kind."""
+        found = [doubt for row in self.runs if (estimate := estimate_run(row)) is not None for doubt in estimate.doubts]
+        first = {doubt.code: doubt for doubt in reversed(found) if doubt.code != within_one_run.code}
+        return tuple(first.values())
+
 
 def count_runs(runs: Sequence[RunRow], side: str) -> Counted:
     usable, left_out = [], []
@@ -73,13 +85,13 @@ def without(side: Counted, place: int | None, name: str) -> Counted:
     )
 
 
-def why_left_out(row: RunRow) -> Message | None:
+def why_left_out(row: RunRow, *, ignored_laws: Collection[str] = ()) -> Message | None:
     """Why the speed of a run may not be compared; None if it may."""
     if row.outcome != "ok":
         return not_ok(outcome=row.outcome or "running")
     if any(warning.get("code") == changed_after_end.code for warning in row.warnings):
         return changed_run()
-    broken = laws.broken_laws(row)
+    broken = [law for law in laws.broken_laws(row) if law.code not in ignored_laws]
     if broken:
         return breaks_law(law=broken[0].code, why=broken[0])
     estimate = estimate_run(row)
@@ -87,8 +99,6 @@ def why_left_out(row: RunRow) -> Message | None:
         return no_speed()
     if estimate.is_too_noisy:
         return run_too_noisy(width=estimate.relative_half_width or math.inf)
-    if estimate.is_refused:
-        return run_refused(why=estimate.doubts[0])
     return None
 
 

@@ -21,7 +21,15 @@ from trainmark.analyse.pairing import Group, Pair, group_rows, pair_groups, refu
 from trainmark.analyse.training import epochs_to_train
 from trainmark.analyse.verdict import DEFAULT_TOLERANCE, Judgement, Sides, Verdict, judge, judge_cells
 from trainmark.errors import InputError
-from trainmark.messages.comparison import differs_in, no_runs, not_proven_equal, side_too_noisy, work_differs
+from trainmark.messages.comparison import (
+    differs_in,
+    no_runs,
+    not_proven_equal,
+    run_refused,
+    side_too_noisy,
+    work_differs,
+)
+from trainmark.messages.message import Message
 from trainmark.store.rows import RunRow
 from trainmark.units import format_count
 
@@ -53,6 +61,8 @@ class CellComparison:
     counted: tuple[tuple[str, ...], tuple[str, ...]]
     """The ids of the runs that count."""
     left_out: tuple[LeftOut, ...]
+    doubts: tuple[tuple[Message, ...], tuple[Message, ...]]
+    """What was found in the steps of the runs that count, of A and B."""
     differences: tuple[Difference, ...]
     num_history: int
     """Other runs of this cell on this machine, whose spread is shared."""
@@ -172,6 +182,7 @@ def _describe(
         unit=None if "unit" in pair.blocking else _find_unit(pair),
         counted=(tuple(row.id for row in one.runs), tuple(row.id for row in other.runs)),
         left_out=(*one.left_out, *other.left_out),
+        doubts=(one.doubts, other.doubts),
         differences=apart,
         num_history=num_history,
         epochs=epochs,
@@ -197,6 +208,8 @@ def _explain(pair: Pair, counted: tuple[Counted, Counted], judged: Judgement) ->
     for name, side in zip("AB", counted, strict=True):
         if not side.values and side.left_out:
             return replace(judged, why=no_runs(side=name, why=side.left_out[0].why))
+        if side.why_refused is not None:
+            return replace(judged, verdict="inconclusive", why=run_refused(side=name, why=side.why_refused))
         if side.is_too_noisy:
             why = side_too_noisy(side=name, low=min(side.values), high=max(side.values))
             more = judged.more_runs or _FEW_MORE

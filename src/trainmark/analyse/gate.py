@@ -42,7 +42,7 @@ def judge_gate(
     measured = {key_of(batch): batch for batch in latest}
     accepted = {cell.key: cell for cell in baseline.cells}
     cases = [
-        Case(accepted=cell, batch=measured[key], history=tuple(history.get(key, ())), tolerance=tolerance)
+        Case(accepted=cell, batch=measured[key], history=_others(cell, history.get(key, ())), tolerance=tolerance)
         for key, cell in accepted.items()
         if key in measured
         and (tolerance := tolerances_of(cell.name, baseline.rules)[Metric.THROUGHPUT]) is not None
@@ -56,6 +56,11 @@ def judge_gate(
         *(_unaccepted(batch, baseline, measured) for key, batch in measured.items() if key not in accepted),
     ]  # fmt: skip
     return GateResult(cells=sort_cells([cell for cell in found if cell is not None]))
+
+
+def _others(cell: Accepted, earlier: Sequence[Batch]) -> tuple[Batch, ...]:
+    """Without the runs of the baseline itself, which must not count twice."""
+    return tuple(batch for batch in earlier if batch.last_run != cell.last_run)
 
 
 def key_of(batch: Batch) -> Key:

@@ -57,18 +57,17 @@ def judge_throughput(cases: Sequence[Case]) -> list[Finding]:
 
 
 def why_no_number(batch: Batch) -> Message | None:
-    """Why the batch has no throughput that can be judged or accepted; None if it has one."""
-    for row in batch.ok:
-        if broken := batch.broken_laws(row):
-            return messages.implausible(run=row.id, why=broken[0])
+    """Why the batch has no throughput that can be judged; None if it has one."""
     estimates = [estimate for row in batch.measured if (estimate := estimate_run(row)) is not None]
-    if len(estimates) < len(batch.ok) or not estimates:
-        missing = next((row.id for row in batch.ok if estimate_run(row) is None), batch.last_run)
-        return messages.no_steps(run=missing)
+    if not estimates:
+        return name_left_out(batch)
     pooled = pool(estimates)
-    if pooled.is_too_noisy:
-        return messages.too_noisy(half_width=pooled.relative_half_width or math.inf)
-    return messages.no_interval(why=pooled.doubts[0]) if pooled.is_refused else None
+    return messages.too_noisy(half_width=pooled.relative_half_width or math.inf) if pooled.is_too_noisy else None
+
+
+def name_left_out(batch: Batch) -> Message | None:
+    """The first run that does not count; None if all do."""
+    return next((messages.left_out(run=row.id, why=why) for row, why in batch.left_out), None)
 
 
 def _unusable(case: Case, why: Message) -> Finding:
@@ -95,10 +94,15 @@ def status_of(judged: Judgement, tolerance: float) -> Status:
 
 def _decide(case: Case, judged: Judgement) -> Finding:
     assert judged.ratio is not None  # both sides have runs
+    status, why = status_of(judged, case.tolerance), _explain(case, judged)
+    left_out = name_left_out(case.batch)
+    if status is Status.PASS and left_out is not None:
+        # It may be a slow-down that comes and goes.
+        status, why = Status.INCONCLUSIVE, messages.pass_without(rest=why, why=left_out)
     return Finding(
         metric=Metric.THROUGHPUT,
-        status=status_of(judged, case.tolerance),
-        why=_explain(case, judged),
+        status=status,
+        why=why,
         before=geometric_mean(case.sides.a),
         now=geometric_mean(case.sides.b),
         ratio=judged.ratio.value,

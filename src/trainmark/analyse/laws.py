@@ -77,7 +77,7 @@ LAWS = {
         ),
         Law(
             code=messages.far_repeat.code,
-            formula="|x - mean of the other repeats| <= t x spread of the others, false alarm rate 1%",
+            formula="|x - mean of the other repeats| <= t x spread of the others, at a level of 1%",
             marks="the repeat that is far",
             across=line_laws.find_far_repeats,
         ),

@@ -128,8 +128,16 @@ def run_too_noisy(*, width: float) -> None: ...
 def side_too_noisy(*, side: str, low: float, high: float) -> None: ...
 
 
-@declare("run-refused", en="no interval can be given: {why}", zh="无法给出区间：{why}")
-def run_refused(*, why: Message) -> None: ...
+@declare(
+    "run-refused",
+    en="the only run of {side} has no interval: {why}",
+    zh="{side} 唯一的运行无法给出区间：{why}",
+)
+def run_refused(*, side: str, why: Message) -> None: ...
+
+
+@declare("doubtful", en="in runs of {side}: {why}", zh="{side} 的运行中：{why}")
+def doubtful(*, side: str, why: Message) -> None: ...
 
 
 @declare("run-far", en="it is far from all other runs", zh="与其余运行相差太远")

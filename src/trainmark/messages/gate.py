@@ -105,16 +105,16 @@ def no_number(*, why: Message) -> None: ...
 def too_noisy(*, half_width: float) -> None: ...
 
 
-@declare("gate-no-interval", en="no interval: {why}", zh="没有区间：{why}")
-def no_interval(*, why: Message) -> None: ...
+@declare("gate-left-out", en="run {run} does not count: {why}", zh="运行 {run} 不计入：{why}")
+def left_out(*, run: str, why: Message) -> None: ...
 
 
-@declare("gate-no-steps", en="run {run} recorded no steps", zh="运行 {run} 没有记录任何训练步")
-def no_steps(*, run: str) -> None: ...
-
-
-@declare("gate-implausible", en="run {run} breaks a law: {why}", zh="运行 {run} 违反规律：{why}")
-def implausible(*, run: str, why: Message) -> None: ...
+@declare(
+    "gate-pass-without",
+    en="{rest}, but {why}; measure again, or accept it with a reason",
+    zh="{rest}，但{why}；请重新测量，或注明理由后接受它",
+)
+def pass_without(*, rest: Message, why: Message) -> None: ...
 
 
 # -- other metrics -----------------------------------------------------------------------------------------------------

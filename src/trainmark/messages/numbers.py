@@ -82,8 +82,9 @@ def too_noisy(
 
 @declare(
     "noise-cause",
-    en="likely cause: «{cause}|unknown: look for other processes, steal time and lowered clocks (trainmark doctor)»; "
-    "then run longer or repeat",
-    zh="可能的原因：«{cause}|未知：请检查其他进程、steal 时间和降频（trainmark doctor）»；然后延长运行时间或重复运行",
+    en="likely cause: «{cause}|unknown: look for other processes, steal time and lowered clocks (trainmark doctor), "
+    "then run longer or use --repeat»",
+    zh="可能的原因：«{cause}|未知：请检查其他进程、steal 时间和降频（trainmark doctor），"
+    "然后延长运行时间或使用 --repeat»",
 )
 def noise_cause(*, cause: Message | None) -> None: ...

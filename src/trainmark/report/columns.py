@@ -211,6 +211,7 @@ COLUMNS: tuple[Column, ...] = (
     _fact("wall_s", in_csv=True, csv_after="time_to_train_s"),
     _fact("peak_memory_bytes", in_csv=True, csv_after="wall_s", table=TableColumn(
         en="peak memory", zh="峰值内存", text=say_peak_memory, shown=Shown.REPORT, after="steady_steps")),
+    _fact("first_step_s"),
     Column(name="records", value=_num_records, csv={"records": _same}),
     Column(name="runs", table=TableColumn(en="runs", zh="次数", text=say_runs, shown=Shown.ALWAYS, drop=1)),
     Column(

@@ -149,22 +149,27 @@ def _say_ratio(ratio: Ratio | None) -> list[str]:
 
 
 def _find_notes(found: Comparison) -> Iterator[tuple[str, Message]]:
-    """What is about one cell or one run, each with its name."""
+    """What is about one cell or one run, each with its name; what changes a verdict first."""
     for cell in found.cells:
-        judged = cell.judgement
-        if len(found.cells) > 1 and judged.verdict in ("inconclusive", "not_comparable"):
-            yield cell.name, judged.why
+        if len(found.cells) > 1 and cell.verdict in ("inconclusive", "not_comparable"):
+            yield cell.name, cell.judgement.why
         yield from ((left.run_id, messages.left_out(side=left.side, why=left.why)) for left in cell.left_out)
-        if any(cell.epochs):
-            yield cell.name, _say_epochs(cell)
-        if cell.num_history:
-            yield cell.name, messages.history_used(runs=cell.num_history)
-        for side, group in (("A", cell.a), ("B", cell.b)):
-            unknown = [axis for axis in AXES if getattr(group.identity, axis) is None]
-            if unknown and len(group.runs) > 1:
-                yield cell.name, messages.counted_as_repeats(axes=unknown, side=side, runs=len(group.runs))
     yield from ((cell_name(group.first), messages.only_in(side="A")) for group in found.only_a)
     yield from ((cell_name(group.first), messages.only_in(side="B")) for group in found.only_b)
+    for cell in found.cells:
+        yield from ((cell.name, note) for note in _find_details(cell))
+
+
+def _find_details(cell: CellComparison) -> Iterator[Message]:
+    if any(cell.epochs):
+        yield _say_epochs(cell)
+    if cell.num_history:
+        yield messages.history_used(runs=cell.num_history)
+    for side, group, doubts in zip("AB", (cell.a, cell.b), cell.doubts, strict=True):
+        unknown = [axis for axis in AXES if getattr(group.identity, axis) is None]
+        if unknown and len(group.runs) > 1:
+            yield messages.counted_as_repeats(axes=unknown, side=side, runs=len(group.runs))
+        yield from (messages.doubtful(side=side, why=doubt) for doubt in doubts)
 
 
 def _say_epochs(cell: CellComparison) -> Message:
@@ -257,6 +262,11 @@ def _describe_cell(cell: CellComparison) -> dict[str, Any]:
         "left_out": [
             {"run": left.run_id, "side": left.side.lower(), "why": left.why.english, "why_code": left.why.code}
             for left in cell.left_out
+        ],
+        "doubts": [
+            {"side": side, **doubt.to_json()}
+            for side, doubts in zip("ab", cell.doubts, strict=True)
+            for doubt in doubts
         ],
         "epochs_to_target": _describe_epochs(cell),
         "differences": [_describe_difference(item) for item in cell.differences],

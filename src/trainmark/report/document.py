@@ -71,7 +71,9 @@ def _describe_pooled(line: Line | None) -> dict[str, Any] | None:
     """The estimate over all runs of the same identity; null for a run that is not part of one."""
     if line is None or line.estimate is None:
         return None
-    return {**(describe_estimate(line.estimate, line.first.unit) or {}), "runs": line.num_ok}
+    marked = [run.id for run in line.runs if run.outcome == "ok" and not is_admitted(run)]
+    described = describe_estimate(line.estimate, line.first.unit) or {}
+    return {**described, "runs": line.num_ok, "marked_runs": marked}
 
 
 def _render(row: RunRow, beside: _Beside, protocol: str | None) -> str:

@@ -11,8 +11,10 @@ import pytest
 
 from comparing import QUIET, make_runs, scaled
 from making import make_cell, make_run
+from trainmark.analyse.analysis import analyse_steps
 from trainmark.analyse.comparison import CellComparison, Comparison, Side, compare
 from trainmark.errors import InputError
+from trainmark.messages.message import Message
 from trainmark.store.folder import read_run
 from trainmark.store.rows import RunRow
 
@@ -193,11 +195,31 @@ def test_runs_that_differ_too_much_have_no_ratio(tmp_path: Path) -> None:
 
 def noisy(row: RunRow) -> dict[str, Any]:
     """The analysis of a run whose interval is ±60%."""
-    from trainmark.analyse.analysis import analyse_steps
-
     found = analyse_steps(row).to_json()
     value = found["estimate"]["value"]
     return {**found, "estimate": {**found["estimate"], "ci95": (0.4 * value, 1.6 * value)}}
+
+
+def refused(row: RunRow) -> dict[str, Any]:
+    """The analysis of a run that drifted."""
+    found = analyse_steps(row).to_json()
+    doubt = Message(code="drift", recorded="the speed drifted").to_json()
+    none = {"ci95": None, "std_error": None, "dof": None}
+    return {**found, "estimate": {**found["estimate"], **none, "doubts": [doubt]}}
+
+
+@pytest.mark.parametrize(("speeds", "verdict"), [(QUIET, "same"), (QUIET[:1], "inconclusive")])
+def test_runs_without_an_interval_count_if_there_are_several(
+    speeds: tuple[float, ...], verdict: str, tmp_path: Path
+) -> None:
+    """The spread between them is the error; a single one could be anywhere."""
+    make_runs(tmp_path / "a")
+    make_runs(tmp_path / "b", speeds)
+    rows = [dataclasses.replace(row, analysis=refused(row)) for row in read(tmp_path / "b")]
+    cell = only_cell(compare(side(tmp_path / "a"), Side(word="b", rows=rows, context=rows)))
+    assert cell.verdict == verdict
+    assert [doubt.code for doubt in cell.doubts[1]] == ["drift"]
+    assert verdict == "same" or "the only run of B has no interval: the speed drifted" in str(cell.judgement.why)
 
 
 def test_a_far_run_is_named(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from making import make_cell
-from measured import MACHINE, History, change_run
+from measured import MACHINE, History, change_end, change_run
 from trainmark.analyse.gate_result import CellResult, Finding, GateResult, Status
 from trainmark.analyse.tolerance import Metric
 from trainmark.controller.checking import check, update
@@ -261,19 +261,36 @@ def test_a_run_without_steps_cannot_be_judged(store: History, baseline: Path) ->
     store.measure(100, steps=0)
     result = judge(store, baseline)
     assert (result.status, result.exit_code) == (Status.INCONCLUSIVE, 4)
-    assert "recorded no steps" in answer(result)
+    assert "does not count: it has no throughput" in answer(result)
 
 
 def test_a_run_that_breaks_a_law_is_not_judged(store: History, baseline: Path) -> None:
-    """Four repeats agree and one is 10% off: it may be the machine, so neither side of the limit is believed."""
+    """Four repeats agree and one is 10% off: it may be the machine, or a slow-down that comes and goes."""
     store.measure(100)
     accept(store, baseline)
     store.measure([100.0, 100.1, 99.9, 100.05, 90.0])
     result = judge(store, baseline)
     assert (result.status, result.exit_code) == (Status.INCONCLUSIVE, 4)
-    assert "run runs-0001-5 breaks a law: " in answer(result)
+    assert "but run runs-0001-5 does not count: it breaks the law far-repeat: " in answer(result)
     refused = update(store.read(), baseline, [])
     assert [str(refusal.why).split(":")[0] for refusal in refused.refusals] == ["has no throughput that can be judged"]
+
+
+def test_a_regression_stays_one_without_the_run_that_does_not_count(store: History, baseline: Path) -> None:
+    store.measure(100)
+    accept(store, baseline)
+    store.measure([90.0, 90.1, 89.9, 90.05, 80.0])
+    assert judge(store, baseline).exit_code == 3
+
+
+def test_a_run_whose_files_were_changed_does_not_count(store: History, baseline: Path) -> None:
+    store.measure(100)
+    accept(store, baseline)
+    ids = store.measure(100)
+    change_end(store.root, ids[0], files={"rank0.jsonl": {"num_bytes": 1, "sha256": "0" * 64}})
+    result = judge(store, baseline)
+    assert result.exit_code == 4
+    assert f"run {ids[0]} does not count: its files were changed after it ended" in answer(result)
 
 
 def test_the_same_code_that_got_slower_is_a_regression(store: History, baseline: Path) -> None:
@@ -369,6 +386,17 @@ def test_a_suite_alone(store: History, baseline: Path) -> None:
     store.measure(100, suite="one")
     assert judge(store, baseline).exit_code == 4
     assert check(store.read(), baseline, ["one"]).exit_code == 0
+
+
+def test_the_runs_of_the_baseline_are_not_its_history_too(store: History, baseline: Path) -> None:
+    store.measure([99.0, 100.0, 101.0])
+    accept(store, baseline)
+    store.measure([98.0, 99.5, 100.5])
+    alone = History(store.root.parent / "alone")
+    alone.measure([98.0, 99.5, 100.5])
+    one, other = (of_metric(judge(history, baseline), Metric.THROUGHPUT).ci95 for history in (store, alone))
+    assert one is not None
+    assert one == pytest.approx(other, rel=1e-3)
 
 
 def test_history_makes_a_small_slow_down_visible(store: History, baseline: Path) -> None:

@@ -11,7 +11,9 @@ import pytest
 
 from making import make_cell, make_run
 from trainmark.analyse.identity import differences, framework_version, identity_of, pooling_key, rows_of_commit
+from trainmark.analyse.warnings import check_rows
 from trainmark.errors import InputError
+from trainmark.messages.message import Message
 from trainmark.store.folder import read_run
 from trainmark.store.rows import RunRow
 
@@ -110,6 +112,22 @@ def test_an_imported_log_has_neither_code_nor_machine(tmp_path: Path) -> None:
     assert [(identity_of(row).code, identity_of(row).machine) for row in rows] == [(None, None)] * 3
     assert len({identity_of(row).work for row in rows}) == 1
     assert pooling_key(rows[0]) == pooling_key(rows[1]) != pooling_key(rows[2])
+
+
+def test_an_average_of_unknown_runs_is_reported(tmp_path: Path) -> None:
+    """In both languages, with the folder; a log that is alone and runs whose code is known have no such warning."""
+    facts = {"dialect": "dlperf", "workload": None, "model": "bert", "environment": {"device_name": "V100"}}
+    logs = [make_row(tmp_path, facts={**facts, "source": source}) for source in ("a/1.log", "a/2.log", "b/1.log")]
+    command = {"source": "command", "workload": None, "model": "x", "sweep": "s1"}
+    hidden = [make_row(tmp_path, git=None, facts=command) for _ in range(2)]
+    rows = [*logs, *hidden, make_row(tmp_path), make_row(tmp_path)]
+    said = [
+        [warning for warning in found if warning["code"] == "pooled-unknown"] for found in check_rows(rows).values()
+    ]
+    assert [len(found) for found in said] == [1, 1, 0, 1, 1, 0, 0]
+    assert said[0][0]["message"].startswith("averaged over 2 runs of the folder a that do not record their code")
+    assert said[3][0]["message"].startswith("averaged over 2 runs of the sweep s1 that")
+    assert "文件夹 a 中" in Message.from_json(said[0][0]).chinese
 
 
 def test_a_log_that_tells_too_little_is_like_no_other(tmp_path: Path) -> None:

@@ -201,6 +201,18 @@ def test_a_repeat_far_from_the_others(runs: Runs) -> None:
     assert runs.marked() == [("r4", "far-repeat")]
 
 
+def test_one_of_three_repeats_far_from_two_that_agree(runs: Runs) -> None:
+    for step_s in (0.1, 0.1005, 0.13):
+        runs.add(step_s)
+    assert runs.marked() == [("r2", "far-repeat")]
+
+
+def test_three_repeats_that_say_too_little(runs: Runs) -> None:
+    for step_s in (0.1, 0.1005, 0.11):
+        runs.add(step_s)
+    assert runs.marked() == []
+
+
 def test_a_repeat_that_the_spread_of_the_others_explains(runs: Runs) -> None:
     for step_s in (0.1, 0.115, 0.107, 0.094, 0.131):
         runs.add(step_s)
@@ -213,7 +225,7 @@ def test_repeats_marked_by_mistake_are_one_in_a_hundred(num: int, monkeypatch: p
     monkeypatch.setattr("trainmark.analyse.line_laws._MIN_APART", 0.0)
     noise = random.Random(num)
     trials = 2000
-    sets = ([measured(math.exp(0.05 * noise.gauss(0, 1))) for _ in range(num)] for _ in range(trials))
+    sets = ([measured(math.exp(0.03 * noise.gauss(0, 1))) for _ in range(num)] for _ in range(trials))
     assert sum(any(find_outliers(repeats)) for repeats in sets) <= stats.binom.ppf(0.9999, trials, 0.01)
 
 

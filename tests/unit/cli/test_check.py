@@ -126,7 +126,7 @@ def test_bad_input(store: History, argv: str, says: str, capsys: pytest.CaptureF
         ({"outcomes": ("ok", "oom")}, 1, "1 of 3 runs failed: runs-0000-2: oom"),
         ({"runs": 1}, 4, "has 1 run, and a baseline needs 2 or more to know how much runs differ; use --repeat 3"),
         ({"speed": [50.0, 100.0, 150.0]}, 4, "too noisy"),
-        ({"steps": 0}, 4, "recorded no steps"),
+        ({"steps": 0}, 4, "it has no throughput"),
     ],
 )
 def test_what_an_update_refuses(

@@ -28,11 +28,11 @@ SCHEMA_1 = [
     "id", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size", "device",
     "nodes", "devices", "batch_size_per_device", "data", "epochs", "lr", "until_target", "resumed_from",
     "sweep", "attempt", "retry_of", "pauses", "seed", "repeat", "suite", "cell_id", "machine", "outcome",
-    "reason", "wall_s", "peak_memory_bytes", "records", "throughput", "median", "mean_of_rates", "last",
-    "evals", "loss", "time_to_train_s", "speeds", "communication", "stated", "witness", "witnesses",
+    "reason", "wall_s", "peak_memory_bytes", "first_step_s", "records", "throughput", "median", "mean_of_rates",
+    "last", "evals", "loss", "time_to_train_s", "speeds", "communication", "stated", "witness", "witnesses",
     "identity", "warnings",
 ]  # fmt: skip
-"""And `witness`, `witnesses` and `identity`, of schema 2."""
+"""And `first_step_s`, `witness`, `witnesses` and `identity`, of schema 2."""
 MARKS = ["marks", "admitted", "pooled"]
 """Which laws a run breaks, whether it may be compared, and the average of which it is a part."""
 CSV = [
