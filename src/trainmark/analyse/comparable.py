@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from trainmark.analyse import laws
 from trainmark.analyse.analysis import estimate_run
@@ -20,6 +21,7 @@ from trainmark.messages.comparison import (
 )
 from trainmark.messages.doubts import within_one_run
 from trainmark.messages.endings import changed_after_end
+from trainmark.messages.laws import far_repeat
 from trainmark.messages.message import Message
 from trainmark.store.rows import RunRow
 
@@ -29,6 +31,8 @@ class LeftOut:
     run_id: str
     side: str
     why: Message
+    speed: float | None = None
+    """None if it has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +58,12 @@ class Counted:
         return self.estimate.doubts[0] if self.estimate is not None and self.estimate.is_refused else None
 
     @property
+    def gap_of_far_repeat(self) -> float | None:
+        """How far a run was from the others, as a fraction, that was left out only for being far; None if none was."""
+        far = [left for left in self.left_out if left.why.params.get("law") == far_repeat.code and left.speed]
+        return far[0].speed / fmean(self.values) - 1 if far and far[0].speed and self.values else None
+
+    @property
     def doubts(self) -> tuple[Message, ...]:
         """What was found in the steps of the runs: the first of each kind."""
         found = [doubt for row in self.runs if (estimate := estimate_run(row)) is not None for doubt in estimate.doubts]
@@ -68,7 +78,7 @@ def count_runs(runs: Sequence[RunRow], side: str) -> Counted:
         if why is None:
             usable.append(row)
         else:
-            left_out.append(LeftOut(run_id=row.id, side=side, why=why))
+            left_out.append(LeftOut(run_id=row.id, side=side, why=why, speed=speed_of(row)))
     values = tuple(value for row in usable if (value := speed_of(row)) is not None)
     return Counted(values=values, runs=tuple(usable), left_out=tuple(left_out))
 

@@ -23,6 +23,7 @@ from trainmark.analyse.verdict import DEFAULT_TOLERANCE, Judgement, Sides, Verdi
 from trainmark.errors import InputError
 from trainmark.messages.comparison import (
     differs_in,
+    far_run,
     no_runs,
     not_proven_equal,
     run_refused,
@@ -214,6 +215,10 @@ def _explain(pair: Pair, counted: tuple[Counted, Counted], judged: Judgement) ->
             why = side_too_noisy(side=name, low=min(side.values), high=max(side.values))
             more = judged.more_runs or _FEW_MORE
             return replace(judged, verdict="inconclusive", ratio=None, why=why, more_runs=more, error=None)
+        gap = side.gap_of_far_repeat
+        if judged.verdict == "same" and gap is not None:  # the run that was left out may be what has changed
+            why = far_run(side=name, gap=gap)
+            return replace(judged, verdict="inconclusive", why=why, more_runs=_FEW_MORE)
     return judged
 
 

@@ -36,6 +36,21 @@ def rounding_error(durations: Floats, rates: Floats) -> float:
     return 0.0
 
 
+def declared_error(durations: Floats, rounding: Floats, *, is_sum: bool) -> float:
+    """The same from the printed digits of a log: half of the last one of each record, in its seconds.
+
+    `is_sum`: records are differences of a total, so that all their errors together are that of the total.
+    """
+    if len(rounding) != len(durations) or not (rounding > 0).any():
+        return 0.0
+    if is_sum:
+        return float(rounding.sum() / durations.sum())
+    known = rounding > 0
+    quanta = 2 * rounding[known]
+    hidden = _hidden(durations[known] / quanta, may_be_clock=False)
+    return hidden * float(np.median(quanta / durations[known]))
+
+
 def find_quantum(values: Floats) -> float | None:
     """The power of ten, or else the smallest difference, of which all values are multiples; None if too small."""
     distinct = np.unique(values)
@@ -57,12 +72,12 @@ def _are_multiples(values: Floats, quantum: float) -> bool:
     return bool(np.all(np.abs(multiples - np.round(multiples)) <= _TOLERANCE * np.maximum(multiples, 1.0)))
 
 
-def _hidden(multiples: Floats) -> float:
+def _hidden(multiples: Floats, *, may_be_clock: bool = True) -> float:
     """Largest error of the mean, in units of the quantum."""
     middle = float(np.median(multiples))
     near = multiples[np.abs(multiples - middle) <= max(3.0, 0.5 * middle)]  # stalls say nothing about rounding
     deviation = float(np.diff(near).std()) / math.sqrt(2) if len(near) > 1 else 0.0
-    if deviation >= _DITHERED or _is_clock(near):
+    if deviation >= _DITHERED or (may_be_clock and _is_clock(near)):
         return 0.0
     return min(0.5, math.sqrt(max(0.25 - deviation**2, 0.0)) + _LEFT_OVER)
 

@@ -62,7 +62,9 @@ def why_no_number(batch: Batch) -> Message | None:
     if not estimates:
         return name_left_out(batch)
     pooled = pool(estimates)
-    return messages.too_noisy(half_width=pooled.relative_half_width or math.inf) if pooled.is_too_noisy else None
+    if pooled.is_too_noisy:
+        return messages.too_noisy(half_width=pooled.relative_half_width or math.inf)
+    return pooled.doubts[0] if pooled.is_refused else None  # a single run that drifted, for example
 
 
 def name_left_out(batch: Batch) -> Message | None:

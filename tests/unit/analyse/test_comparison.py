@@ -231,6 +231,16 @@ def test_a_far_run_is_named(tmp_path: Path) -> None:
     assert cell.values[1] == pytest.approx(95.05, rel=0.01)
 
 
+def test_a_run_that_a_law_leaves_out_for_being_far_prevents_same(tmp_path: Path) -> None:
+    """It may be a slow-down that comes and goes."""
+    make_runs(tmp_path / "a", [100.0, 100.05, 99.95, 100.02])
+    make_runs(tmp_path / "b", [100.0, 100.04, 97.0, 100.02, 99.97])
+    cell = only_cell(compare_stores(tmp_path))
+    assert [left.why.code for left in cell.left_out] == ["run-breaks-law"]
+    assert (cell.verdict, cell.judgement.runs) == ("inconclusive", (4, 4))
+    assert "one run of B is -3.0% from all the others" in str(cell.judgement.why)
+
+
 def test_the_history_of_the_cell_decides_between_single_runs(tmp_path: Path) -> None:
     for commit in ("d4", "e5", "f6"):
         make_runs(tmp_path / "all", QUIET, commit=commit)

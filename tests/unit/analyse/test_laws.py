@@ -224,7 +224,7 @@ def test_repeats_marked_by_mistake_are_one_in_a_hundred(num: int, monkeypatch: p
     """Normal repeats, without the least difference of 2%, which hides most marks where the spread is small."""
     monkeypatch.setattr("trainmark.analyse.line_laws._MIN_APART", 0.0)
     noise = random.Random(num)
-    trials = 2000
+    trials = 1000
     sets = ([measured(math.exp(0.03 * noise.gauss(0, 1))) for _ in range(num)] for _ in range(trials))
     assert sum(any(find_outliers(repeats)) for repeats in sets) <= stats.binom.ppf(0.9999, trials, 0.01)
 
