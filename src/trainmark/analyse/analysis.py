@@ -87,12 +87,14 @@ def _analyse(row: RunRow) -> Analysis:
     has_speed = row.outcome == "ok" and len(row.seconds) > 0
     estimate = _estimate(row) if has_speed else None
     rates = row.rates if has_speed else None
+    kept = row.log.get("rates") or {}
+    """Of a long log: exact, where its rows are sums of records."""
     return Analysis(
         estimate=estimate,
         num_records=len(row.seconds),
-        median=float(np.median(rates)) if rates is not None else None,
-        mean_of_rates=float(np.mean(rates)) if rates is not None else None,
-        last=float(rates[-1]) if rates is not None else None,
+        median=kept.get("median", float(np.median(rates))) if rates is not None else None,
+        mean_of_rates=kept.get("mean", float(np.mean(rates))) if rates is not None else None,
+        last=kept.get("last", float(rates[-1])) if rates is not None else None,
         speeds=speeds(row),
         warnings=tuple(found.to_json() for found in (*check_run(row, estimate), *check_laws(row, estimate))),
         fingerprint=fingerprint(row),
@@ -100,12 +102,20 @@ def _analyse(row: RunRow) -> Analysis:
 
 
 def _estimate(row: RunRow) -> Estimate:
+    from trainmark.analyse.digits import declared_error
     from trainmark.analyse.throughput import estimate_cumulative, estimate_throughput
 
     if row.log.get("is_cumulative"):
         return estimate_cumulative(row)
-    is_printed = row.dialect is not None  # our own records are differences of time stamps
-    return estimate_throughput(row.seconds, row.samples, restarts=_find_restarts(row), is_printed=is_printed)
+    # Our own records are differences of time stamps, and some of a log are differences of totals.
+    is_printed = row.dialect is not None and row.log.get("basis") in (None, "printed")
+    return estimate_throughput(
+        row.seconds,
+        row.samples,
+        restarts=_find_restarts(row),
+        is_printed=is_printed,
+        known_rounding=declared_error(row.seconds, row.rounding, is_sum=not is_printed),
+    )
 
 
 def _find_restarts(row: RunRow) -> list[int]:

@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 _FINEST = 1e-5
 """Relative to a value: finer rounding is not looked for."""
 _TOLERANCE = 1e-6
+_SAME = 1e-9
 _DITHERED = 0.6
 """Standard deviation, in units of q, from which errors cancel to less than 0.2% of q."""
 _LEFT_OVER = 0.02
@@ -36,20 +37,38 @@ def rounding_error(durations: Floats, rates: Floats) -> float:
     return 0.0
 
 
+def declared_error(durations: Floats, rounding: Floats, *, is_sum: bool) -> float:
+    """The same from the printed digits of a log: half of the last one of each record, in its seconds.
+
+    `is_sum`: records are differences of a total, so that all their errors together are that of the total.
+    """
+    if len(rounding) != len(durations) or not (rounding > 0).any():
+        return 0.0
+    if is_sum:
+        return float(rounding.sum() / durations.sum())
+    known = rounding > 0
+    quanta = 2 * rounding[known]
+    hidden = _hidden(durations[known] / quanta, may_be_clock=False)
+    return hidden * float(np.median(quanta / durations[known]))
+
+
 def find_quantum(values: Floats) -> float | None:
-    """The power of ten, or else the smallest difference, of which all values are multiples; None if too small."""
-    distinct = np.unique(values)
+    """The largest power of ten or smallest difference of which all values are multiples; None if too small."""
     middle = float(np.median(values))
-    finest = _FINEST * middle
-    power = math.floor(math.log10(float(distinct[0])))
-    while 10.0**power >= finest:
-        if _are_multiples(distinct, 10.0**power):
-            return 10.0**power
-        power -= 1
-    if len(distinct) < 2:
+    if middle <= 0:
         return None
-    smallest = float(np.diff(distinct).min())
-    return smallest if smallest >= finest and _are_multiples(distinct, smallest) else None
+    # Differences of time stamps have errors in their last bits.
+    distinct = np.unique(np.round(values / (_SAME * middle))) * (_SAME * middle)
+    if distinct[0] <= 0:
+        return None
+    finest = _FINEST * middle
+    candidates = [
+        10.0**power for power in range(math.floor(math.log10(distinct[0])), math.ceil(math.log10(finest)), -1)
+    ]
+    if len(distinct) > 1:
+        candidates.append(float(np.diff(distinct).min()))
+    fitting = (quantum for quantum in sorted(candidates, reverse=True) if quantum >= finest)
+    return next((quantum for quantum in fitting if _are_multiples(distinct, quantum)), None)
 
 
 def _are_multiples(values: Floats, quantum: float) -> bool:
@@ -57,12 +76,12 @@ def _are_multiples(values: Floats, quantum: float) -> bool:
     return bool(np.all(np.abs(multiples - np.round(multiples)) <= _TOLERANCE * np.maximum(multiples, 1.0)))
 
 
-def _hidden(multiples: Floats) -> float:
+def _hidden(multiples: Floats, *, may_be_clock: bool = True) -> float:
     """Largest error of the mean, in units of the quantum."""
     middle = float(np.median(multiples))
     near = multiples[np.abs(multiples - middle) <= max(3.0, 0.5 * middle)]  # stalls say nothing about rounding
     deviation = float(np.diff(near).std()) / math.sqrt(2) if len(near) > 1 else 0.0
-    if deviation >= _DITHERED or _is_clock(near):
+    if deviation >= _DITHERED or (may_be_clock and _is_clock(near)):
         return 0.0
     return min(0.5, math.sqrt(max(0.25 - deviation**2, 0.0)) + _LEFT_OVER)
 

@@ -25,10 +25,9 @@ Simulated coverage of the 95% interval in percent, 4000 trials, through the sear
                                   300    95.2   94.9   94.0   93.7   91.7
                                  1000    93.9   94.4   94.4   94.5   94.1
 
-It holds from n = 50 on at 0.9 (300 after a warm-up). It is too short if the data cannot show what will come: a drift
-(correlation 0.9) under jitter of twice its size has 80% at n = 100, 90% at 300 and 94% at 1000; stalls of 20 times the
-noise in 3% of the steps have 74% at n = 50, 88% at 100 and 93% at 300. Cycles (every k-th step slow) are covered in 99%
-or more: the interval is wider than needed.
+It holds from n = 50 on at 0.9 (300 after a warm-up). What is not noise is found first (`diagnosis.py`) and widens the
+interval or leaves none (`interval.py`): levels, drift, stalls, periods, rounding. docs/concepts/numbers.md has the
+coverage with these, and what cannot be seen.
 """
 
 from __future__ import annotations
@@ -79,12 +78,18 @@ def read_series(seconds: ArrayLike, samples: ArrayLike) -> tuple[NDArray[np.floa
 
 
 def estimate_throughput(
-    seconds: ArrayLike, samples: ArrayLike, *, restarts: Sequence[int] = (), is_printed: bool = True
+    seconds: ArrayLike,
+    samples: ArrayLike,
+    *,
+    restarts: Sequence[int] = (),
+    is_printed: bool = True,
+    known_rounding: float = 0.0,
 ) -> Estimate:
     """Samples per second of the steady state of a run with these step durations.
 
     `restarts`: indices of the first steps of processes that resumed the run; each has a warm-up of its own.
     `is_printed`: durations may have been rounded one by one. Differences of time stamps are not, their sums are exact.
+    `known_rounding`: by how much the printed digits of a log may have moved the mean, relative to it.
     """
     durations, counts = read_series(seconds, samples)
     is_steady = np.zeros(len(durations), dtype=np.bool_)
@@ -94,11 +99,13 @@ def estimate_throughput(
             is_steady[begin + find_steady_start(durations[begin:end]) : end] = True
     ramp = durations[find_spikes_end(durations) :] if not restarts else None
     steady = durations[is_steady], counts[is_steady]
-    return _estimate_steady(*steady, num_steps=len(durations), ramp=ramp, is_printed=is_printed)
+    return _estimate_steady(
+        *steady, num_steps=len(durations), ramp=ramp, is_printed=is_printed, known_rounding=known_rounding
+    )
 
 
 def _estimate_steady(
-    durations: Floats, counts: Floats, *, num_steps: int, ramp: Floats | None, is_printed: bool
+    durations: Floats, counts: Floats, *, num_steps: int, ramp: Floats | None, is_printed: bool, known_rounding: float
 ) -> Estimate:
     """`ramp`: all steps after the first spikes, of which the steady ones are the last."""
     if len(durations) < MIN_STEPS:
@@ -113,7 +120,7 @@ def _estimate_steady(
         period = period.after(cut)
     found = diagnose(series, period, ramp=ramp)
     value = float(counts.sum() / durations.sum())
-    rounding = rounding_error(durations, counts / durations) if is_printed else 0.0
+    rounding = max(known_rounding, rounding_error(durations, counts / durations) if is_printed else 0.0)
     width = find_width(found, rounding=rounding, value=value)
     if isinstance(width, Refusal):
         return _without_interval(durations, counts, num_steps=num_steps, doubts=width.doubts)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trainmark.logs.noise import FIRST_KNOWN_S
+from trainmark.logs.rate_summary import RateSums, summarise_rates
 from trainmark.logs.reading import ReadLog
 from trainmark.logs.record import LogRecord
 from trainmark.logs.step_writing import write_steps
@@ -37,9 +38,11 @@ def write_run(log: ReadLog, store: Path, provenance: Provenance, *, target: Json
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     try:
-        warnings = write_steps(log, beside / STEPS_FILE)
+        rates = RateSums()
+        warnings = write_steps(log, beside / STEPS_FILE, rates)
         _write_records(log, beside / rank_file(0), warnings)
-        _describe(log, provenance, target).write(beside)
+        summary = summarise_rates(beside / STEPS_FILE, rates)
+        _describe(log, provenance, target, summary).write(beside)
         write_json(beside / ENVIRONMENT_FILE, _environment(log))
         reason = imported(path=str(log.path)).to_reason()
         write_exit(beside, {"outcome": Outcome.OK, **reason, "wall_s": wall_s(log)})
@@ -51,7 +54,7 @@ def write_run(log: ReadLog, store: Path, provenance: Provenance, *, target: Json
     return folder
 
 
-def _describe(log: ReadLog, provenance: Provenance, target: Json | None) -> RunDocument:
+def _describe(log: ReadLog, provenance: Provenance, target: Json | None, rates: Json | None) -> RunDocument:
     facts = log.facts
     began = log.gathered.first_time_s
     return RunDocument(
@@ -77,6 +80,7 @@ def _describe(log: ReadLog, provenance: Provenance, target: Json | None) -> RunD
             meaning=log.dialect.meaning,
             basis=log.basis,
             is_generic=log.dialect.is_generic,
+            rates=rates,
             has_seconds=log.gathered.has_seconds or log.gathered.has_totals,
             is_tf32_off=facts.is_tf32_off,
             stated={name: _stated(record) for name, record in sorted(log.gathered.stated.items())},

@@ -55,7 +55,7 @@ class _Nowhere:
     def add(self, record: LogRecord) -> None:
         pass
 
-    def add_rows(self, rows: Rows) -> None:
+    def add_rows(self, rows: Rows, peak_memory_bytes: int | None = None) -> None:
         pass
 
 

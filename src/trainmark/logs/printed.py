@@ -76,10 +76,10 @@ def seconds_of_clock(text: bytes) -> tuple[float, float] | None:
     parts = [number(part) for part in rest.split(b":")]
     if not parts or any(part is None for part in parts):
         return None
-    value = float(whole(days.split()[0]) or 0) if days else 0.0
-    value *= 24.0 if len(parts) == 3 else 0.0
+    value = 0.0
     for part in parts:
         value = value * 60.0 + (part or 0.0)
+    value += 86400.0 * (whole(days.split()[0]) or 0) if days else 0.0
     half = half_digit(rest.rpartition(b":")[2])
     return value + (half if half == 0.5 else 0.0), half
 

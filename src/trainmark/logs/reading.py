@@ -80,9 +80,10 @@ class Gathered:
         """Of several beginnings the first counts, of several ends the last."""
         return moment == "test_finish" or moment not in self.moments
 
-    def add_rows(self, rows: Rows) -> None:
+    def add_rows(self, rows: Rows, peak_memory_bytes: int | None = None) -> None:
         """Steps of the same form as the previous ones, so unit and fields are known."""
         self.spool.add_rows(rows)
+        self._note_memory(peak_memory_bytes)
         last_step = absent(float(rows[-1, FIELDS.index("step")]))
         self.last_step = None if last_step is None else int(last_step)
         times = rows[:, FIELDS.index("time_s")]
@@ -93,9 +94,7 @@ class Gathered:
 
     def _add_step(self, record: LogRecord) -> None:
         self.spool.add(record)
-        memory = record.memory_bytes
-        if memory is not None and (self.peak_memory_bytes is None or memory > self.peak_memory_bytes):
-            self.peak_memory_bytes = memory
+        self._note_memory(record.memory_bytes)
         if record.kind == "trace":
             return
         if len(self.firsts) < _NUM_FIRSTS:
@@ -114,6 +113,10 @@ class Gathered:
             self.has_seconds = self.has_seconds or record.seconds is not None
             self.has_samples = self.has_samples or record.samples is not None
         self.has_totals = self.has_totals or record.mean_s is not None or record.total_s is not None
+
+    def _note_memory(self, num_bytes: int | None) -> None:
+        if num_bytes is not None and (self.peak_memory_bytes is None or num_bytes > self.peak_memory_bytes):
+            self.peak_memory_bytes = num_bytes
 
     def _note_first(self, record: LogRecord) -> None:
         step, epoch = (math.nan if value is None else float(value) for value in (record.step, record.epoch))

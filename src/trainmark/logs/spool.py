@@ -1,9 +1,10 @@
-"""Step records as rows of doubles in an unnamed temporary file, so that memory does not grow with the log."""
+"""Step records as columns of doubles in an unnamed temporary file, so that memory does not grow with the log."""
 
 from __future__ import annotations
 
 import math
 import os
+import struct
 import tempfile
 from array import array
 from collections.abc import Iterator
@@ -17,14 +18,22 @@ _ROWS = 1 << 15
 _WIDTH = len(FIELDS)
 _GETTERS = tuple(FIELDS[1:])
 _ABSENT = math.nan
+_HEAD = struct.Struct(f"q{_WIDTH}?")
 
 
 class Spool:
     def __init__(self) -> None:
         self.num_rows = 0
         """All rows, also those of numbers that are not records."""
+        self._used: set[str] = set()
         self._buffer = array("d")
         self._file = tempfile.TemporaryFile(prefix="trainmark-")  # noqa: SIM115 - closed by close()
+
+    @property
+    def used(self) -> set[str]:
+        """The columns that have a value; `is_trace` if a row is one."""
+        self._flush()
+        return self._used
 
     def add(self, record: LogRecord) -> None:
         self.num_rows += 1
@@ -36,24 +45,41 @@ class Spool:
         """Add many rows at once, with the columns of `FIELDS`."""
         self._flush()
         self.num_rows += len(rows)
-        self._file.seek(0, os.SEEK_END)
-        self._file.write(np.ascontiguousarray(rows, dtype=np.float64).tobytes())
+        self._write(rows)
 
     def parts(self) -> Iterator[Rows]:
         """The rows in parts of a few megabytes."""
         self._flush()
         self._file.seek(0)
-        while chunk := self._file.read(_ROWS * _WIDTH * 8):
-            yield np.frombuffer(chunk, dtype=np.float64).reshape(-1, _WIDTH)
+        waiting: list[Rows] = []
+        while head := self._file.read(_HEAD.size):
+            num, *used = _HEAD.unpack(head)
+            rows = np.full((num, _WIDTH), np.nan)
+            for place in np.flatnonzero(used):
+                rows[:, place] = np.frombuffer(self._file.read(num * 8), dtype=np.float64)
+            waiting.append(rows)
+            if sum(map(len, waiting)) >= _ROWS:
+                yield np.concatenate(waiting)
+                waiting = []
+        if waiting:
+            yield np.concatenate(waiting)
 
     def close(self) -> None:
         self._file.close()
 
     def _flush(self) -> None:
         if self._buffer:
-            self._file.seek(0, os.SEEK_END)
-            self._file.write(self._buffer.tobytes())
+            self._write(np.frombuffer(self._buffer, dtype=np.float64).reshape(-1, _WIDTH).copy())
             del self._buffer[:]
+
+    def _write(self, rows: Rows) -> None:
+        """Column by column, without those that are absent: a log has half of them."""
+        used = [not np.isnan(rows[:, place]).all() for place in range(_WIDTH)]
+        self._used |= {name for name, is_used in zip(FIELDS[1:], used[1:], strict=True) if is_used}
+        self._used |= {"is_trace"} if rows[:, 0].any() else set()
+        self._file.seek(0, os.SEEK_END)
+        self._file.write(_HEAD.pack(len(rows), *used))
+        self._file.write(np.ascontiguousarray(rows.T[used]).tobytes())
 
 
 def _values(record: LogRecord) -> list[float]:

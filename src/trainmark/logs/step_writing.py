@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from trainmark.logs.rate_summary import RateSums
 from trainmark.logs.reading import ReadLog
 from trainmark.logs.timing import Basis, Differences, Floats, Printed, column, first_interval, printed_values
 from trainmark.messages.logs import clock_disagrees
@@ -39,13 +40,13 @@ class _Sums:
             self.last_time_s = float(times[-1])
 
 
-def write_steps(log: ReadLog, path: Path) -> list[Message]:
-    """Returns the warnings that only the sum of all records can give."""
+def write_steps(log: ReadLog, path: Path, rates: RateSums) -> list[Message]:
+    """Adds the rates to `rates`. Returns the warnings that only the sum of all records can give."""
     gathered, origin = log.gathered, log.gathered.first_time_s or 0.0
     timing = _timing(log)
     sums = _Sums()
     num_left = gathered.spool.num_rows
-    with StepTableWriter(path, num_left) as table:
+    with StepTableWriter(path, num_left, _columns(log)) as table:
         for part in gathered.spool.parts():
             num_left -= len(part)
             is_trace = column(part, "is_trace") == 1
@@ -63,6 +64,7 @@ def write_steps(log: ReadLog, path: Path) -> list[Message]:
                 "rate": made.rates,
             }
             sums.add(made.seconds, column(rows, "time_s"))
+            rates.add(made.rates)
             table.write(
                 {
                     **{name: _spread(values, is_trace) for name, values in own.items()},
@@ -71,11 +73,16 @@ def write_steps(log: ReadLog, path: Path) -> list[Message]:
                     "epoch": column(part, "epoch"),
                     "time_s": column(part, "time_s") - origin,
                     "loss": column(part, "loss"),
-                    "printed_seconds": column(part, "seconds"),
-                    "printed_rate": column(part, "rate"),
                 }
             )
     return _compare_with_clock(log, sums)
+
+
+def _columns(log: ReadLog) -> list[str]:
+    """Those that the log has at all."""
+    always = ["seconds", "samples", "num_steps", "rounding_s", "rate"]
+    used = log.gathered.spool.used
+    return always + [name for name in ("is_trace", "step", "epoch", "time_s", "loss") if name in used]
 
 
 def _timing(log: ReadLog) -> Printed | Differences:

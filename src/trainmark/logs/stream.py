@@ -39,16 +39,21 @@ _SAME_MOMENT_S = 1.0
 _MEASURED_BATCHES = 51
 _MIN_CONSTANT = 3
 _MIN_PART_BYTES = 1 << 13
+_FIRST_PART_BYTES = 1 << 16
 _MAX_TEMPLATES = 64
 _KEPT_TEMPLATES = 3
 _TEXT_UNITS = ("words", "tokens", "examples")
 """Their number per batch varies with the text."""
 
 
+Readers = dict[bytes, list[tuple[int, LineReader]]]
+"""By literal; with the place of each probe in its dialect."""
+
+
 class Sink(Protocol):
     def add(self, record: LogRecord) -> None: ...
-    def add_rows(self, rows: Rows) -> None:
-        """Add steps in the order of the log."""
+    def add_rows(self, rows: Rows, peak_memory_bytes: int | None = None) -> None:
+        """Add steps in the order of the log; the memory is the largest of them."""
 
 
 class LogStream:
@@ -86,6 +91,8 @@ class LogStream:
         self._batches: list[float] = []
         self._learning_rates: list[float] = []
         self._num_noted = 0
+        self._everywhere: Readers = {}
+        self._ends: Readers = {}
         self._choose(None)
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -122,6 +129,7 @@ class LogStream:
     def _read_block(self, block: bytes, start: int = 0, stop: int | None = None) -> list[LogRecord]:
         """Read whole lines from `start` to `stop`. Slicing a large block would cost as much as searching it."""
         last = len(block) if stop is None else stop
+        head = self._head
         if self.num_bytes < _HEAD_BYTES:
             part = block[start : min(last, start + _HEAD_BYTES - self.num_bytes)]
             self._read_ends(part)
@@ -140,7 +148,17 @@ class LogStream:
                 self._read_ends(self._head)
                 if self.num_bytes > _HEAD_BYTES:
                     self._read_ends(self._last_part())
+                return self._read_earlier(head) + self._read_part(block, start, last, has_returns=has_returns)
         return self._read_part(block, start, last, has_returns=has_returns)
+
+    def _read_earlier(self, head: bytes) -> list[LogRecord]:
+        """Evaluations and headings before the first step, which no dialect was there to read."""
+        assert self.dialect is not None
+        before = self._everywhere
+        self._everywhere = _by_anchor([probe for probe in self.dialect.others if probe.where == "everywhere"])
+        found = self._scan(head, 0, len(head), has_returns=b"\r" in head, steps=None) if head else []
+        self._everywhere = before
+        return self._emit(list(self._by_sections([record for record in found if record.kind in ("section", "eval")])))
 
     def _read_part(self, block: bytes, start: int, last: int, *, has_returns: bool) -> list[LogRecord]:
         """Read by columns if all lines are alike. One odd line makes only the lines near it be read one by one."""
@@ -153,6 +171,9 @@ class LogStream:
         found = self._scan(block, start, last, has_returns=has_returns, steps=steps)
         records = [record for record in self._by_sections(found) if self._is_new(record)]
         self._note_progress(records)
+        return self._emit(records)
+
+    def _emit(self, records: list[LogRecord]) -> list[LogRecord]:
         if self._sink is None:
             return records
         for record in records:
@@ -160,7 +181,8 @@ class LogStream:
         return []
 
     def _may_split(self, num_bytes: int, *, has_returns: bool) -> bool:
-        return self._sink is not None and bool(self._columns) and not has_returns and num_bytes > _MIN_PART_BYTES
+        least = _MIN_PART_BYTES if self._columns else _FIRST_PART_BYTES  # the first part teaches how to read the rest
+        return self._sink is not None and not has_returns and num_bytes > least
 
     def _by_sections(self, found: Sequence[LogRecord]) -> Iterator[LogRecord]:
         """Give steps the epoch of the heading before them, and leave out those of an evaluation."""
@@ -186,10 +208,16 @@ class LogStream:
         """The steps of the block as columns; None if they must be read line by line."""
         if self._sink is None or not self._columns or self._num_noted < _MEASURED_BATCHES:
             return None
-        steps = next((found for reader in self._columns if (found := reader.read(block, start, last))), None)
-        if steps is None or not self._goes_on(steps.rows):
+        for reader in self._columns:
+            steps = reader.read(block, start, last)
+            if steps is not None and not self._has_other_steps(reader, steps, block, start, last):
+                break
+        else:
             return None
-        self._sink.add_rows(steps.rows)
+        if not self._goes_on(steps.rows):
+            return None
+        self._columns = [reader, *(other for other in self._columns if other is not reader)]
+        self._sink.add_rows(steps.rows, steps.peak_memory_bytes)
         self._recent_rows = [*self._recent_rows[-1:], steps.rows]
         self._num_hits += len(steps.rows)
         self._step_before = self.last_step
@@ -198,17 +226,29 @@ class LogStream:
             self.last_step, self.last_epoch = int(last_row[1]), absent(last_row[2]) or self.last_epoch
         return steps
 
+    def _has_other_steps(self, reader: ColumnReader, steps: StepRows, block: bytes, start: int, last: int) -> bool:
+        """Steps with another literal would have to be put between those of the columns."""
+        assert self.dialect is not None
+        others = {probe.anchor for probe in self.dialect.steps} - {reader.anchor}
+        return any(
+            block.find(anchor, start, last) >= 0
+            for anchor in others
+            if not steps.is_whole or reader.may_contain(anchor)
+        )
+
     def _goes_on(self, rows: Rows) -> bool:
         """Whether iterations only increase, so that no line repeats a step for another rank."""
         if self.last_step is None and self._rank is None and np.isnan(rows[:, 1]).all():
             return True  # lines without iterations
         if self._rank is not None or self.last_step is None or np.isnan(rows[:, 1]).any():
             return False
-        epochs = np.append(-np.inf if self.last_epoch is None else self.last_epoch, np.nan_to_num(rows[:, 2], nan=0.0))
-        steps = np.append(self.last_step, rows[:, 1])
-        later_epoch = np.diff(epochs) > 0 if not np.isnan(rows[:, 2]).all() else np.zeros(len(rows), dtype=bool)
-        same_epoch = np.diff(epochs) == 0 if not np.isnan(rows[:, 2]).all() else np.ones(len(rows), dtype=bool)
-        return bool((later_epoch | (same_epoch & (np.diff(steps) > 0))).all())
+        steps_up = np.diff(rows[:, 1], prepend=self.last_step) > 0
+        epochs = rows[:, 2]
+        if np.isnan(epochs).all():
+            return bool(steps_up.all())
+        first = -np.inf if self.last_epoch is None else self.last_epoch
+        epochs_up = np.diff(np.nan_to_num(epochs, nan=0.0), prepend=first)
+        return bool(((epochs_up > 0) | ((epochs_up == 0) & steps_up)).all())
 
     def _keep_tail(self, block: bytes, start: int, last: int) -> None:
         """A large block is kept without copying; small ones are joined."""
@@ -228,7 +268,7 @@ class LogStream:
         """Read every line that a probe matches, in the order of the log."""
         found: list[tuple[int, int, LogRecord]] = []
         for anchor, readers in self._everywhere.items():
-            if steps is not None and self.dialect is not None and anchor == self.dialect.steps[0].anchor:
+            if steps is not None and self._is_done(anchor, steps):
                 continue
             for start, end in lines_with(block, anchor, has_returns=has_returns, start=first, stop=last):
                 raw = block[start:end]
@@ -246,6 +286,11 @@ class LogStream:
             found = [(start, number, self._after_step(record, start, steps)) for start, number, record in found]
         return [record for _, _, record in found]
 
+    def _is_done(self, anchor: bytes, steps: StepRows) -> bool:
+        """Whether the columns are all that the literal could find."""
+        reader = self._columns[0]
+        return anchor == reader.anchor or (steps.is_whole and not reader.may_contain(anchor))
+
     def _after_step(self, record: LogRecord, start: int, steps: StepRows) -> LogRecord:
         """An evaluation without an iteration number belongs to the last iteration before it."""
         if record.kind != "eval" or record.step is not None:
@@ -256,12 +301,12 @@ class LogStream:
     def _learn_columns(
         self, line: bytes, record: LogRecord, rank: int | None, readers: Sequence[tuple[int, LineReader]]
     ) -> None:
-        """Only for a dialect with one kind of step line, whose literal is used by nothing else."""
+        """Only for step lines whose literal is used by nothing else."""
         if self._sink is None or record.kind != "step" or rank is not None or self._num_templates >= _MAX_TEMPLATES:
             return
-        if self.dialect is None or len(self.dialect.steps) != 1 or len(readers) != 1 or self.dialect.repeats_lines:
+        if self.dialect is None or len(readers) != 1 or self.dialect.repeats_lines:
             return
-        if readers[0][1].probe is self.dialect.steps[0] and self._num_noted >= _MEASURED_BATCHES:
+        if readers[0][1].probe in self.dialect.steps and self._num_noted >= _MEASURED_BATCHES:
             self._num_templates += 1
             made = ColumnReader.of(line, readers[0][1].probe)
             if made is not None and not any(made.is_like(known) for known in self._columns):
@@ -420,8 +465,8 @@ def _one_step_per_line(found: list[tuple[int, int, LogRecord]]) -> list[tuple[in
     return kept
 
 
-def _by_anchor(probes: Sequence[Probe]) -> dict[bytes, list[tuple[int, LineReader]]]:
-    found: dict[bytes, list[tuple[int, LineReader]]] = {}
+def _by_anchor(probes: Sequence[Probe]) -> Readers:
+    found: Readers = {}
     for number, probe in enumerate(probes):
         found.setdefault(probe.anchor, []).append((number, LineReader(probe)))
     return found

@@ -206,7 +206,10 @@ class Differences:
         rows_of = begin + usable[places]
         made.num_steps[rows_of] = np.diff(ends[0])
         made.seconds[rows_of] = np.diff(ends[1])
-        made.rounding_s[rows_of] = ends[2][1:] if self.is_clock else np.maximum(np.diff(ends[2]), 0.0)
+        if not self.is_clock:
+            made.rounding_s[rows_of] = np.maximum(np.diff(ends[2]), 0.0)
+        elif is_fresh:
+            made.rounding_s[rows_of[0]] = 2 * ends[2][0]  # of the first and the last stamp; those between cancel
         self._anchor = _Anchor(step=float(ends[0][-1]), total=float(ends[1][-1]), half=float(ends[2][-1]))
 
     def _totals(self, rows: Rows) -> tuple[Floats, Floats]:

@@ -11,51 +11,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.runfolder.records import MAX_SECONDS, MIN_SECONDS
-from trainmark.runfolder.step_table import Table, read_parts
+from trainmark.runfolder.step_table import MAX_ROWS, Part, StepTable
 from trainmark.store.rows import Steps
 
-MAX_ROWS = 1 << 15
 _PART_ROWS = 1 << 15
 _MAX_SAMPLES = 1e15
+_NAMES = ("seconds", "samples", "steps", "times", "loss_steps", "losses", "rounding", "printed_rates")
 Floats = NDArray[np.float64]
 
 
-def num_records(table: Table) -> int:
-    """Records of the dialect, with or without a duration."""
-    return sum(int((part["is_trace"] == 0).sum()) for part in read_parts(table, _PART_ROWS))
-
-
-def read_table(table: Table) -> Steps:
-    """The table has one row per record, or one per group of `group` records."""
-    group = -(-len(table) // MAX_ROWS)
-    parts = [_condense(part, group) for part in read_parts(table, max(1, _PART_ROWS // max(group, 1)) * max(group, 1))]
-    names = ("seconds", "samples", "steps", "times", "loss_steps", "losses", "rounding", "printed_rates")
+def read_table(table: StepTable) -> tuple[Steps, int]:
+    """One row per record, or one per group of records; and how many records there are, with or without a duration."""
+    group = max(1, -(-table.num_rows // MAX_ROWS))
+    parts, num_records = list[dict[str, Floats]](), 0
+    for part in table.parts(max(1, _PART_ROWS // group) * group):
+        num_records += int((part["is_trace"] == 0).sum())
+        parts.append(_condense(part, group))
     if not parts:
-        return Steps(**{name: np.empty(0) for name in names})
-    return Steps(**{name: np.concatenate([part[name] for part in parts]) for name in names})
+        return Steps(**{name: np.empty(0) for name in _NAMES}), 0
+    return Steps(**{name: np.concatenate([part[name] for part in parts]) for name in _NAMES}), num_records
 
 
-def _condense(part: Table, group: int) -> dict[str, Floats]:
-    part = part[part["is_trace"] == 0]
+def _condense(part: Part, group: int) -> dict[str, Floats]:
+    has_loss = ~np.isnan(part["loss"])
+    losses, numbers = part["loss"][has_loss], part["step"][has_loss]
+    numbers = np.where(np.isnan(numbers), np.arange(1.0, len(numbers) + 1), numbers)
+    if part["is_trace"].any():
+        part = {name: values[part["is_trace"] == 0] for name, values in part.items()}
     seconds, samples = part["seconds"], part["samples"]
     with np.errstate(invalid="ignore"):
         is_known = (seconds >= MIN_SECONDS) & (seconds <= MAX_SECONDS) & (samples > 0) & (samples <= _MAX_SAMPLES)
-    has_loss, has_rate = ~np.isnan(part["loss"]), ~np.isnan(part["rate"])
-    numbers = np.where(np.isnan(part["step"]), np.arange(1.0, len(part) + 1), part["step"])
-    found = {
-        "seconds": _sum(seconds[is_known], group),
-        "samples": _sum(samples[is_known], group),
-        "steps": _last(part["step"][is_known], group),
-        "times": _last(part["time_s"][is_known], group),
-        "loss_steps": _last(numbers[has_loss], group),
-        "losses": _last(part["loss"][has_loss], group),
-        "rounding": _sum(part["rounding_s"][is_known], group),
+    known = part if is_known.all() else {name: values[is_known] for name, values in part.items()}
+    rates = part["rate"][~np.isnan(part["rate"])]
+    return {
+        "seconds": _sum(known["seconds"], group),
+        "samples": _sum(known["samples"], group),
+        "steps": _last(known["step"], group),
+        "times": _last(known["time_s"], group),
+        "loss_steps": _last(numbers, group),
+        "losses": _last(losses, group),
+        "rounding": _sum(known["rounding_s"], group),
+        # Equal work per record: the rate of a group is the harmonic mean.
+        "printed_rates": np.array(rates) if group == 1 else _sum(np.ones(len(rates)), group) / _sum(1.0 / rates, group),
     }
-    rates = part["rate"][has_rate]
-    if group == 1:
-        return {**found, "printed_rates": np.array(rates)}
-    # Equal work per record: the rate of a group is the harmonic mean.
-    return {**found, "printed_rates": _sum(np.ones(len(rates)), group) / _sum(1.0 / rates, group)}
 
 
 def _sum(values: Floats, group: int) -> Floats:

@@ -26,7 +26,7 @@ from trainmark.runfolder.records import (
 )
 from trainmark.runfolder.step_table import STEPS_FILE, open_steps
 from trainmark.runfolder.values import as_float
-from trainmark.store.imported_steps import num_records, read_table
+from trainmark.store.imported_steps import read_table
 from trainmark.store.rows import Steps
 
 _COLUMNS = ("seconds", "samples", "steps", "times", "loss_steps", "losses", "rounding", "printed_rates")
@@ -78,7 +78,8 @@ def read_import(folder: Path) -> tuple[RankRecords, list[Json]]:
     found = read_rank(folder / rank_file(0))
     table = open_steps(folder / STEPS_FILE)
     if table is not None:
-        found = replace(found, steps=read_table(table), num_steps=num_records(table))
+        steps, num_records = read_table(table)
+        found = replace(found, steps=steps, num_steps=num_records)
     return found, list(found.warnings)
 
 

@@ -303,8 +303,10 @@ def test_time_to_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert result["time_to_train_s"] is not None
 
 
-def test_a_log_of_always_the_same_digits_has_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """0.5 may have been 0.45 or 0.55: as if it were known for certain, it would be the surest number of all."""
+def test_a_log_of_always_the_same_digits_is_known_to_its_digits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """128.0 may have been 127.95 or 128.05: as if it were known for certain, it would be the surest number of all."""
     lines = [f"it {n} loss 1.{n} 128.0 img/s" for n in range(40)]
     (tmp_path / "ours.toml").write_text(
         'name = "ours"\nanchor = "img/s"\nscope = "global"\nunit = "images"\n'
@@ -314,7 +316,7 @@ def test_a_log_of_always_the_same_digits_has_no_interval(tmp_path: Path, capsys:
     (tmp_path / "logs" / "a.log").write_text("\n".join(lines) + "\n")
     result = import_json(tmp_path, "--pattern", tmp_path / "ours.toml", capsys=capsys)["results"][0]
     assert result["throughput"]["value"] == 128.0
-    assert result["throughput"]["ci95"] is None
+    assert result["throughput"]["ci95"] == pytest.approx([127.95, 128.05], rel=1e-5)
 
 
 def test_a_stated_time_to_the_target_is_no_pause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -189,6 +189,18 @@ def test_the_digits_of_a_running_total_count_once(tmp_path: Path) -> None:
     assert row.rounding.sum() == pytest.approx(0.00005 * len(STALLS), rel=0.01)
 
 
+def test_printed_digits_widen_the_interval(tmp_path: Path) -> None:
+    """0.20 s may be anything from 0.195 s to 0.205 s, however often it is printed."""
+    pattern = tmp_path / "ours.toml"
+    pattern.write_text(PATTERN.format(meaning="step"))
+    text = "".join(f"it {number} {0.2 + 0.01 * (number % 20 == 0):.2f} s\n" for number in range(1, 201))
+    row = import_text(tmp_path, text, pattern=pattern, **GIVEN)
+    throughput = describe_runs([row])[0]["throughput"]
+    low, high = throughput["ci95"]
+    assert low < 1 / 0.2045
+    assert high > 1 / 0.1965
+
+
 TITAN = "[rank0]:[titan] 2025-01-01 10:00:{s:02d},123 - root - INFO - {text}\n"
 
 

@@ -53,7 +53,9 @@ def num_rows_by_columns(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     taken = []
     with monkeypatch.context() as patch:
         add_rows = reading.Gathered.add_rows
-        patch.setattr(reading.Gathered, "add_rows", lambda self, rows: (taken.append(len(rows)), add_rows(self, rows)))
+        patch.setattr(
+            reading.Gathered, "add_rows", lambda self, rows, peak: (taken.append(len(rows)), add_rows(self, rows, peak))
+        )
         read(path, monkeypatch, by_columns=True)
     return sum(taken)
 
