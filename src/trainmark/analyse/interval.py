@@ -63,7 +63,8 @@ def find_width(found: Diagnosis, *, rounding: float, value: float) -> Width | Re
     known = (periodic(period=found.period.length),) if found.period is not None else ()
     reason = _shape_reason(found, value) or _rounding_reason(rounding)
     if reason is not None:
-        return Refusal(doubts=(reason, *known))
+        stalled = (_name_stalls(found.stalls, len(found.noise)),) if found.stalls is not None else ()
+        return Refusal(doubts=(reason, *stalled, *known))
     noise, dof = _noise_width(found)
     slower = faster = noise
     doubts = [*known]
