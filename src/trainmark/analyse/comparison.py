@@ -17,7 +17,7 @@ from trainmark.analyse.distributions import t_quantile
 from trainmark.analyse.estimate import Ratio
 from trainmark.analyse.identity import Difference, differences, identity_of, pooling_key
 from trainmark.analyse.naming import cell_name
-from trainmark.analyse.pairing import Group, Pair, group_rows, pair_groups, refuse_ambiguous
+from trainmark.analyse.pairing import UNJOINED, Group, Pair, group_rows, pair_groups, refuse_ambiguous
 from trainmark.analyse.training import epochs_to_train
 from trainmark.analyse.verdict import DEFAULT_TOLERANCE, Judgement, Sides, Verdict, judge, judge_cells
 from trainmark.errors import InputError
@@ -120,13 +120,18 @@ def compare(
 
 
 def _refuse_overlap(a: Side, b: Side) -> None:
-    shared = set(a.rows) & set(b.rows)  # rows are compared as objects: two stores may use the same id
+    shared = {_content(row) for row in a.rows} & {_content(row) for row in b.rows}
     if shared:
         what = f"{format_count(len(shared), 'runs')} in both A ({a.word}) and B ({b.word})"
         raise InputError(what, hint="narrow one of them, such as: trainmark compare precision=fp32 precision=amp")
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def _content(row: RunRow) -> object:
+    """A log by its content; a run as an object, since two stores may use the same id."""
+    return row.log.get("sha256") or row
 
 
 def _judge_pairs(pairs: Sequence[Pair], context: Sequence[RunRow], *, tolerance: float) -> tuple[CellComparison, ...]:
@@ -172,7 +177,7 @@ def _describe(
     if judged is not None:
         counted = without(counted[0], judged.far_a, "A"), without(counted[1], judged.far_b, "B")
     one, other = counted
-    apart = (*differences(pair.a.identity, pair.b.identity), *_find_settings(pair.a.first, pair.b.first))
+    apart = (*_find_differences(pair), *_find_settings(pair.a.first, pair.b.first))
     epochs = _count_epochs(one.runs), _count_epochs(other.runs)
     return CellComparison(
         name=_name(pair),
@@ -264,6 +269,10 @@ def _name(pair: Pair) -> str:
     one, other = pair.a.first, pair.b.first
     apart: dict[str, Any] = {name: None for name in _FIELDS if getattr(one, name) != getattr(other, name)}
     return cell_name(replace(one, **apart))
+
+
+def _find_differences(pair: Pair) -> list[Difference]:
+    return [item for item in differences(pair.a.identity, pair.b.identity) if item.name not in UNJOINED]
 
 
 def _find_settings(one: RunRow, other: RunRow) -> Iterator[Difference]:

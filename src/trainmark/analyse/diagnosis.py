@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.analyse.digits import find_quantum
 from trainmark.analyse.periods import Period, without_period
 from trainmark.analyse.regimes import Levels, find_levels
 from trainmark.analyse.settling import Movement, find_movement
@@ -23,6 +24,7 @@ _MIN_SHAPE = 30
 """Fewer values do not show a level or a drift."""
 _MOST_VALUES = 2048
 _CONSISTENT = 2.5
+_ROUNDED = 0.2
 _REACH = 2
 _OUTLIER = 4.0
 _PREFER_GRADUAL = 5.0
@@ -57,7 +59,7 @@ def find_shape(series: Floats) -> tuple[Levels | None, Movement | None]:
     n = len(series)
     if n < _MIN_SHAPE or float(np.ptp(series)) <= 1e-9:
         return None, None
-    values = _without_outliers(_shorten(series))
+    values = _without_outliers(_shorten(_unrounded(series)))
     noise_only = fit(values, np.empty((0, len(values))))
     levels = find_levels(values, noise_only=noise_only)
     movement = find_movement(values, noise_only=noise_only)
@@ -65,6 +67,14 @@ def find_shape(series: Floats) -> tuple[Levels | None, Movement | None]:
         margin = _PREFER_GRADUAL + _PER_CHANGE * len(levels.changes)
         return (levels, None) if levels.gain > movement.gain + margin else (None, movement)
     return levels, movement
+
+
+def _unrounded(series: Floats) -> Floats:
+    """With the noise that rounding took away: many equal values would make any other one look significant."""
+    quantum = find_quantum(series)
+    if quantum is None or quantum < _ROUNDED * float(series.std()):
+        return series
+    return np.asarray(series + quantum * (np.random.default_rng(0).random(len(series)) - 0.5))
 
 
 def _shorten(series: Floats) -> Floats:

@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 _FINEST = 1e-5
 """Relative to a value: finer rounding is not looked for."""
 _TOLERANCE = 1e-6
+_SAME = 1e-9
 _DITHERED = 0.6
 """Standard deviation, in units of q, from which errors cancel to less than 0.2% of q."""
 _LEFT_OVER = 0.02
@@ -52,19 +53,22 @@ def declared_error(durations: Floats, rounding: Floats, *, is_sum: bool) -> floa
 
 
 def find_quantum(values: Floats) -> float | None:
-    """The power of ten, or else the smallest difference, of which all values are multiples; None if too small."""
-    distinct = np.unique(values)
+    """The largest power of ten or smallest difference of which all values are multiples; None if too small."""
     middle = float(np.median(values))
-    finest = _FINEST * middle
-    power = math.floor(math.log10(float(distinct[0])))
-    while 10.0**power >= finest:
-        if _are_multiples(distinct, 10.0**power):
-            return 10.0**power
-        power -= 1
-    if len(distinct) < 2:
+    if middle <= 0:
         return None
-    smallest = float(np.diff(distinct).min())
-    return smallest if smallest >= finest and _are_multiples(distinct, smallest) else None
+    # Differences of time stamps have errors in their last bits.
+    distinct = np.unique(np.round(values / (_SAME * middle))) * (_SAME * middle)
+    if distinct[0] <= 0:
+        return None
+    finest = _FINEST * middle
+    candidates = [
+        10.0**power for power in range(math.floor(math.log10(distinct[0])), math.ceil(math.log10(finest)), -1)
+    ]
+    if len(distinct) > 1:
+        candidates.append(float(np.diff(distinct).min()))
+    fitting = (quantum for quantum in sorted(candidates, reverse=True) if quantum >= finest)
+    return next((quantum for quantum in fitting if _are_multiples(distinct, quantum)), None)
 
 
 def _are_multiples(values: Floats, quantum: float) -> bool:

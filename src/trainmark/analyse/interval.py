@@ -13,6 +13,7 @@ import numpy as np
 from trainmark.analyse.diagnosis import Diagnosis
 from trainmark.analyse.estimate import quantile_975
 from trainmark.analyse.longrun import long_run_variance
+from trainmark.analyse.stalls import Stalls
 from trainmark.messages.doubts import (
     drift,
     long_pause,
@@ -59,39 +60,48 @@ class Refusal:
 
 def find_width(found: Diagnosis, *, rounding: float, value: float) -> Width | Refusal:
     """`rounding`: by how much rounding may have moved the mean."""
-    reasons = [reason for reason in (_shape_reason(found, value), _rounding_reason(rounding)) if reason is not None]
-    if reasons:
-        return Refusal(doubts=tuple(reasons))
-    n = len(found.noise)
-    long_run = long_run_variance(found.noise - found.noise.mean(), rounding=1e-12)
-    noise = quantile_975(long_run.dof) * math.sqrt(long_run.variance / n) if long_run.variance > 0 else 0.0
-    if found.levels is not None:
-        error, dof = found.levels.share_error
-        noise = max(noise, quantile_975(dof) * error)
-    # A mean is hardly farther from the truth than the values are from each other.
-    noise = min(noise, float(np.ptp(found.noise)))
+    known = (periodic(period=found.period.length),) if found.period is not None else ()
+    reason = _shape_reason(found, value) or _rounding_reason(rounding)
+    if reason is not None:
+        stalled = (_name_stalls(found.stalls, len(found.noise)),) if found.stalls is not None else ()
+        return Refusal(doubts=(reason, *stalled, *known))
+    noise, dof = _noise_width(found)
     slower = faster = noise
-    doubts = []
+    doubts = [*known]
     if found.stalls is not None:
-        slower = math.hypot(noise, math.log1p(found.stalls.above))
-        less = -math.log1p(-min(found.stalls.below, 0.99))
-        # Where no further stall is possible, the truth may be at the very end of its interval, and the noise adds up.
-        faster = noise + less if found.stalls.is_maybe_once else math.hypot(noise, less)
+        slower, faster = _add_stalls(found.stalls, noise)
         if slower + faster > 2 * max(_MOST_BY_STALLS, 2 * noise):
-            return Refusal(doubts=(_name_stalls(found),))
+            return Refusal(doubts=(_name_stalls(found.stalls, len(found.noise)), *known))
         if slower + faster > 2 * noise * (1 + _WORTH_NAMING):
-            doubts.append(_name_stalls(found))
+            doubts.append(_name_stalls(found.stalls, len(found.noise)))
     if found.movement is not None and found.movement.final is not None:
         low, high = (end + 1 - float(found.noise.mean()) for end in found.movement.final)
         slower, faster = max(slower, math.log(high)), max(faster, -math.log(low))
     if rounding > _WORTH_NAMING * slower:
         doubts.append(printed_digits(share=2 * rounding))
     slower, faster = slower + math.log1p(rounding), faster - math.log1p(-rounding)
-    if found.period is not None:
-        doubts.append(periodic(period=found.period.length))
     if found.levels is not None:
         doubts.append(_name_levels(found, value))
-    return Width(slower=slower, faster=faster, dof=long_run.dof, doubts=tuple(doubts))
+    return Width(slower=slower, faster=faster, dof=dof, doubts=tuple(doubts))
+
+
+def _noise_width(found: Diagnosis) -> tuple[float, float]:
+    """Half width by the noise between the steps, and its degrees of freedom."""
+    long_run = long_run_variance(found.noise - found.noise.mean(), rounding=1e-12)
+    if long_run.variance == 0.0:
+        return 0.0, long_run.dof
+    width = quantile_975(long_run.dof) * math.sqrt(long_run.variance / len(found.noise))
+    if found.levels is not None:
+        error, dof = found.levels.share_error
+        width = max(width, quantile_975(dof) * error)
+    # A mean is hardly farther from the truth than the values are from each other.
+    return min(width, float(np.ptp(found.noise))), long_run.dof
+
+
+def _add_stalls(stalls: Stalls, noise: float) -> tuple[float, float]:
+    more, less = math.log1p(stalls.above), -math.log1p(-min(stalls.below, 0.99))
+    # If no stall ever comes again, the truth is at the very end of the interval of the stalls, and the noise adds up.
+    return math.hypot(noise, more), noise + less if stalls.is_maybe_once else math.hypot(noise, less)
 
 
 def _shape_reason(found: Diagnosis, value: float) -> Message | None:
@@ -123,9 +133,7 @@ def _name_levels(found: Diagnosis, value: float) -> Message:
     return two_levels(high=value / low, low=value / high, times=len(found.levels.changes))
 
 
-def _name_stalls(found: Diagnosis) -> Message:
-    stalls = found.stalls
-    assert stalls is not None
+def _name_stalls(stalls: Stalls, num_steps: int) -> Message:
     if stalls.num_events == 1 and stalls.times >= _PAUSE:
         return long_pause(step=int(stalls.steps[-1]) + 1, times=stalls.times)
-    return rare_stalls(stalls=len(stalls.steps), steps=len(found.noise), times=stalls.times)
+    return rare_stalls(stalls=len(stalls.steps), steps=num_steps, times=stalls.times)

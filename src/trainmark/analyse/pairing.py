@@ -26,7 +26,7 @@ VARIABLE = frozenset(
 """Facts of the work that may differ only if the user says that they are the question."""
 _WHAT = ("workload", "command", "model")
 """The facts that name what is trained."""
-_UNJOINED = frozenset({"log"})
+UNJOINED = frozenset({"log"})
 """Stands for facts that a log does not tell: it makes every log its own work, also inside one folder."""
 _GENERIC_UNIT = "samples"
 """Counts the same things as images, clips or sentences; steps are another thing."""
@@ -52,7 +52,7 @@ class Group:
 
     @cached_property
     def work(self) -> Mapping[str, str]:
-        return {name: value for name, value in self.identity.facts["work"].items() if name not in _UNJOINED}
+        return {name: value for name, value in self.identity.facts["work"].items() if name not in UNJOINED}
 
     @property
     def work_key(self) -> tuple[tuple[str, str], ...]:
@@ -98,7 +98,7 @@ def group_rows(rows: Sequence[RunRow], *, is_one_place: bool = False) -> list[Gr
 def _key(row: RunRow, *, is_one_place: bool) -> tuple[object, ...]:
     _, code, machine, place, *rest = pooling_key(row)
     facts = identity_of(row).facts["work"]
-    work = tuple(sorted((name, value) for name, value in facts.items() if name not in _UNJOINED))
+    work = tuple(sorted((name, value) for name, value in facts.items() if name not in UNJOINED))
     return work, code, machine, None if is_one_place else place, *rest
 
 

@@ -25,10 +25,9 @@ Simulated coverage of the 95% interval in percent, 4000 trials, through the sear
                                   300    95.2   94.9   94.0   93.7   91.7
                                  1000    93.9   94.4   94.4   94.5   94.1
 
-It holds from n = 50 on at 0.9 (300 after a warm-up). It is too short if the data cannot show what will come: a drift
-(correlation 0.9) under jitter of twice its size has 80% at n = 100, 90% at 300 and 94% at 1000; stalls of 20 times the
-noise in 3% of the steps have 74% at n = 50, 88% at 100 and 93% at 300. Cycles (every k-th step slow) are covered in 99%
-or more: the interval is wider than needed.
+It holds from n = 50 on at 0.9 (300 after a warm-up). What is not noise is found first (`diagnosis.py`) and widens the
+interval or leaves none (`interval.py`): levels, drift, stalls, periods, rounding. docs/concepts/numbers.md has the
+coverage with these, and what cannot be seen.
 """
 
 from __future__ import annotations

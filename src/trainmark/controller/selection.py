@@ -70,9 +70,11 @@ class Selector:
         rows = context = self._rows_of(store)
         if commit is not None:
             rows = rows_of_commit(rows, commit)
-        for fact in facts.split(",") if facts else ():
+        wanted = facts.split(",") if facts else []
+        for fact in wanted:
             rows = select_fact(rows, fact)
-        return Side(word=word, rows=rows, context=context, store=str(store))
+        is_folder = any(fact.partition("=")[0].strip() == "folder" for fact in wanted)
+        return Side(word=word, rows=rows, context=context, is_one_place=is_folder, store=str(store))
 
     def _split(self, word: str) -> tuple[Path, str | None, str | None]:
         """STORE@COMMIT:FACTS, each part but one optional. A folder may have such characters in its own name."""
@@ -174,6 +176,9 @@ def select_fact(rows: Sequence[RunRow], fact: str) -> list[RunRow]:
         return _at_least_one([row for row in rows if row.id.startswith(wanted)], rows, fact, "run")
     if key == "commit":
         return rows_of_commit(rows, wanted)
+    if key == "folder":
+        inside = [row for row in rows if PurePath(row.source).is_relative_to(wanted)]
+        return _at_least_one(inside, rows, fact, key)
     values = {row.id: _value_of(row, key) for row in rows}
     if not any(values.values()):
         names = sorted({name for row in rows for name in _names_of(row)})

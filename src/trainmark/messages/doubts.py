@@ -67,7 +67,7 @@ def periodic(*, period: int) -> None: ...
 
 @declare(
     "printed-digits",
-    en="durations are rounded to {share:.2g} of a step, which is in the interval",
-    zh="时间只精确到一步的 {share:.2g}，区间已包含这一误差",
+    en="durations are rounded to {share:.2%} of a step, too coarse for a narrow interval; log more digits",
+    zh="时间只精确到一步的 {share:.2%}，不足以给出较窄的区间；请记录更多位数",
 )
 def printed_digits(*, share: float) -> None: ...

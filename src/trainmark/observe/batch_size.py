@@ -77,6 +77,8 @@ def _shape(value: Any) -> tuple[int, ...] | None:
     shape = getattr(value, "shape", None)
     if shape is None or isinstance(value, type):
         return None
+    if type(shape) is tuple or type(shape).__name__ == "Size":  # of numpy, JAX and PyTorch
+        return tuple(shape)
     try:
         return tuple(int(length) for length in shape)
     except (TypeError, ValueError):
@@ -85,5 +87,18 @@ def _shape(value: Any) -> tuple[int, ...] | None:
 
 def _is_text(tensor: Any) -> bool:
     shape = _shape(tensor)
-    dtype = str(getattr(tensor, "dtype", "")).replace("torch.", "").replace("paddle.", "")
-    return shape is not None and len(shape) == 2 and shape[1] > 1 and dtype in _INTEGERS
+    return shape is not None and len(shape) == 2 and shape[1] > 1 and _is_integer(getattr(tensor, "dtype", ""))
+
+
+def _is_integer(dtype: Any) -> bool:
+    """Kept by type: to make a name of one takes as long as all the rest."""
+    try:
+        known = _known_types.get(dtype)
+    except TypeError:  # not hashable
+        return False
+    if known is None:
+        known = _known_types[dtype] = str(dtype).replace("torch.", "").replace("paddle.", "") in _INTEGERS
+    return known
+
+
+_known_types: dict[Any, bool] = {}

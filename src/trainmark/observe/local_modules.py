@@ -22,8 +22,8 @@ def local_modules() -> dict[str, str]:
     found: dict[str, str] = {}
     for name, module in sorted(sys.modules.items()):
         path = getattr(module, "__file__", None)
-        if not isinstance(path, str) or not path.endswith(".py"):
-            continue
+        if not isinstance(path, str) or not path.endswith(".py") or not os.path.isfile(path):
+            continue  # torch.ops and torch.classes have the name of a file that is not there
         path = os.path.realpath(path)
         if not path.startswith(roots) and not any(part in _INSTALLED for part in path.split(os.sep)):
             found[name] = path

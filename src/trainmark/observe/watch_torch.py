@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FRAMEWORK = "torch"
 _SIZES = "_trainmark_batch_sizes"
 """Attribute of an iterator of a data loader, which is never saved."""
+_SURE = 16
+"""After so many batches without text, the batches of a data set are not looked into any more."""
 
 
 def install(torch: ModuleType, counter: StepCounter, measure: Measure) -> None:
@@ -48,6 +50,8 @@ class _Watch:
         self._num_steps_in_call = 0
         """Optimizer steps since the outermost call of a loss scaler began."""
         self._num_captured = 0
+        self._num_without_text: dict[int, int] = {}
+        """Batches of each data set that were no text, one after the other."""
         compiler = getattr(torch, "compiler", None)
         self._is_tracing: Callable[[], bool] = getattr(compiler, "is_compiling", None) or (lambda: False)
 
@@ -161,10 +165,14 @@ class _Watch:
         iterator.__next__, iterator._reset = __next__, _reset
 
     def _loaded(self, iterator: Any, data: Any) -> None:
-        sizes = iterator.__dict__.get(_SIZES)
+        sizes, source = iterator.__dict__.get(_SIZES), id(iterator._dataset)
         asked = sizes.popleft() if sizes else None
+        if asked is not None and self._num_without_text.get(source, 0) >= _SURE:
+            self._counter.batch(source, asked, None, False)
+            return
         samples, tokens, is_language = self._measure(data)
-        self._counter.batch(id(iterator._dataset), asked or samples, tokens, is_language)
+        self._num_without_text[source] = self._num_without_text.get(source, 0) + 1 if tokens is None else 0
+        self._counter.batch(source, asked or samples, tokens, is_language)
 
     def _watch_model(self, parameters: list[Any] | None) -> None:
         """Without a data loader, the inputs of the model say how large a batch is."""
@@ -279,10 +287,18 @@ class _Watch:
 
 def _learn_size(iterator: Any, index: Any) -> None:
     """Only where the loader makes the batches: otherwise an index may stand for one sample or for a whole batch."""
-    if iterator._auto_collation and hasattr(index, "__len__") and type(index) is not str:
-        is_iterable = type(iterator._dataset).__mro__  # an iterable data set may end within a batch
-        if not any(kind.__name__ == "IterableDataset" for kind in is_iterable):
-            iterator.__dict__.setdefault(_SIZES, deque()).append(len(index))
+    if iterator._auto_collation and type(index) in (list, tuple) and not _is_iterable(type(iterator._dataset)):
+        iterator.__dict__.setdefault(_SIZES, deque()).append(len(index))
+
+
+_iterable_types: dict[Any, bool] = {}
+
+
+def _is_iterable(kind: Any) -> bool:
+    """An iterable data set may end within a batch."""
+    if kind not in _iterable_types:
+        _iterable_types[kind] = any(base.__name__ == "IterableDataset" for base in kind.__mro__)
+    return _iterable_types[kind]
 
 
 def _device_seconds(begin: Any, end: Any) -> float | None:

@@ -52,7 +52,11 @@ def print_comparison(found: Comparison, console: Console, *, lang: str = "en") -
             console.print(Text(f"  {letter}{colon}{plain(side.word)}"), soft_wrap=True)
     if found.cells:
         _print_table(found, console, lang)
-    notes = [f"{name}{colon}{note.in_language(lang)}" for name, note in _find_notes(found)]
+    only = found.cells[0].name if len(found.cells) == 1 else None
+    notes = [
+        note.in_language(lang) if name == only else f"{name}{colon}{note.in_language(lang)}"
+        for name, note in _find_notes(found)
+    ]
     for note in notes[:_MOST_NOTES]:
         console.print(Text(fold(f"  {plain(note)}", console, indent=2)))
     if len(notes) > _MOST_NOTES:
@@ -105,8 +109,8 @@ def _print_table(found: Comparison, console: Console, lang: str) -> None:
     words = _HEADINGS[lang]
     units = {cell.unit for cell in found.cells}
     unit = units.pop() if len(units) == 1 else None
-    shared = f" {say_unit(unit, lang)}" if unit is not None else ""
-    headings = [words["cell"], f"A{shared}", f"B{shared}", "B/A", words["interval"], words["runs"], words["verdict"]]
+    shared = f" ({say_unit(unit, lang)})" if unit is not None else ""
+    headings = [f"{words['cell']}{shared}", "A", "B", "B/A", words["interval"], words["runs"], words["verdict"]]
     names, common = _shorten_names(found.cells)
     if common:
         console.print(Text(fold(f"  {messages.all_cells(name=plain(common)).in_language(lang)}", console, indent=2)))

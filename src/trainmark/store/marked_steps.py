@@ -33,7 +33,16 @@ def read_command(folder: Path, document: RunDocument) -> RankRecords:
     marked = read_marked(folder)
     if marked is None or document.witness in ("log", "clock"):
         return printed
-    return replace(marked, evals=marked.evals or printed.evals, warnings=(*marked.warnings, *printed.warnings))
+    warnings = (*marked.warnings, *_without_log(printed.warnings))
+    return replace(marked, evals=marked.evals or printed.evals, warnings=warnings)
+
+
+_OF_COMMANDS = ("witnesses-disagree", "not-observed", "uneven-observed", "no-records")
+
+
+def _without_log(warnings: Sequence[Json]) -> tuple[Json, ...]:
+    """Without those about how the log was read, on which the result does not rest."""
+    return tuple(warning for warning in warnings if warning["code"] in _OF_COMMANDS)
 
 
 def _as_records(observed: Observed, unit: str, printed: RankRecords) -> RankRecords:
@@ -47,6 +56,7 @@ def _as_records(observed: Observed, unit: str, printed: RankRecords) -> RankReco
         printed,
         steps=replace(printed.steps, **joined),
         num_steps=len(joined["seconds"]),
+        warnings=_without_log(printed.warnings),
         pauses=observed.pauses,
         first_step_unix_s=float(begin_s),
     )

@@ -285,6 +285,23 @@ def test_folders_of_logs_are_read_and_leave_no_store(
     assert not Path("runs").exists()
 
 
+def test_folders_of_imported_logs_in_one_store(capsys: pytest.CaptureFixture[str]) -> None:
+    write_logs(Path("before"), [0.1, 0.1003, 0.0998])
+    write_logs(Path("after"), [0.11, 0.1104, 0.1099])
+    assert main(["import", "before", "after"]) == 0
+    code, out, _ = run("folder=before", "folder=after", capsys=capsys)
+    assert code == 0
+    assert "B (folder=after) is 9.1% slower than A (folder=before)\n" in out
+    assert "work: log" not in out
+
+
+def test_one_log_on_both_sides_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    write_logs(Path("logs"), [0.1])
+    code, _, err = run("logs", "logs/0.log", capsys=capsys)
+    assert code == 2
+    assert "1 run in both A (logs) and B (logs/0.log)" in err
+
+
 # -- the next command --------------------------------------------------------------------------------------------------
 
 

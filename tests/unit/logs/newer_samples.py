@@ -120,6 +120,21 @@ NEWER_SAMPLES = (
         facts={"unit": "iterations"},
     ),
     Sample(
+        dialect="keras",
+        text="".join(
+            f"Epoch {n}/3\n"
+            + "\x08" * 70
+            + "\r  1/469 [..............................] - ETA: 2:03 - loss: 2.3\x08\x08"
+            "\r469/469 [==============================] - 2s 4ms/step - loss: 0.25 - accuracy: 0.92 - val_loss: 0.14\n"
+            for n in (1, 2, 3)
+        )
+        + "313/313 [==============================] - 0s 1ms/step - loss: 0.1 - accuracy: 0.97\n",
+        records=3,
+        last=1 / 0.004,
+        framework=None,
+        facts={"unit": "iterations"},
+    ),
+    Sample(
         dialect="paddle-hapi",
         text="The loss value printed in the log is the current step, and the metric is the average value.\nEpoch 1/2\n"
         + repeat(lambda n: f"step {10 * n}/40 - loss: 0.6{n} - acc: 0.93{n} - 26ms/step")

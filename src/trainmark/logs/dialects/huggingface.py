@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trainmark.logs.dialect import Dialect, Groups, Meaning, Probe, read_stated, read_step
+from trainmark.logs.dialect import Dialect, Groups, Meaning, Probe, read_eval, read_stated, read_step
 from trainmark.logs.printed import NUMBER, number, patterns, whole
 from trainmark.logs.record import LogRecord
 
@@ -95,6 +95,14 @@ DIALECT = Dialect(
             strength=3,
         ),
         *FACTS,
+        Probe(
+            anchor=b"eval_loss",
+            patterns=patterns(
+                rb"['\"]eval_loss['\"]: ['\"]?(?P<value>" + NUMBER + rb")",
+                rb"['\"]epoch['\"]: ['\"]?(?P<epoch>" + NUMBER + rb")",
+            ),
+            read=read_eval("val_loss"),
+        ),
         Probe(
             anchor=b"eval_accuracy",
             patterns=patterns(

@@ -2,7 +2,7 @@
 
 Milliseconds are a mean since the second step of the epoch. `Epoch 3/10` stands before each epoch of several; a bar
 without it is `evaluate` or `predict`. The last line of an epoch includes its validation, so that it is used only if an
-epoch has no other (verbose=2).
+epoch has no other (verbose=2, and the bars of TensorFlow 2, which tell no time before).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TIME = rb"(?:(?P<mean_us>\d{1,9})us|(?P<mean_ms>\d{1,9})ms|(?P<mean>\d{1,9})s)/
 _COUNT = rb"(?:^|[\s\x08])(?P<step>\d{1,9})/(?P<of>\d{1,9}) "
 _STEP = patterns(
     _COUNT
-    + rb"(?:\[[=>.]{3,80}\] - (?:ETA: [\d:s]{2,12} - )?|(?:\xe2\x94\x81){1,80} )(?:(?P<total>\d{1,9})s )?"
+    + rb"(?:\[[=>.]{3,80}\] - (?:ETA: [\d:s]{2,12} - )?|(?P<bar>(?:\xe2\x94\x81){1,80} ))(?:(?P<total>\d{1,9})s )?"
     + _TIME,
     rb"(?P<val>\bval_\w{1,40}: )",
     rb"\bloss: (?P<loss>" + NUMBER + rb")",
@@ -33,7 +33,7 @@ def _read_bar(groups: Groups) -> LogRecord | None:
     """The number before the milliseconds is the time that is left, until the last step."""
     is_last = groups["step"] == groups["of"]
     groups = {name: text for name, text in groups.items() if name != "total"}
-    if is_last and "val" in groups:
+    if is_last and "val" in groups and "bar" in groups:
         return LogRecord(kind="section", name="eval")
     record = read_step(groups)
     return None if record is None else replace(record, is_last=is_last)
