@@ -42,6 +42,7 @@ _MIN_PART_BYTES = 1 << 13
 _FIRST_PART_BYTES = 1 << 16
 _MAX_TEMPLATES = 64
 _KEPT_TEMPLATES = 3
+_MAX_FAILED = 256
 _TEXT_UNITS = ("words", "tokens", "examples")
 """Their number per batch varies with the text."""
 
@@ -73,6 +74,7 @@ class LogStream:
         self._sink = sink
         self._columns: list[ColumnReader] = []
         self._num_templates = 0
+        self._num_failed = 0
         self._is_evaluating = False
         self._section_epoch: float | None = None
         self._bar_total: int | None = None
@@ -168,6 +170,9 @@ class LogStream:
             if start < middle < last:
                 before = self._read_part(block, start, middle, has_returns=has_returns)
                 return before + self._read_part(block, middle, last, has_returns=has_returns)
+        self._num_failed = self._num_failed + 1 if steps is None else 0
+        if self._num_failed > _MAX_FAILED:
+            self._columns = []  # lines keep changing: trying would cost more than it saves
         found = self._scan(block, start, last, has_returns=has_returns, steps=steps)
         records = [record for record in self._by_sections(found) if self._is_new(record)]
         self._note_progress(records)
