@@ -37,13 +37,14 @@ def rounding_error(durations: Floats, rates: Floats) -> float:
     return 0.0
 
 
-def declared_error(durations: Floats, rounding: Floats, *, is_sum: bool) -> float:
+def declared_error(durations: Floats, rounding: Floats, *, is_sum: bool) -> float | None:
     """The same from the printed digits of a log: half of the last one of each record, in its seconds.
 
-    `is_sum`: records are differences of a total, so that all their errors together are that of the total.
+    `is_sum`: records are differences of a total, so that all their errors together are that of the total. None if the
+    digits are not known.
     """
     if len(rounding) != len(durations) or not (rounding > 0).any():
-        return 0.0
+        return None
     if is_sum:
         return float(rounding.sum() / durations.sum())
     known = rounding > 0

@@ -4,12 +4,14 @@ Two things come before it. Spikes: compilation, cuDNN tuning, first allocation, 
 at the very start and possibly again a few steps later. A ramp: clocks, caches and queues that take time to settle.
 
 Spikes are found by their size compared with the second half of the series. The ramp is found by the marginal standard
-error rule (White 1997: cut where the standard error of the mean of the rest is smallest) with four safeguards:
+error rule (White 1997: cut where the standard error of the mean of the rest is smallest) with five safeguards:
 
 - values are clipped at ten robust standard deviations, so that one pause for garbage collection causes no cut;
 - a cut counts only if the mean of what it removes differs from that of the second half by more than chance, with the
   autocorrelation of the steps taken into account, so that a stationary series keeps its steps;
 - at most half of the steps is removed;
+- what is removed must look like a warm-up: a few steps, far from the rest, or approaching it. A flat part at another
+  level is not one; clocks switch like that, and it belongs to the run (`regimes.py`);
 - the rule may point beyond the middle. Then the level changed in the second half. That belongs in the interval and is
   not a warm-up, unless the first half itself shows a transient that dies away.
 """

@@ -83,13 +83,13 @@ def estimate_throughput(
     *,
     restarts: Sequence[int] = (),
     is_printed: bool = True,
-    known_rounding: float = 0.0,
+    known_rounding: float | None = None,
 ) -> Estimate:
     """Samples per second of the steady state of a run with these step durations.
 
     `restarts`: indices of the first steps of processes that resumed the run; each has a warm-up of its own.
     `is_printed`: durations may have been rounded one by one. Differences of time stamps are not, their sums are exact.
-    `known_rounding`: by how much the printed digits of a log may have moved the mean, relative to it.
+    `known_rounding`: by how much the printed digits of a log may have moved the mean, relative to it. None: find out.
     """
     durations, counts = read_series(seconds, samples)
     is_steady = np.zeros(len(durations), dtype=np.bool_)
@@ -105,7 +105,13 @@ def estimate_throughput(
 
 
 def _estimate_steady(
-    durations: Floats, counts: Floats, *, num_steps: int, ramp: Floats | None, is_printed: bool, known_rounding: float
+    durations: Floats,
+    counts: Floats,
+    *,
+    num_steps: int,
+    ramp: Floats | None,
+    is_printed: bool,
+    known_rounding: float | None,
 ) -> Estimate:
     """`ramp`: all steps after the first spikes, of which the steady ones are the last."""
     if len(durations) < MIN_STEPS:
@@ -120,7 +126,9 @@ def _estimate_steady(
         period = period.after(cut)
     found = diagnose(series, period, ramp=ramp)
     value = float(counts.sum() / durations.sum())
-    rounding = max(known_rounding, rounding_error(durations, counts / durations) if is_printed else 0.0)
+    rounding = known_rounding
+    if rounding is None:
+        rounding = rounding_error(durations, counts / durations) if is_printed else 0.0
     width = find_width(found, rounding=rounding, value=value)
     if isinstance(width, Refusal):
         return _without_interval(durations, counts, num_steps=num_steps, doubts=width.doubts)

@@ -32,9 +32,6 @@ class Fit:
     coefficients: Floats
     constant: float
     constant_error: float
-    order: int
-    memory: float
-    """Sum of the autoregressive coefficients: 0 for independent noise, 1 for a random walk."""
 
 
 def fit(series: Floats, shapes: Floats, *, max_order: int = _MAX_ORDER) -> Fit:
@@ -64,8 +61,6 @@ def fit(series: Floats, shapes: Floats, *, max_order: int = _MAX_ORDER) -> Fit:
         coefficients=coefficients[1:],
         constant=float(coefficients[0]),
         constant_error=float(scale[0]),
-        order=order,
-        memory=1.0 - float(polynomial.sum()),
     )
 
 
