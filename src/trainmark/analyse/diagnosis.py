@@ -24,7 +24,7 @@ _MIN_SHAPE = 30
 """Fewer values do not show a level or a drift."""
 _MOST_VALUES = 2048
 _CONSISTENT = 2.5
-_ROUNDED = 0.2
+_ROUNDED = 0.25
 _REACH = 2
 _OUTLIER = 4.0
 _PREFER_GRADUAL = 5.0

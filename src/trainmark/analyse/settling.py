@@ -24,6 +24,7 @@ GAIN = 10.0
 """By how much the criterion must improve: in 1% of simulated correlated series without a trend it is 4 to 10."""
 _AS_GOOD = 4.0
 _NEAR = 4
+_MIN_VALUES = 8
 _KNOWN = 0.1
 """A final level within a wider interval, relative to the mean, cannot be told either."""
 _DEVIATIONS = 2.5
@@ -44,11 +45,13 @@ def find_movement(series: Floats, *, noise_only: Fit) -> Movement | None:
     shapes = _shapes(len(series))
     centred = series - series.mean()
     rough = (shapes @ centred) ** 2 / np.einsum("ij,ij->i", shapes, shapes)
-    best = int(np.argmax(rough))
+    # A shape of few values is lost where the filter of correlated noise begins.
+    first = sum(constant * len(series) < _MIN_VALUES for constant in _TIME_CONSTANTS)
+    best = first + int(np.argmax(rough[first:]))
     if noise_only.criterion - fit(series, shapes[best : best + 1]).criterion < GAIN:
         return None
     # Far from the best, no shape fits as well.
-    near = range(max(0, best - _NEAR), min(len(shapes), best + _NEAR + 1))
+    near = range(max(first, best - _NEAR), min(len(shapes), best + _NEAR + 1))
     fits = {place: fit(series, shapes[place : place + 1]) for place in near}
     best = min(fits, key=lambda place: fits[place].criterion)
     amplitude = float(fits[best].coefficients[0])
