@@ -1,7 +1,8 @@
 """Dense peak rates of known GPUs in TFLOP/s, from their makers' data sheets, for the law `above-peak`.
 
-Without sparsity. `amp` is the fp16 peak of the tensor cores. A device that is not here is not checked. Each row names
-its source; where one sheet states the rate with sparsity only, half of it is used.
+Without sparsity: where a sheet states the rate with sparsity only, half of it. `amp` is the fp16 peak of the tensor
+cores. A device that is not here is not checked. Each row names the document that states it. The half-precision rates of
+A100, A10, A40, B200, H100, H200, L40 and V100 were compared with public tables of these documents; the others were not.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PEAKS = (
     Peak(name=r"H200 ?NVL", fp32=60.0, tf32=417.5, amp=835.5, bf16=835.5, source="NVIDIA H200 data sheet, 2024"),
     Peak(name=r"G?H200", fp32=67.0, tf32=494.5, amp=989.5, bf16=989.5, source="NVIDIA H200 data sheet, 2024"),
     Peak(name=r"H100 PCIe", fp32=51.2, tf32=378.0, amp=756.5, bf16=756.5, source="NVIDIA H100 data sheet, 2023"),
-    Peak(name=r"H100 NVL", fp32=67.0, tf32=494.5, amp=989.5, bf16=989.5, source="NVIDIA H100 data sheet, 2024"),
+    Peak(name=r"H100 NVL", fp32=60.0, tf32=417.5, amp=835.5, bf16=835.5, source="NVIDIA H100 data sheet, 2024"),
     Peak(name=r"H[18]00", fp32=67.0, tf32=494.5, amp=989.5, bf16=989.5, source="NVIDIA H100 data sheet, 2023"),
     Peak(name=r"H20", fp32=44.0, tf32=74.0, amp=148.0, bf16=148.0, source="NVIDIA H20 data sheet, 2023"),
     Peak(name=r"A[18]00", fp32=19.5, tf32=156.0, amp=312.0, bf16=312.0, source="NVIDIA A100 data sheet, 2021"),
