@@ -20,6 +20,8 @@ _SMALL = {
     "crop_decoding": ("--images", "10", "--rounds", "2"),
     "pse_expansion": ("--repeats", "1"),
     "import_speed": ("--gigabytes", "0.001", "--passes", "1"),
+    "dense_import": ("--megabytes", "3", "--passes", "1", "--program", "timm"),
+    "observer_cost": ("--alone", "--steps", "5"),
     "many_runs": ("--runs", "3", "--passes", "1"),
     "small_costs": ("--passes", "1", "--images", "40"),
 }
