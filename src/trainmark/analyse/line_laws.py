@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, stdev
 
 from trainmark.analyse.analysis import analysis_of, estimate_run
+from trainmark.analyse.distributions import t_two_sided
 from trainmark.analyse.estimate import Estimate, Ratio
 from trainmark.analyse.table import Line
 from trainmark.messages.laws import far_repeat, identical_repeat, more_is_slower, superlinear
@@ -106,23 +107,10 @@ def find_outliers(repeats: Sequence[Estimate]) -> Iterator[tuple[int, float, flo
         # A run whose own steps say little may differ by more than the others do.
         within = fmean(error**2 for at, error in enumerate(errors) if at != place)
         error = math.sqrt(max(spread, errors[place]) ** 2 + max(spread**2, within) / len(others))
-        is_chance = error > 0 and two_sided_chance(apart / error, len(others) - 1) >= _LEVEL / len(repeats)
+        is_chance = error > 0 and t_two_sided(apart / error, len(others) - 1) >= _LEVEL / len(repeats)
         is_gross = abs(apart) > _GROSS and error * _AGREE_BETTER < abs(apart)
         if abs(apart) > _MIN_APART and (is_gross or not is_chance):
             yield place, apart, spread
-
-
-def two_sided_chance(t: float, dof: int) -> float:
-    """Probability that Student's t with `dof` degrees of freedom is farther from zero: a finite sum for whole ones."""
-    angle = math.atan(abs(t) / math.sqrt(dof))
-    cosine2 = math.cos(angle) ** 2
-    is_odd = dof % 2
-    term = math.sin(angle) * (math.cos(angle) if is_odd else 1.0)
-    inside = 0.0
-    for n in range(2 + is_odd, dof + 1, 2):
-        inside += term
-        term *= cosine2 * (n - 1) / n
-    return 1 - (2 / math.pi * (angle + inside) if is_odd else inside)
 
 
 def _relative_error(estimate: Estimate) -> float:

@@ -13,9 +13,10 @@ from scipy import stats
 
 from making import make_cell, make_run
 from old_store import unpack
+from trainmark.analyse.distributions import t_two_sided
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.laws import LAWS, broken_laws, is_admitted, judge, marks_of
-from trainmark.analyse.line_laws import find_outliers, two_sided_chance
+from trainmark.analyse.line_laws import find_outliers
 from trainmark.analyse.peaks import PEAKS, find_peak
 from trainmark.analyse.table import build_lines
 from trainmark.messages.message import find_declaration
@@ -236,7 +237,7 @@ def measured(value: float) -> Estimate:
 def test_the_chance_is_student_t() -> None:
     for dof in (1, 2, 3, 8, 21):
         for t in (0.3, 4.0, 63.0):
-            assert two_sided_chance(t, dof) == pytest.approx(2 * stats.t.sf(t, dof), abs=1e-12)
+            assert t_two_sided(t, dof) == pytest.approx(2 * stats.t.sf(t, dof), abs=1e-12)
 
 
 # -- real runs ---------------------------------------------------------------------------------------------------------
