@@ -19,6 +19,14 @@ def plain(text: object) -> str:
     return _UNSAFE.sub("\ufffd", str(text))
 
 
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+
+
+def escape_non_ascii(text: str) -> str:
+    r"""As JSON does: `中` -> `\u4e2d`, and a character beyond U+FFFF as two."""
+    return _NOT_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], text)
+
+
 _UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

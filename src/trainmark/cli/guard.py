@@ -7,12 +7,12 @@ import errno
 import io
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Never
 
 from trainmark.cli.output import exit_code_of, print_error, talk
 from trainmark.errors import InputError, TrainmarkError
+from trainmark.units import escape_non_ascii
 
 _TYPOGRAPHY = str.maketrans({"±": "+-", "×": "x", "…": "...", "–": "-", "—": "-", "→": "->", "≤": "<=", "≥": ">=",
                              "µ": "u", "·": "-", "²": "^2", "“": '"', "”": '"', "‘": "'", "’": "'"})  # fmt: skip
@@ -71,6 +71,8 @@ def _explain(error: Exception) -> TrainmarkError:
 
 def _trace(is_debug: bool) -> None:
     if is_debug:
+        import traceback
+
         traceback.print_exc()
 
 
@@ -107,14 +109,7 @@ def _replace(error: UnicodeError) -> tuple[str, int]:
     """For encodings such as ASCII and latin-1: `±` becomes `+-`, and what has no such form is escaped as in JSON."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    text = error.object[error.start : error.end].translate(_TYPOGRAPHY)
-    return "".join(letter if letter.isascii() else escape(letter) for letter in text), error.end
-
-
-def escape(letter: str) -> str:
-    r"""`中` -> `\u4e2d`; a character beyond U+FFFF as two, as JSON wants it."""
-    units = letter.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{int.from_bytes(units[at : at + 2]):04x}" for at in range(0, len(units), 2))
+    return escape_non_ascii(error.object[error.start : error.end].translate(_TYPOGRAPHY)), error.end
 
 
 _HANDLER = "trainmark"

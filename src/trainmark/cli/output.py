@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmark.errors import InputError, SpecError, TrainmarkError
 from trainmark.runfolder.files import write_all
-from trainmark.units import format_count, plain, to_json
+from trainmark.units import escape_non_ascii, format_count, plain, to_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,12 +45,10 @@ def print_json(**document: Any) -> None:
 
 def write_json_text(text: str) -> None:
     """Exact in any encoding: a character that standard output does not have is escaped, never replaced."""
-    from trainmark.cli.guard import escape
-
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
-        text = "".join(letter if letter.isascii() else escape(letter) for letter in text)
+        text = escape_non_ascii(text)
     sys.stdout.write(text)
 
 

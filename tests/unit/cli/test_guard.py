@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.cli import guard as module
 from trainmark.cli.guard import guard
 from trainmark.cli.main import main
+from trainmark.units import escape_non_ascii
 
 LONG = "x" * 300
 
@@ -105,4 +105,4 @@ def test_any_encoding_prints_and_json_stays_exact() -> None:
 
 
 def test_escapes_are_those_of_json() -> None:
-    assert [json.loads(f'"{module.escape(letter)}"') for letter in "é中😀"] == ["é", "中", "😀"]
+    assert [json.loads(f'"{escape_non_ascii(letter)}"') for letter in "é中😀"] == ["é", "中", "😀"]
