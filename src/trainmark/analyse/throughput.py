@@ -165,16 +165,6 @@ def find_spread(rates: NDArray[np.float64]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def record_rates(seconds: ArrayLike, samples: ArrayLike) -> NDArray[np.float64]:
-    """Samples per second of each record, whose median, mean and last value older reports print.
-
-    For comparison only: a mean of rates gives a slow step no more weight than a fast one, so with equal samples it is
-    never below samples over seconds.
-    """
-    durations, counts = read_series(seconds, samples)
-    return counts / durations
-
-
 def estimate_cumulative(row: RunRow) -> Estimate:
     """Throughput of a log whose records are means since the start, or since the epoch began, as in Detectron2.
 

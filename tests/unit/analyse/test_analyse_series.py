@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 from scipy.signal import lfilter
 
+from making import make_run
+from trainmark.analyse.analysis import Analysis, analyse_steps
 from trainmark.analyse.estimate import log_interval
 from trainmark.analyse.longrun import long_run_variance
-from trainmark.analyse.throughput import MIN_STEPS, estimate_throughput, record_rates
+from trainmark.analyse.throughput import MIN_STEPS, estimate_throughput
 from trainmark.errors import InputError
+from trainmark.store.folder import read_run
 
 
 @pytest.mark.parametrize(
@@ -65,15 +69,22 @@ def test_perfect_alternation_is_known_to_half_a_cycle() -> None:
         assert 0 < (estimate.relative_half_width or 0.0) < 2 / num
 
 
-def test_rates_of_older_reports() -> None:
-    seconds, samples = [1.0, 2.0, 4.0, 5.0], [8.0, 8.0, 8.0, 5.0]
-    rates = record_rates(seconds, samples)
-    assert (np.median(rates), np.mean(rates), rates[-1]) == (3.0, 3.75, 1.0)
+def analyse(root: Path, seconds: list[float], samples: list[float]) -> Analysis:
+    pairs = enumerate(zip(seconds, samples, strict=True), start=1)
+    steps = [{"kind": "step", "step": n, "seconds": s, "samples": k, "time_s": 0.0} for n, (s, k) in pairs]
+    row = read_run(make_run(root, "r", seconds=[], extra=steps))
+    assert row is not None
+    return analyse_steps(row)
 
 
-def test_a_mean_of_rates_is_higher_than_samples_over_seconds() -> None:
+def test_rates_of_older_reports(tmp_path: Path) -> None:
+    found = analyse(tmp_path, [1.0, 2.0, 4.0, 5.0], [8.0, 8.0, 8.0, 5.0])
+    assert (found.median, found.mean_of_rates, found.last) == (3.0, 3.75, 1.0)
+
+
+def test_a_mean_of_rates_is_higher_than_samples_over_seconds(tmp_path: Path) -> None:
     series = [0.01, 0.03] * 50
-    assert float(record_rates(series, 1.0).mean()) == pytest.approx(200 / 3)
+    assert analyse(tmp_path, series, [1.0] * 100).mean_of_rates == pytest.approx(200 / 3)
     assert estimate_throughput(series, 1.0).value == pytest.approx(50.0)
 
 
