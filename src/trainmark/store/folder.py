@@ -94,8 +94,7 @@ def _warn_of_changes(folder: Path, document: RunDocument, ending: FoundEnding, r
     if ending.outcome == Outcome.OK and not recorded.has_end and not _is_command(document):
         return [no_end_record(file=rank_file(0)).to_json()]
     if ending.outcome == Outcome.OK and ending.reason_code == died_after_last_step.code:
-        facts = {"reason_code": ending.reason_code, "reason_params": ending.reason_params}
-        return [Message.from_reason({"reason": ending.reason, **facts}).to_json()]
+        return [Message.from_reason(vars(ending)).to_json()]
     return []
 
 

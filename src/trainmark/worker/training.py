@@ -16,7 +16,7 @@ import numpy as np
 from trainmark.messages.message import Message
 from trainmark.messages.training import checkpoint_of_another
 from trainmark.runfolder.document import WorkloadCell
-from trainmark.worker.checkpoint import CheckpointRefusedError, remove_unfinished, write_checkpoint
+from trainmark.worker.checkpoint import CheckpointRefusedError, first_line, remove_unfinished, write_checkpoint
 from trainmark.worker.engine import Timestamp
 from trainmark.worker.feed import Feed, Sources, build_feed
 from trainmark.worker.ranks import Ranks, read_rank, require_same_data
@@ -205,8 +205,7 @@ class TrainingEngine(ABC, Generic[B]):
             self._set_randomness(state["randomness"][self.rank])
             self._num_steps = int(progress["num_steps"])
         except (LookupError, TypeError, ValueError) as error:
-            text = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
-            raise CheckpointRefusedError(path, checkpoint_of_another(error=text)) from error
+            raise CheckpointRefusedError(path, checkpoint_of_another(error=first_line(error))) from error
         return progress
 
     def warnings(self) -> list[Message]:

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainmark import rank_environment
 from trainmark.messages.message import Message
 from trainmark.messages.training import checkpoint_damaged, checkpoint_has_objects
-from trainmark.worker.checkpoint import CheckpointRefusedError
+from trainmark.worker.checkpoint import CheckpointRefusedError, first_line
 from trainmark.worker.memory import peak_host_bytes
 from trainmark.worker.ranks import Ranks, SingleRank
 from trainmark.worker.torch import is_out_of_memory
@@ -202,8 +202,7 @@ class TorchEngine(TrainingEngine[Batch]):
         except (EOFError, OSError, RuntimeError, ValueError, LookupError) as error:
             if is_out_of_memory(error):
                 raise
-            text = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
-            raise CheckpointRefusedError(path, checkpoint_damaged(error=text)) from error
+            raise CheckpointRefusedError(path, checkpoint_damaged(error=first_line(error))) from error
         return state
 
     def _randomness(self) -> list[Tensor]:
