@@ -34,8 +34,8 @@ unit:
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not serial"
 	$(BIN)/python -m pytest -m serial
 
-# A C++ compiler for torch.compile and one real data set, where a Debian machine lets us install them; tests that need
-# them skip with the reason elsewhere.
+# A C++ compiler for torch.compile, a browser for the report page and one real data set, where a Debian machine lets us
+# install them; tests that need them skip with the reason elsewhere.
 system:
 	@sh scripts/install-system-packages
 
@@ -45,7 +45,7 @@ reference: setup
 # Hashes without the address of any registry; run after a change of dependencies in pyproject.toml.
 lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		pyproject.toml --extra torch --group dev --output-file locks/dev.txt
+		pyproject.toml --extra torch --extra paddle --extra jax --group dev --output-file locks/dev.txt
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache report.md
