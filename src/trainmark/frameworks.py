@@ -52,7 +52,14 @@ _BUILT_IN = (
         engine="trainmark.worker.torch",
     ),
     Framework(name="paddle", summary="PaddlePaddle", module="paddle", distribution="paddlepaddle", is_extra=True),
-    Framework(name="jax", summary="JAX", module="jax", distribution="jax"),
+    Framework(
+        name="jax",
+        summary="JAX",
+        module="jax",
+        distribution="jax",
+        is_extra=True,
+        engine="trainmark.worker.jax",
+    ),
 )
 
 
