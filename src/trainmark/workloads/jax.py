@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import DTypeLike
 from numpy.typing import NDArray
 
-Model = Callable[[Array], Array]
+Model = Callable[..., Array]
 """A network with its parameters: images (n x height x width x 3) to its output."""
 
 Examined = tuple[Mapping[str, Array], Mapping[str, Array]]
@@ -30,27 +29,35 @@ class ParameterGroup:
     """Their learning rate, relative to the schedule's."""
 
 
-def wide(x: Array) -> Array:
-    """At least float32: losses sum over many values."""
+def total_loss(terms: Mapping[str, Array]) -> Array:
+    """What a step minimises: the sum of the named terms."""
+    first, *others = terms.values()
+    return sum(others, start=first)
+
+
+def at_least_float32(x: Array) -> Array:
+    """Half precision becomes float32; float32 stays, and so does the float64 of a parity check."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
-def normalise(images: Array, mean: Sequence[float], std: Sequence[float], dtype: DTypeLike = jnp.float32) -> Array:
-    """Bytes (... x 3) to numbers of at least float32; `mean` and `std` are for values 0 to 1.
+def normalise(images: Array, mean: Sequence[float], std: Sequence[float]) -> Array:
+    """Bytes (... x 3) to floats; `mean` and `std` are for values 0 to 1.
 
-    Done on the device because bytes are a quarter of the size to copy there.
+    In JAX's default type: float32 in training, float64 in a parity check. Done on the device because bytes are a
+    quarter of the size to copy there.
     """
     # (x / 255 - mean) / std as one multiplication and one addition.
-    kind = jnp.promote_types(dtype, jnp.float32)
+    kind = jnp.result_type(float)
     scale = jnp.array([1 / (255 * part) for part in std], kind)
     shift = jnp.array([-centre / part for centre, part in zip(mean, std, strict=True)], kind)
     return images.astype(kind) * scale + shift
 
 
 def cross_entropy(logits: Array, labels: Array, *, smoothing: float = 0.0) -> Array:
-    """Of each row; `smoothing` is the part of a label that all classes share."""
+    """Of each row; `smoothing` is the part of a label that all classes share. 0 for a label that is no class."""
     log_shares = jax.nn.log_softmax(logits)
-    right = jnp.take_along_axis(log_shares, labels[..., None].astype(jnp.int32), axis=-1)[..., 0]
+    is_right = labels[..., None] == jnp.arange(logits.shape[-1], dtype=labels.dtype)
+    right = jnp.where(is_right, log_shares, 0).sum(-1)  # not by index: the gradient of a look-up scatters
     if smoothing == 0:
         return -right
     return -(1 - smoothing) * right - smoothing * log_shares.mean(-1)

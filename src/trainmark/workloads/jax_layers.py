@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,8 @@ Initial = Callable[[np.random.Generator, Sequence[int]], NDArray[np.float32]]
 _EPSILON = 1e-5
 _MOMENTUM = 0.1
 """Of BatchNorm: the weight of the newest batch in the running statistics."""
+_OVER = (0, 1, 2)
+"""All dimensions but the channels."""
 
 
 class Kind(Enum):
@@ -73,19 +76,19 @@ class Layers:
     """Filled instead of reading parameters, in a pass that only declares them."""
 
 
-Forward = Callable[[Layers, Array], Array]
-"""A network: images (n x height x width x 3) to its output."""
+Forward = Callable[..., Array]
+"""A network: `Layers` and images (n x height x width x 3) to its output."""
 
 
-def declare(forward: Forward, image_shape: Sequence[int]) -> Declared:
-    """The parameters of a network, in the order of their use. Nothing is computed."""
+def declare(forward: Forward, shape: Sequence[int]) -> Declared:
+    """The parameters of a network for images of this shape (n, height, width, 3). Nothing is computed."""
     declared: Declared = {}
 
     def run(images: Array) -> Array:
         numbers = Numbers(dtype=jnp.float32, precision=lax.Precision.DEFAULT)
         return forward(Layers(weights={}, statistics={}, numbers=numbers, is_training=True, declared=declared), images)
 
-    jax.eval_shape(run, jax.ShapeDtypeStruct((1, *image_shape), jnp.float32))
+    jax.eval_shape(run, jax.ShapeDtypeStruct(tuple(shape), jnp.float32))
     return declared
 
 
@@ -187,40 +190,27 @@ def batch_norm(layers: Layers, name: str, x: Array) -> Array:
     mean = parameter(layers, f"{name}.running_mean", shape, Kind.STATISTIC, zeros)
     variance = parameter(layers, f"{name}.running_var", shape, Kind.STATISTIC, ones)
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-    if layers.is_training:
-        count = x.size // x.shape[-1] * _num_synced(layers)
-        unbiased = count / max(count - 1, 1)
-        old_mean, old_variance = mean, variance
-        mean, variance = _moments(layers, wide)
-        layers.new_statistics[f"{name}.running_mean"] = _follow(old_mean, mean)
-        layers.new_statistics[f"{name}.running_var"] = _follow(old_variance, variance * unbiased)
-    factor = weight * lax.rsqrt(variance + _EPSILON)
+    if not layers.is_training:
+        return ((wide - mean) * (weight * lax.rsqrt(variance + _EPSILON)) + bias).astype(x.dtype)
     if layers.is_fast:
-        return (wide * factor + (bias - mean * factor)).astype(x.dtype)
-    return ((wide - mean) * factor + bias).astype(x.dtype)
+        y, new_mean, new_variance = normalise_fast(layers.synced_axis, x, weight, bias)
+    else:
+        new_mean = _mean_of_all(layers.synced_axis, wide.mean(_OVER))
+        new_variance = _mean_of_all(layers.synced_axis, lax.square(wide - new_mean).mean(_OVER))
+        y = ((wide - new_mean) * (weight * lax.rsqrt(new_variance + _EPSILON)) + bias).astype(x.dtype)
+    count = _count(layers.synced_axis, x)
+    layers.new_statistics[f"{name}.running_mean"] = _follow(mean, new_mean)
+    layers.new_statistics[f"{name}.running_var"] = _follow(variance, new_variance * (count / max(count - 1, 1)))
+    return y
 
 
-def _moments(layers: Layers, x: Array) -> tuple[Array, Array]:
-    """Mean and biased variance of each channel.
-
-    `fast` finds both in one pass over the data, from two sums. Their difference loses digits where a channel's mean is
-    large against its spread, so the reference reads the data twice.
-    """
-    over = (0, 1, 2)
-    if layers.is_fast:
-        mean, square = _mean_of_all(layers, x.mean(over)), _mean_of_all(layers, lax.square(x).mean(over))
-        return mean, jnp.maximum(square - lax.square(mean), 0)
-    mean = _mean_of_all(layers, x.mean(over))
-    return mean, _mean_of_all(layers, lax.square(x - mean).mean(over))
-
-
-def _mean_of_all(layers: Layers, part: Array) -> Array:
+def _mean_of_all(axis: str | None, part: Array) -> Array:
     """All devices have the same number of samples."""
-    return part if layers.synced_axis is None else lax.pmean(part, layers.synced_axis)
+    return part if axis is None else lax.pmean(part, axis)
 
 
-def _num_synced(layers: Layers) -> int:
-    return 1 if layers.synced_axis is None else int(lax.psum(1, layers.synced_axis))
+def _count(axis: str | None, x: Array) -> int:
+    return int(x.size // x.shape[-1] * (1 if axis is None else lax.axis_size(axis)))
 
 
 def _follow(old: Array, new: Array) -> Array:
@@ -231,28 +221,59 @@ def relu(x: Array) -> Array:
     return jax.nn.relu(x)
 
 
-def dropout(layers: Layers, x: Array, share: float) -> Array:
-    if not layers.is_training or layers.key is None:
+def dropout(layers: Layers, x: Array, share: float, keys: Array | None = None) -> Array:
+    """`keys`: a number from 0 to 1 for each value, which decides instead of the generator, as in a parity check."""
+    if not layers.is_training or (keys is None and layers.key is None):
         return x
-    kept = jax.random.bernoulli(layers.key, 1 - share, x.shape)
-    return jnp.where(kept, x / (1 - share), 0)
+    if keys is None:
+        assert layers.key is not None
+        keys = jax.random.uniform(layers.key, x.shape)
+    return jnp.where(keys >= share, x / (1 - share), 0)
 
 
-def max_pool(x: Array) -> Array:
-    """3x3, stride 2, padding 1; the first of equal values wins, as in PyTorch.
+# -- BatchNorm for a GPU -----------------------------------------------------------------------------------------------
 
-    By comparing shifted pictures, rows first: the gradient of XLA's own window maximum visits every window of every
-    pixel.
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def normalise_fast(axis: str | None, x: Array, weight: Array, bias: Array) -> tuple[Array, Array, Array]:
+    """Normalised x, mean and biased variance; `axis` as in `Layers.synced_axis`.
+
+    Both moments come from one pass over the data, and the gradient reads the data twice, in the type of x. On an H200
+    ResNet-50 (bf16, batch 128) gave 6,720 images/s with the derived gradient and 6,876 with this one. The difference of
+    sums loses digits where a channel's mean is large against its spread; the reference reads the data twice instead.
     """
-    return _max_of_three(_max_of_three(x, axis=2), axis=1)
+    return _normalise_forward(axis, x, weight, bias)[0]
 
 
-def _max_of_three(x: Array, *, axis: int) -> Array:
-    num_out = -(-x.shape[axis] // 2)
-    pads = [(1, 2 * num_out - x.shape[axis], 0) if number == axis else (0, 0, 0) for number in range(x.ndim)]
-    padded = lax.pad(x, jnp.array(-jnp.inf, x.dtype), pads)
-    first, second, third = (
-        lax.slice_in_dim(padded, begin, begin + 2 * num_out - 1, stride=2, axis=axis) for begin in range(3)
-    )
-    best = jnp.where(first >= second, first, second)
-    return jnp.where(best >= third, best, third)
+_Kept = tuple[Array, Array, Array, Array]
+
+
+def _normalise_forward(
+    axis: str | None, x: Array, weight: Array, bias: Array
+) -> tuple[tuple[Array, Array, Array], _Kept]:
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    mean = _mean_of_all(axis, wide.mean(_OVER))
+    variance = jnp.maximum(_mean_of_all(axis, lax.square(wide).mean(_OVER)) - lax.square(mean), 0)
+    rate = lax.rsqrt(variance + _EPSILON)
+    factor = weight * rate
+    y = (wide * factor + (bias - mean * factor)).astype(x.dtype)
+    return (y, mean, variance), (x, mean, rate, weight)
+
+
+def _normalise_backward(
+    axis: str | None, kept: _Kept, gradients: tuple[Array, Array, Array]
+) -> tuple[Array, Array, Array]:
+    """Nothing trains through the statistics, so their gradients are not looked at."""
+    x, mean, rate, weight = kept
+    wide, gradient = (part.astype(jnp.promote_types(x.dtype, jnp.float32)) for part in (x, gradients[0]))
+    of_bias = gradient.sum(_OVER)
+    of_weight = ((gradient * wide).sum(_OVER) - mean * of_bias) * rate
+    count = x.size // x.shape[-1]
+    mean_of_bias, mean_of_weight = _mean_of_all(axis, of_bias) / count, _mean_of_all(axis, of_weight) / count
+    factor = weight * rate
+    slope = -factor * rate * mean_of_weight
+    of_x = gradient * factor + wide * slope - (factor * mean_of_bias + mean * slope)
+    return of_x.astype(x.dtype), of_weight, of_bias
+
+
+normalise_fast.defvjp(_normalise_forward, _normalise_backward)

@@ -14,10 +14,10 @@ from trainmark.workloads.jax_layers import (
     convolve,
     convolve_by,
     he_normal,
-    max_pool,
     parameter,
     relu,
 )
+from trainmark.workloads.jax_pool import max_pool
 
 WIDTHS = (64, 128, 256, 512)
 NUM_BLOCKS = (3, 4, 6, 3)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from trainmark.messages.message import Message
 from trainmark.messages.training import checkpoint_damaged, checkpoint_has_objects
+from trainmark.weights.neutral import Weights, require_tensors
 from trainmark.worker.checkpoint import CheckpointRefusedError, first_line
 from trainmark.worker.jax.marks import Mark, Watcher
 from trainmark.worker.jax.placement import Placement, choose_platform
@@ -64,7 +65,7 @@ class JaxEngine(TrainingEngine[Batch]):
         forward = self._workload.build_model(
             recipe=cell.recipe, device_type=cell.device, num_classes=self._feed.num_classes, size=size
         )
-        self._declared = declare(forward, (size.height, size.width, 3))
+        self._declared = declare(forward, (size.num_frames, size.height, size.width, 3))
         self._train_step = TrainStep(
             forward=forward,
             declared=self._declared,
@@ -84,7 +85,10 @@ class JaxEngine(TrainingEngine[Batch]):
         return self._card.sync_batch_norm and self.world_size > 1 and self._cell.device == "cuda"
 
     def _warm_up(self) -> None:
-        self._train_step.compile(self._feed.next_batch())
+        batch = self._feed.next_batch()
+        self._train_step.compile(batch)
+        if self.world_size > 1 and self._cell.epochs is None:  # twin steps follow a measurement of speed
+            self._train_step.compile(batch, is_exchanging=False)
         self._feed.begin_epoch(0)
 
     # -- training ------------------------------------------------------------------------------------------------------
@@ -168,7 +172,8 @@ class JaxEngine(TrainingEngine[Batch]):
     def export_weights(self) -> dict[str, NDArray[Any]]:
         return self._train_step.read_values()
 
-    def import_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
+    def import_weights(self, weights: Weights) -> None:
+        require_tensors(weights, {name: found.shape for name, found in self._declared.items()})
         self._train_step.write_values(weights)
         self._first_weights = self._fingerprint()
 

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import os
 import pickle
+import signal
 import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -68,6 +69,8 @@ def join_processes() -> JaxRanks:
         local_device_ids=[rank_environment.read("LOCAL_RANK", os.environ, default=0)],
         coordinator_bind_address=address,
     )
+    # JAX takes SIGTERM for itself; our own handler ends the loop at the next edge and writes a checkpoint.
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
     return JaxRanks(distributed.global_state.client, rank=rank, world_size=world_size)
 
 

@@ -18,7 +18,7 @@ from trainmark.worker.jax.optimizer import build_optimizer, clip_by_norm, names_
 from trainmark.worker.jax.placement import AXIS, OWN, SAME, Placement
 from trainmark.worker.jax.workload import Batch, JaxWorkload
 from trainmark.workloads.card import Optimizer
-from trainmark.workloads.jax import Model
+from trainmark.workloads.jax import Examined, Model, total_loss
 from trainmark.workloads.jax_layers import Declared, Forward, Kind, Layers, Numbers
 
 _FIRST_SCALE = 65_536.0
@@ -75,6 +75,10 @@ class State(NamedTuple):
     num_steps: Any
 
 
+Watched = tuple[Mapping[str, Array], Mapping[str, Array], Mapping[str, Array]]
+"""Outputs, terms of the loss, and gradients before clipping; all empty in a step that is not watched."""
+
+
 class TrainStep:
     """`run` trains one step and puts this rank's loss into `loss`, on the device."""
 
@@ -101,29 +105,31 @@ class TrainStep:
         self._optimizer, self._rates = build_optimizer(optimizer_facts, groups), rates_of(groups)
         self.state = self._first_state(values)
         self.loss: Array | None = None
-        self._compiled: dict[bool, Callable[..., tuple[State, Array]]] = {}
+        self._compiled: dict[tuple[bool, bool], Callable[..., tuple[State, Array, Watched]]] = {}
         self._predict = jax.jit(self._predict_traced)
 
     # -- running -------------------------------------------------------------------------------------------------------
 
-    def compile(self, batch: Batch, *, is_exchanging: bool = True) -> jax.stages.Compiled:
+    def compile(self, batch: Batch, *, is_exchanging: bool = True, is_watched: bool = False) -> None:
         """Nothing is run: the state stays as it is."""
-        step = partial(self._step, is_exchanging=is_exchanging)
+        step = partial(self._step, is_exchanging=is_exchanging, is_watched=is_watched)
         mesh = self._placement.mesh
         if mesh is not None:
-            specs = State(weights=SAME, statistics=OWN, slots=SAME, scaler=SAME, num_steps=SAME)  # type: ignore[arg-type]
-            step = jax.shard_map(step, mesh=mesh, in_specs=(specs, OWN, SAME), out_specs=(specs, OWN), check_vma=False)
+            specs: Any = State(SAME, OWN, SAME, SAME, SAME)  # type: ignore[arg-type]
+            given, made = (specs, OWN, SAME), (specs, OWN, SAME)
+            step = jax.shard_map(step, mesh=mesh, in_specs=given, out_specs=made, check_vma=False)
         rate = np.zeros((), self._precision.master_dtype)
-        compiled = jax.jit(step, donate_argnums=0).lower(self.state, batch, rate).compile()
-        self._compiled[is_exchanging] = compiled
-        return compiled
+        lowered = jax.jit(step, donate_argnums=0).lower(self.state, batch, rate)
+        self._compiled[is_exchanging, is_watched] = lowered.compile()
 
-    def run(self, batch: Batch, rate: float, *, is_exchanging: bool = True) -> None:
-        if is_exchanging not in self._compiled:
-            self.compile(batch, is_exchanging=is_exchanging)
-        step = self._compiled[is_exchanging]
-        self.state, loss = step(self.state, batch, np.asarray(rate, self._precision.master_dtype))
+    def run(self, batch: Batch, rate: float, *, is_exchanging: bool = True, is_watched: bool = False) -> Watched:
+        """What `is_watched` asks for is computed in every step; only then is it kept."""
+        if (is_exchanging, is_watched) not in self._compiled:
+            self.compile(batch, is_exchanging=is_exchanging, is_watched=is_watched)
+        step = self._compiled[is_exchanging, is_watched]
+        self.state, loss, watched = step(self.state, batch, np.asarray(rate, self._precision.master_dtype))
         self.loss = self._placement.own(loss)
+        return watched
 
     def why_no_twin(self) -> Message | None:
         return one_process() if self._placement.mesh is None else None
@@ -211,7 +217,9 @@ class TrainStep:
         )
         return self._forward(layers, images)
 
-    def _loss(self, weights: dict[str, Array], state: State, batch: Batch) -> tuple[Array, tuple[Array, Any]]:
+    def _loss(
+        self, weights: dict[str, Array], state: State, batch: Batch
+    ) -> tuple[Array, tuple[Array, dict[str, Array], Examined]]:
         key = jax.random.fold_in(jax.random.key(self._seed), state.num_steps)
         if self._placement.mesh is not None:  # the ranks have other samples, so they must not drop the same features
             key = jax.random.fold_in(key, lax.axis_index(AXIS))
@@ -224,27 +232,32 @@ class TrainStep:
             synced_axis=self._synced_axis,
             key=key,
         )
-        loss = self._workload.compute_loss(partial(self._forward, layers), batch)
-        return loss * state.scaler.scale.astype(loss.dtype), (loss, layers.new_statistics)
+        examined = self._workload.examine(partial(self._forward, layers), batch)
+        loss = total_loss(examined[1])
+        return loss * state.scaler.scale.astype(loss.dtype), (loss, layers.new_statistics, examined)
 
-    def _step(self, state: State, batch: Batch, rate: Array, *, is_exchanging: bool) -> tuple[State, Array]:
+    def _step(
+        self, state: State, batch: Batch, rate: Array, *, is_exchanging: bool, is_watched: bool
+    ) -> tuple[State, Array, Watched]:
         is_shared = self._placement.mesh is not None
         if is_shared:
             state = state._replace(statistics={name: part[0] for name, part in state.statistics.items()})
         differentiate = jax.grad(self._loss, has_aux=True)
-        gradients, (loss, statistics) = differentiate(state.weights, state, batch)
+        gradients, (loss, statistics, examined) = differentiate(state.weights, state, batch)
         if is_shared and is_exchanging:
             gradients = lax.pmean(gradients, AXIS)
+        if self._precision.name == "amp":
+            gradients = {name: part / state.scaler.scale for name, part in gradients.items()}
+        watched: Watched = (*examined, gradients) if is_watched else ({}, {}, {})
         state = self._update(state, gradients, rate)
         if is_shared:
             statistics, loss = {name: part[None] for name, part in statistics.items()}, loss[None]
-        return state._replace(statistics=statistics, num_steps=state.num_steps + 1), loss
+        return state._replace(statistics=statistics, num_steps=state.num_steps + 1), loss, watched
 
     def _update(self, state: State, gradients: dict[str, Array], rate: Array) -> State:
-        is_scaled = self._precision.name == "amp"
-        if is_scaled:
-            gradients = {name: part / state.scaler.scale for name, part in gradients.items()}
-        is_good = jnp.all(jnp.array([jnp.isfinite(part).all() for part in gradients.values()])) if is_scaled else None
+        is_good = None
+        if self._precision.name == "amp":  # a step whose gradients overflowed is skipped
+            is_good = jnp.all(jnp.array([jnp.isfinite(part).all() for part in gradients.values()]))
         if self._facts.clip_norm is not None:
             gradients = clip_by_norm(gradients, self._facts.clip_norm)
         updates, slots = self._optimizer.update(gradients, state.slots, state.weights)

@@ -9,7 +9,15 @@ from jax import Array
 from numpy.typing import NDArray
 
 from trainmark.workloads.card import ImageSize
-from trainmark.workloads.jax import Examined, Model, ParameterGroup, count_correct, cross_entropy, wide
+from trainmark.workloads.jax import (
+    Examined,
+    Model,
+    ParameterGroup,
+    at_least_float32,
+    count_correct,
+    cross_entropy,
+    total_loss,
+)
 from trainmark.workloads.jax_layers import Declared, Forward, Kind, Layers, linear, torch_default
 from trainmark.workloads.jax_resnet import WIDTHS, pool, stages, stem
 from trainmark.workloads.resnet50.card import CARD, LABEL_SMOOTHING
@@ -34,12 +42,12 @@ def classify(layers: Layers, features: Array, num_classes: int) -> Array:
 
 def examine(model: Model, batch: Batch) -> Examined:
     images, labels = batch
-    logits = wide(model(images))
+    logits = at_least_float32(model(images))
     return {"logits": logits}, {"cross_entropy": cross_entropy(logits, labels, smoothing=LABEL_SMOOTHING).mean()}
 
 
 def compute_loss(model: Model, batch: Batch) -> Array:
-    return examine(model, batch)[1]["cross_entropy"]
+    return total_loss(examine(model, batch)[1])
 
 
 def score(model: Model, batch: Batch) -> NDArray[np.float64]:
