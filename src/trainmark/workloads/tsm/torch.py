@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.models.resnet import Bottleneck, ResNet
 
 from trainmark.workloads.card import ImageSize
+from trainmark.workloads.optimisations import optimisations_of
 from trainmark.workloads.torch import ParameterGroup, count_correct, normalise
 from trainmark.workloads.torch_norm import speed_up_norms
-from trainmark.workloads.torch_stem import speed_up_stem
+from trainmark.workloads.torch_residual import PartedResNet
+from trainmark.workloads.torch_stem import speed_up_pool, speed_up_stem
 from trainmark.workloads.tsm.card import CARD, DROPOUT
 from trainmark.workloads.tsm.data import MEAN, STD
 from trainmark.workloads.tsm.torch_shift import ShiftedBottleneck, set_num_frames, speed_up_shifts
@@ -37,19 +41,33 @@ class Tsm(ResNet):  # type: ignore[misc]
         """(clips x frames) x 3 x height x width to clips x classes: the mean of the frames' logits."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        logits: Tensor = self.fc(self.dropout(self.avgpool(x).flatten(1)))
+        return self.classify(self.avgpool(x).flatten(1))
+
+    def classify(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.fc(self.dropout(features))
         mean: Tensor = logits.unflatten(0, (-1, self.num_frames)).mean(1, dtype=torch.float32)
         return mean
 
 
-def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:
+class PartedTsm(Tsm):
+    forward = PartedResNet.forward
+
+
+def build_model(
+    *, recipe: str, device_type: str, num_classes: int, size: ImageSize, without: Collection[str] = ()
+) -> nn.Module:
     """`unshifted` is the control: the same network, which cannot see the order of the frames."""
-    model = Tsm(num_classes=num_classes, num_frames=size.num_frames, is_shifted=recipe != "unshifted")
-    if recipe == "fast":
+    uses = optimisations_of("tsm", device_type, without=without) if recipe == "fast" else frozenset()
+    kind = PartedTsm if "shared_blocks" in uses else Tsm
+    model = kind(num_classes=num_classes, num_frames=size.num_frames, is_shifted=recipe != "unshifted")
+    if "fused_shift" in uses:
         speed_up_shifts(model)
-        if device_type == "cuda":
-            speed_up_stem(model)
-            speed_up_norms(model)
+    if "block_stem" in uses:
+        speed_up_stem(model)
+    if "gathering_pool" in uses:
+        speed_up_pool(model)
+    if "sum_norms" in uses:
+        speed_up_norms(model)
     return model
 
 
