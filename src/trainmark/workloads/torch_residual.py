@@ -90,10 +90,10 @@ class PartedResNet(ResNet):  # type: ignore[misc]
     """torchvision's ResNet with bottlenecks: same parameters under the same names, same function."""
 
     @uncompiled
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *for_classifier: Tensor) -> Tensor:
         first = _enter(self, x)
         _, last = run_stages((self.layer1, self.layer2, self.layer3, self.layer4), first)
-        return _leave(self, *last)
+        return _leave(self, for_classifier, *last)
 
     def classify(self, features: Tensor) -> Tensor:
         """Of the mean over each channel's pixels."""
@@ -106,6 +106,14 @@ def _enter(network: Any, images: Tensor) -> Started:
     return start_block(network.layer1[0], x)
 
 
-def _leave(network: Any, branch: Tensor, norm: Any, shortcut: Tensor, shortcut_norm: Any) -> Tensor:
-    logits: Tensor = network.classify(network.avgpool(join(branch, norm, shortcut, shortcut_norm)).flatten(1))
+def _leave(
+    network: Any,
+    for_classifier: Sequence[Tensor],
+    branch: Tensor,
+    norm: Any,
+    shortcut: Tensor,
+    shortcut_norm: Any,
+) -> Tensor:
+    features = network.avgpool(join(branch, norm, shortcut, shortcut_norm)).flatten(1)
+    logits: Tensor = network.classify(features, *for_classifier)
     return logits

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from trainmark.workloads.psenet.card import NUM_KERNELS
 from trainmark.workloads.psenet.torch_model import PSENet
+from trainmark.workloads.torch import at_least_float32
 from trainmark.workloads.torch_norm import speed_up_norms
 from trainmark.workloads.torch_padding import convolve_padded
 from trainmark.workloads.torch_residual import Started, join, run_stages, start_block, uncompiled
@@ -74,4 +75,4 @@ def _draw_maps(network: Any, features: Sequence[Tensor], size: Sequence[int]) ->
     smooth, to_maps = network.head
     mixed = smooth(concatenate_enlarged(pyramid, gathers=gathers))
     maps = convolve_padded(to_maps, mixed)[:, :NUM_KERNELS] if network.pads_channels else to_maps(mixed)
-    return enlarge(maps.float(), size, gathers=gathers)
+    return enlarge(at_least_float32(maps), size, gathers=gathers)
