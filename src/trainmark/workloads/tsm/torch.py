@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,7 +67,7 @@ class KeyedDropout(nn.Dropout):
 
 
 class PartedTsm(Tsm):
-    forward = PartedResNet.forward
+    forward: Any = PartedResNet.forward
 
 
 def build_model(
