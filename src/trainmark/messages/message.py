@@ -42,6 +42,7 @@ SUBJECTS = (
     "logs",
     "machine",
     "numbers",
+    "parity",
     "ranks",
     "scaling",
     "skips",
