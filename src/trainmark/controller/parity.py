@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-import trainmark
 from trainmark.analyse.parity import Observed, check_mathematics, check_rounding, worse_of
 from trainmark.analyse.parity_trajectory import check_trajectory
 from trainmark.analyse.parity_work import Work, check_work
+from trainmark.controller.parity_code import code_digest
 from trainmark.controller.parity_inputs import (
     make_batches,
     settle_weights,
@@ -40,13 +40,12 @@ from trainmark.runfolder.parity import (
     PairRecord,
     ParityRecord,
     StageRecord,
-    digest_sources,
 )
 from trainmark.weights.neutral import Weights
 from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, leaves
 from trainmark.workloads.card import Card
 from trainmark.workloads.data import Arrays
-from trainmark.workloads.registry import load_card, load_module
+from trainmark.workloads.registry import load_card
 
 REFERENCE = ("torch", "reference")
 BATCH_SIZE = 4
@@ -95,7 +94,7 @@ def check_options(options: ParityOptions) -> Card:
         raise InputError(f"{card.name} has no size {options.size!r}", hint=f"it has: {', '.join(card.sizes)}")
     if len(options.contestants) < 2:
         raise InputError(
-            "parity needs two sides", hint="install another framework of the workload, or pass --recipe fast"
+            "parity needs two sides", hint="install another of the workload's frameworks, or use --recipe fast"
         )
     return card
 
@@ -126,12 +125,6 @@ def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
             for (one, other), found in stages.items()
         ),
     )
-
-
-def code_digest(workload: str, names: Sequence[str]) -> str:
-    package = Path(str(trainmark.__file__)).parent
-    folder = Path(str(load_module(workload, "card").__file__)).parent
-    return digest_sources(package, workload_folder=folder, frameworks=names)
 
 
 class _Check:
