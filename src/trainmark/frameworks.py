@@ -51,7 +51,14 @@ _BUILT_IN = (
         is_extra=True,
         engine="trainmark.worker.torch",
     ),
-    Framework(name="paddle", summary="PaddlePaddle", module="paddle", distribution="paddlepaddle", is_extra=True),
+    Framework(
+        name="paddle",
+        summary="PaddlePaddle",
+        module="paddle",
+        distribution="paddlepaddle",
+        is_extra=True,
+        engine="trainmark.worker.paddle",
+    ),
     Framework(name="jax", summary="JAX", module="jax", distribution="jax"),
 )
 
