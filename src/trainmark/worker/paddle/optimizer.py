@@ -9,7 +9,6 @@ import numpy as np
 import paddle
 from numpy.typing import NDArray
 from paddle.optimizer import Optimizer
-from paddle.regularizer import L2Decay
 
 from trainmark.workloads.card import AdamW, Sgd
 from trainmark.workloads.card import Optimizer as Facts
@@ -62,7 +61,7 @@ class Momentum(paddle.optimizer.Momentum):
 
     @paddle.no_grad()
     def _step_exactly(self, parameter: Any, gradient: Any) -> None:
-        decay = parameter.regularizer._coeff if isinstance(parameter.regularizer, L2Decay) else 0.0
+        decay = self._regularization_coeff if self._regularization_method == "l2_decay" else 0.0
         rate = self._exact_rate * parameter.optimize_attr["learning_rate"]
         velocity = self._get_accumulator_master(self._velocity_acc_str, parameter)
         change = gradient + decay * parameter

@@ -16,15 +16,17 @@ _NEGATIVES_PER_POSITIVE = 3
 
 def psenet_terms(logits: Tensor, packed: Tensor) -> dict[str, Tensor]:
     """Of (n, 7, h, w) logits and (n, h, w) packed labels; means over the images, with their shares of the loss."""
-    bits = packed.astype(paddle.int32)
-    text = (bits & 1) != 0
-    kernels = paddle.stack([(bits & (1 << number)) != 0 for number in range(1, NUM_KERNELS)], axis=1)
-    is_trained = (bits & TRAINED) != 0
+    text, is_trained = _has_bit(packed, 1), _has_bit(packed, TRAINED)
+    kernels = paddle.stack([_has_bit(packed, 1 << number) for number in range(1, NUM_KERNELS)], axis=1)
     scores = functional.sigmoid(logits)
     chosen = choose_pixels(logits[:, 0].detach(), text, is_trained)
     text_loss = dice_loss(scores[:, 0], text, chosen)
     kernel_loss = dice_loss(scores[:, 1:], kernels, (text & is_trained).unsqueeze(1)).mean(axis=1)
     return {"text": _TEXT_SHARE * text_loss.mean(), "kernels": _KERNEL_SHARE * kernel_loss.mean()}
+
+
+def _has_bit(packed: Tensor, bit: int) -> Tensor:
+    return (packed & paddle.full_like(packed, bit)) != 0
 
 
 def dice_loss(scores: Tensor, target: Tensor, mask: Tensor) -> Tensor:
