@@ -92,7 +92,7 @@ def load_state(optimizer: Optimizer, saved: State) -> None:
     parameters = parameters_of(optimizer)
     with paddle.no_grad():
         if saved and not optimizer._accumulators:
-            optimizer._create_accumulators(None, parameters)
+            optimizer._create_accumulators(paddle.static.default_main_program().global_block(), parameters)
         for tensors in optimizer._accumulators.values():
             for tensor in tensors.values():
                 tensor.set_value(np.zeros(tensor.shape, dtype=tensor.numpy().dtype))

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import paddle
-from paddle.io import DataLoader, IterableDataset, get_worker_info
 
-from trainmark.parent_death import serving
 from trainmark.worker.images import num_decoders
 from trainmark.worker.jpeg_source import JpegSource
 from trainmark.worker.paddle.images import Batch as ImageBatch
@@ -25,7 +22,7 @@ from trainmark.workloads.card import Size
 from trainmark.workloads.data import Arrays, JpegFolder, Samples
 from trainmark.workloads.registry import load_module
 
-_MAX_WORKERS = 12
+_MAX_LOADERS = 12
 _AHEAD = 2
 """Batches of samples on their way to the device while it trains."""
 _JPEGS_AHEAD = 4
@@ -59,18 +56,22 @@ class PaddleSources:
 
     def open_samples(self, data: Samples, share: Share, problems: Problems) -> SampleSource:
         # On the CPU the cores belong to the training: samples are made between steps, and their cost is measured.
-        num_workers = min(_MAX_WORKERS, num_decoders()) if self.device_type == "cuda" else 0
-        return SampleSource(data, share, problems, num_workers=num_workers)
+        num_loaders = min(_MAX_LOADERS, num_decoders()) if self.device_type == "cuda" else 1
+        return SampleSource(data, share, problems, num_loaders=num_loaders)
 
     def open_jpegs(self, data: JpegFolder, share: Share, problems: Problems) -> JpegSource[ImageBatch]:
         return JpegSource(data, share, DecodedImages(data, problems), num_loaders=1, num_ahead=_JPEGS_AHEAD)
 
 
 class SampleSource:
-    """A workload's samples: made by processes, copied ahead while the device trains."""
+    """A workload's samples, copied ahead while the device trains.
 
-    def __init__(self, data: Samples, share: Share, problems: Problems, *, num_workers: int) -> None:
-        self._data, self._share, self._problems, self._num_workers = data, share, problems, num_workers
+    For a GPU they are made by threads: what takes time (decoding, resizing) releases the interpreter's lock, and the
+    loader processes of Paddle do not end cleanly when a stream without end is closed.
+    """
+
+    def __init__(self, data: Samples, share: Share, problems: Problems, *, num_loaders: int) -> None:
+        self._data, self._share, self._problems, self._num_loaders = data, share, problems, num_loaders
 
     def training(self, *, epoch: int, step: int) -> Generator[Batch, None, None]:
         return self._copied_ahead(self._load(TrainBatches(self._data, self._share, epoch=epoch, step=step)))
@@ -82,17 +83,8 @@ class SampleSource:
         pass
 
     def _load(self, batches: HostBatches) -> Iterator[tuple[Arrays, ProblemList]]:
-        if not self._num_workers:
-            return batches.of_loader(0, 1)
-        return iter(
-            DataLoader(
-                _Arrays(batches),
-                batch_size=None,  # one item is a whole batch
-                num_workers=self._num_workers,
-                collate_fn=lambda item: item,
-                worker_init_fn=partial(_settle, serving(os.getpid())),
-            )
-        )
+        loaders = [batches.of_loader(number, self._num_loaders) for number in range(self._num_loaders)]
+        return loaders[0] if len(loaders) == 1 else _in_threads(loaders)
 
     def _copied_ahead(self, batches: Iterator[tuple[Arrays, ProblemList]]) -> Generator[Batch, None, None]:
         ahead: deque[Batch] = deque(self._copy(item) for item in itertools.islice(batches, _AHEAD))
@@ -108,21 +100,13 @@ class SampleSource:
         return to_tensors(arrays)
 
 
-class _Arrays(IterableDataset):
-    """Loader process k of n makes every n-th batch."""
-
-    def __init__(self, batches: HostBatches) -> None:
-        self._batches = batches
-
-    def __iter__(self) -> Iterator[tuple[Arrays, ProblemList]]:
-        worker = get_worker_info()
-        number, num_loaders = (worker.id, worker.num_workers) if worker is not None else (0, 1)
-        return self._batches.of_loader(number, num_loaders)
-
-
-def _settle(serve: Callable[[], None], _: int) -> None:
-    """A forked process keeps the GPU's memory allocated, so it must end at once with the one that trains."""
-    serve()
-    import cv2
-
-    cv2.setNumThreads(0)
+def _in_threads(loaders: list[Iterator[tuple[Arrays, ProblemList]]]) -> Iterator[tuple[Arrays, ProblemList]]:
+    """A batch of each loader in turn, with one of each in the making."""
+    with ThreadPoolExecutor(max_workers=len(loaders), thread_name_prefix="load") as pool:
+        pending = deque((loader, pool.submit(next, loader, None)) for loader in loaders)
+        while pending:
+            loader, future = pending.popleft()
+            item = future.result()
+            if item is not None:
+                pending.append((loader, pool.submit(next, loader, None)))
+                yield item

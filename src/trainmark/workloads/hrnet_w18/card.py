@@ -26,6 +26,7 @@ CARD = Card(
     unit="images",
     frameworks=("torch", "paddle"),
     recipes=("reference", "fast"),
+    recipes_of={"paddle": ("reference",)},
     sizes={"full": _size(512, 1024, 8), "small": _size(64, 128, 4)},
     num_parameters=9_640_830,
     num_classes=19,

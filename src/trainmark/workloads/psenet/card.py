@@ -23,6 +23,7 @@ CARD = Card(
     unit="images",
     frameworks=("torch", "paddle"),
     recipes=("reference", "fast"),
+    recipes_of={"paddle": ("reference",)},
     sizes={"full": _size(736, 16), "medium": _size(384, 16), "small": _size(128, 2)},
     num_parameters=28_749_511,
     num_classes=1,

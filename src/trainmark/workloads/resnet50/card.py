@@ -20,6 +20,7 @@ CARD = Card(
     unit="images",
     frameworks=("torch", "paddle"),
     recipes=("reference", "fast"),
+    recipes_of={"paddle": ("reference",)},
     sizes={"full": _size(224, 128), "small": _size(64, 16)},
     num_parameters=25_557_032,
     num_classes=1000,

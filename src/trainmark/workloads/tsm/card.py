@@ -25,6 +25,7 @@ CARD = Card(
     unit="clips",
     frameworks=("torch", "paddle"),
     recipes=("reference", "fast", "unshifted"),
+    recipes_of={"paddle": ("reference", "unshifted")},
     sizes={"full": _size(224, 16), "medium": _size(112, 32), "small": _size(32, 2)},
     num_parameters=24_327_632,
     num_classes=400,
