@@ -32,10 +32,12 @@ Language = Literal["en", "zh"]
 P = ParamSpec("P")
 
 SUBJECTS = (
+    "answers",
     "commands",
     "comparison",
     "doubts",
     "endings",
+    "energy",
     "gate",
     "identity",
     "laws",
@@ -43,6 +45,7 @@ SUBJECTS = (
     "machine",
     "numbers",
     "ranks",
+    "references",
     "scaling",
     "skips",
     "training",
