@@ -534,6 +534,7 @@ def test_the_set_of_flags_is_pinned() -> None:
     axes += " cluster hosts image launcher"
     doctor = "cluster device devices hosts json launcher network nodes store"
     own = "find-batch fresh no-observe no-preflight pattern resume retries"
+    show = "columns commit failed json protocol reindex reverse since sort store workload"
     facts = "batch-size devices framework json model nodes pattern precision protocol store workers workload"
     assert found == {
         "list": ["--json"],
@@ -543,7 +544,7 @@ def test_the_set_of_flags_is_pinned() -> None:
         "run": sorted(f"--{name}" for name in [*axes.split(), *own.split()]),
         "mark": ["--print"],
         "import": sorted(f"--{name}" for name in facts.split()),
-        "show": ["--json", "--protocol", "--reindex", "--store"],
+        "show": sorted(f"--{name}" for name in show.split()),
         "compare": ["--json", "--lang", "--store", "--tolerance", "--vary"],
         "check": ["--baseline", "--json", "--junit", "--replay", "--since", "--store", "--update"],
         "accept": ["--because", "--json", "--law", "--store", "--withdraw"],
