@@ -235,7 +235,8 @@ def test_plan_prints_cells_and_runs_nothing(tmp_path: Path, capsys: pytest.Captu
     plan = json.loads(out)
     assert code == 0
     assert [cell["skip"] is None for cell in plan["cells"]] == [True, False, True, False]
-    assert plan["total_s"] == 2 * 135
+    low_s, high_s = plan["total_range_s"]
+    assert 2 * 60 < low_s < plan["total_s"] < high_s < 3 * low_s
     assert not (tmp_path / "s").exists()
 
 
@@ -250,7 +251,7 @@ def test_no_line_of_a_table_ends_in_spaces(tmp_path: Path, capsys: pytest.Captur
     words = ["--device", "cpu", "--precision", "fp32,tf32", "--repeat", "10", "--store", str(tmp_path / "s")]
     code, out, _ = run("plan", "resnet50", *words, capsys=capsys)
     assert code == 0
-    assert out.startswith("cell    what")
+    assert "\ncell    workload" in out
     assert not [line for line in out.splitlines() if line != line.rstrip()]
 
 
@@ -522,7 +523,7 @@ def test_a_report_as_json_goes_to_stdout_only(
 def test_one_run_is_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--device", "cpu", "--store", str(tmp_path)]
     _, _, err = run("plan", "resnet50", "--precision", "fp32", *words, capsys=capsys)
-    assert "1 run, 0 skipped, at most 2 min 15 s\n" in err
+    assert "1 run, 0 skipped, 1.1 to 2.4 min\n" in err
     make_run(tmp_path, "run-a")
     target = str(tmp_path / "out.csv")
     _, _, err = run("export", "--format", "csv", "-o", target, "--store", str(tmp_path), capsys=capsys)
@@ -553,6 +554,7 @@ def test_the_set_of_flags_is_pinned() -> None:
     axes += " cluster hosts image launcher"
     doctor = "cluster device devices hosts json launcher network nodes store"
     own = "find-batch fresh no-observe no-preflight pattern resume retries"
+    show = "columns commit failed json protocol reindex reverse since sort store workload"
     facts = "batch-size devices framework json model nodes pattern precision protocol store workers workload"
     assert found == {
         "list": ["--json"],
@@ -562,7 +564,7 @@ def test_the_set_of_flags_is_pinned() -> None:
         "run": sorted(f"--{name}" for name in [*axes.split(), *own.split()]),
         "mark": ["--print"],
         "import": sorted(f"--{name}" for name in facts.split()),
-        "show": ["--json", "--protocol", "--reindex", "--store"],
+        "show": sorted(f"--{name}" for name in show.split()),
         "compare": ["--json", "--lang", "--store", "--tolerance", "--vary"],
         "check": ["--baseline", "--json", "--junit", "--replay", "--since", "--store", "--update"],
         "accept": ["--because", "--json", "--law", "--store", "--withdraw"],
