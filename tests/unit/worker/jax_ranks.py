@@ -1,4 +1,4 @@
-"""A rank of two: trains a small network, evaluates, and prints what it has. Started by `trainmark.launch.spawn_ranks`."""
+"""One of two ranks: trains a small network, evaluates, and writes down what it has."""
 
 from __future__ import annotations
 
