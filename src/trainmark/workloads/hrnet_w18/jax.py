@@ -67,7 +67,8 @@ def synthetic_batch(
 def score(model: Model, batch: list[tuple[NDArray[Any], NDArray[Any]]]) -> NDArray[np.float64]:
     """The confusion matrix: row for the true class, column for the predicted one."""
     parts = [_confusion(model(normalise(jnp.asarray(images), MEAN, STD)), labels) for images, labels in batch]
-    return np.sum(parts, axis=0)
+    total: NDArray[np.float64] = np.sum(parts, axis=0)
+    return total
 
 
 def _confusion(logits: Array, labels: NDArray[Any]) -> NDArray[np.float64]:

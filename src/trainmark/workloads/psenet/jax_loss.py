@@ -13,6 +13,8 @@ from trainmark.workloads.psenet.labels import TRAINED
 _TEXT_SHARE, _KERNEL_SHARE = 0.7, 0.3
 _SMOOTH = 0.001
 _NEGATIVES_PER_POSITIVE = 3
+_SMALLEST, _LARGEST = -(1 << 31), (1 << 31) - 1
+"""Of the 32-bit integers."""
 
 
 def loss_terms(logits: Array, packed: Array) -> dict[str, Array]:
@@ -67,7 +69,7 @@ def find_nth_largest(values: Array, rank: Array) -> Array:
     def reaches(limit: Array) -> Array:
         return (keys >= limit[:, None]).sum(1) >= rank
 
-    found = jnp.where(reaches(jnp.zeros(len(values), jnp.int32)), 0, jnp.iinfo(jnp.int32).min).astype(jnp.int32)
+    found = jnp.where(reaches(jnp.zeros(len(values), jnp.int32)), 0, _SMALLEST).astype(jnp.int32)
     found = found + (reaches(found + (1 << 30)).astype(jnp.int32) << 30)
     for shift in range(28, -1, -2):
         digits = [reaches(found + (digit << shift)).astype(jnp.int32) for digit in (1, 2, 3)]
@@ -77,4 +79,4 @@ def find_nth_largest(values: Array, rank: Array) -> Array:
 
 def _flip_negatives(bits: Array) -> Array:
     """Between a float's bits and the integer of the same order; its own inverse. Negative floats count backwards."""
-    return jnp.where(bits < 0, bits ^ jnp.int32(jnp.iinfo(jnp.int32).max), bits)
+    return jnp.where(bits < 0, bits ^ jnp.int32(_LARGEST), bits)
