@@ -25,7 +25,7 @@ from trainmark.runfolder.values import as_object, as_text
 from trainmark.store.marked_steps import read_command
 from trainmark.store.rank_records import RankRecords, no_steps, read_import, read_ranks
 from trainmark.store.rows import RunRow
-from trainmark.store.state import FoundEnding, read_ending, read_state, reading_version
+from trainmark.store.state import FoundEnding, read_ending, read_stamp, read_state, reading_version
 
 _MAX_REASON = 300
 
@@ -52,6 +52,7 @@ def _was_ours(folder: Path) -> bool:
 
 def read_run(folder: Path) -> RunRow | None:
     """None if the folder has no run.json that describes a run."""
+    stamp = read_stamp(folder)  # first: what changes while this is read is seen next time
     document = RunDocument.read(folder)
     if document is None:
         return None
@@ -69,6 +70,7 @@ def read_run(folder: Path) -> RunRow | None:
         "first_step_s": _first_step_s(document, recorded),
         "warnings": (*warnings, *_warn_of_changes(folder, document, ending, recorded)),
         "folder_state": ending.state,
+        "folder_stamp": stamp,
         "accepted": read_accepted(folder),
     }
     return RunRow(**facts, load_steps=lambda: recorded.steps, reading_version=reading_version())

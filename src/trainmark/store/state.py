@@ -47,6 +47,14 @@ def read_state(folder: Path) -> str:
         return "changing"  # it changed during this call: the next one gives another state
 
 
+def read_stamp(folder: Path) -> int:
+    """The time of the last change of the folder itself: of a file that was added, replaced or removed. -1 if gone."""
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return -1
+
+
 def _stat(found: os.stat_result) -> tuple[int, int]:
     return found.st_ctime_ns, found.st_size
 
