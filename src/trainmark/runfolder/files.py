@@ -47,6 +47,8 @@ NETWORK_REQUEST_FILE = "network-request.json"
 NETWORK_FILE = "network.json"
 """Of `doctor --network`: what to measure, and what was measured. Not part of a run."""
 STACKS_FILE = "stacks.txt"
+STEPS_FILE = "steps.npy"
+"""The steps of an imported log; see `step_table.py`."""
 OBSERVER_FILE = "observer.jsonl"
 """A line for each process of a command that the observer saw, each framework that it imported, and each failure."""
 

@@ -91,6 +91,7 @@ def _is_command(document: RunDocument) -> bool:
 def _warn_of_changes(folder: Path, document: RunDocument, ending: FoundEnding, recorded: RankRecords) -> list[Json]:
     """A finished run does not change: what was added, removed or damaged since may have changed its numbers."""
     changed = find_changed(folder, ending.seal) if ending.seal is not None else []
+    changed += [] if ending.is_whole else [EXIT_FILE]
     if changed:
         return [changed_after_end(files=changed).to_json()]
     if ending.outcome == Outcome.OK and not recorded.has_end and not _is_command(document):
