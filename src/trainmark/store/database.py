@@ -31,6 +31,7 @@ from sqlalchemy import (
 )
 
 from trainmark.errors import StoreError
+from trainmark.runfolder.files import make_private
 from trainmark.store import columns
 from trainmark.store.columns import VERSION, Kind, to_derived_records, to_records
 from trainmark.store.index_file import BUSY_S, SCHEMA_QUERY, DamagedIndexError, fingerprint, is_damage, is_special
@@ -146,6 +147,7 @@ class Database:
             if is_special(self._index):
                 raise sqlite3.DatabaseError("it is not a regular file")
             self._index.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._index)  # it holds environments, as the run folders do
             engine = sqlalchemy.create_engine(f"sqlite:///{self._index}", connect_args={"timeout": BUSY_S})
             event.listen(engine, "connect", _set_pragmas)
             event.listen(engine, "begin", _begin)

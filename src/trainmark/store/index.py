@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark.errors import StoreError
-from trainmark.runfolder.files import RUN_FILE, write_json
+from trainmark.runfolder.files import RUN_FILE, folder_mode, write_json
 from trainmark.store import columns
 from trainmark.store.columns import DIGEST, RUNS, STEPS, TABLES
 from trainmark.store.index_file import DamagedIndexError, FileReader, beside, discard, swap_in
@@ -67,8 +67,8 @@ class Store:
         """Create a run folder together with its run.json, so that a signal in between leaves no incomplete folder."""
         unseen, folder = self.root / f".{run_id}", self.root / run_id
         try:
-            unseen.mkdir(parents=True)
-            write_json(unseen / RUN_FILE, facts)
+            unseen.mkdir(parents=True, mode=folder_mode(self.root))
+            write_json(unseen / RUN_FILE, facts, is_private=True)
             if folder.exists():  # rename would silently replace an empty one
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
             return unseen.rename(folder)
