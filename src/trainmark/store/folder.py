@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from trainmark.messages.endings import changed_after_end, died_after_last_step, 
 from trainmark.messages.message import Message
 from trainmark.runfolder.acceptance import read_accepted
 from trainmark.runfolder.document import CellRecord, RunDocument
-from trainmark.runfolder.ending import find_changed
+from trainmark.runfolder.ending import ExitRecord, find_changed
 from trainmark.runfolder.files import (
     COMMAND_FILE,
     ENVIRONMENT_FILE,
@@ -45,9 +46,15 @@ def read_any_run(folder: Path) -> RunRow | None:
 
 
 def _was_ours(folder: Path) -> bool:
-    """A run.json that describes no run, beside files of ours. A run.json alone may belong to another program."""
+    """A run.json that describes no run, beside files of ours, or the end of a run without its beginning.
+
+    A run.json alone may belong to another program.
+    """
+    if not os.path.lexists(folder / RUN_FILE):
+        ending = ExitRecord.read(folder)
+        return ending is not None and ending.seal is not None
     left = (rank_file(0), COMMAND_FILE, ENVIRONMENT_FILE, EXIT_FILE)
-    return (folder / RUN_FILE).exists() and any((folder / name).exists() for name in left)
+    return any(os.path.lexists(folder / name) for name in left)
 
 
 def read_run(folder: Path) -> RunRow | None:
