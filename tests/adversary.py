@@ -85,13 +85,8 @@ def _make_special(path: Path, files: list[Path], chance: random.Random) -> None:
 
 def _nest(path: Path, files: list[Path], chance: random.Random) -> None:
     """Deep, huge or repeated values where JSON is expected."""
-    bombs = (
-        b"[" * 100_000,
-        b'{"a":' * 50_000,
-        b'{"cell": ' + b"9" * 5000 + b"}",
-        b'{"a": 1e999999, "a": -0, "b": NaN}',
-    )
-    path.write_bytes(chance.choice(bombs))
+    deep, huge = (b"[" * 100_000, b'{"a":' * 50_000), b'{"cell": ' + b"9" * 5000 + b"}"
+    path.write_bytes(chance.choice((*deep, huge, b'{"a": 1e999999, "a": -0, "b": NaN}')))
 
 
 def _change_a_value(path: Path, files: list[Path], chance: random.Random) -> None:

@@ -34,8 +34,8 @@ from trainmark.runfolder.files import EXIT_FILE
 from trainmark.runfolder.records import read_records
 from waiting import wait_until
 
-NUM_DAMAGES = int(os.environ.get("TRAINMARK_DAMAGES", "25"))
-NUM_KILLS = int(os.environ.get("TRAINMARK_KILLS", "5"))
+NUM_DAMAGES = int(os.environ.get("TRAINMARK_DAMAGES", "20"))
+NUM_KILLS = int(os.environ.get("TRAINMARK_KILLS", "4"))
 FIRST_SEED = int(os.environ.get("TRAINMARK_SEED", "0"))
 SEALS = {"changed-after-end", "no-end-record"}
 LOG_LINE = (
@@ -55,7 +55,8 @@ pytestmark = pytest.mark.timeout(3600 if NUM_DAMAGES > 100 or NUM_KILLS > 20 els
 
 def show(store: Path, capsys: pytest.CaptureFixture[str], seed: str) -> dict[str, dict[str, Any]]:
     """Every verb ends in order; the results by id, empty if the store has none that can be read."""
-    for words in (["show"], ["report"], ["export", "--format", "csv"], ["plan", "quick"], ["show", "--json"]):
+    other = random.Random(seed).choice((["show"], ["report"], ["export", "--format", "csv"], ["plan", "quick"]))
+    for words in (other, ["show", "--json"]):
         code = main([*words, "--store", str(store)])
         out, err = capsys.readouterr()
         assert code in (0, 2), (seed, words, err)
