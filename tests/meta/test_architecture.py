@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 BOTTOM = {"units", "errors", "messages", "plugins", "frameworks", "runfolder", "parent_death", "rank_environment",
-    "host", "gpus", "mark", "observe", "redaction", "silence_limit"}  # fmt: skip
+    "host", "gpus", "mark", "observe", "redaction", "silence_limit", "compile_cache"}  # fmt: skip
 MAY_IMPORT = {
     "units": set(),
     "errors": set(),
@@ -30,20 +30,24 @@ MAY_IMPORT = {
     "mark": set(),
     "observe": set(),
     "redaction": set(),
+    "compile_cache": set(),
     "silence_limit": {"runfolder"},
     "spec": BOTTOM,
     "plan": BOTTOM | {"spec"},
     "launch": BOTTOM | {"spec", "plan"},
     "workloads": BOTTOM | {"datasets"},
     "datasets": BOTTOM,
-    "worker": BOTTOM | {"workloads", "datasets"},
+    "weights": BOTTOM,
+    "worker": BOTTOM | {"workloads", "datasets", "weights"},
     "logs": BOTTOM,
     "store": BOTTOM,
     "analyse": BOTTOM | {"store", "workloads"},  # cards only: facts such as FLOPs per sample
     "report": BOTTOM | {"store", "analyse"},
-    "controller": BOTTOM | {"spec", "plan", "launch", "workloads", "worker", "datasets", "logs", "store", "analyse"},
+    "controller": BOTTOM
+    | {"spec", "plan", "launch", "workloads", "worker", "datasets", "weights", "logs", "store", "analyse"},
     "cli": BOTTOM
-    | {"spec", "plan", "launch", "workloads", "worker", "datasets", "logs", "store", "analyse", "report", "controller"},
+    | {"spec", "plan", "launch", "workloads", "worker", "datasets", "weights", "logs", "store", "analyse", "report"}
+    | {"controller"},
 }
 FRAMEWORKS = {
     "torch": "torch",
@@ -137,7 +141,9 @@ def test_every_workload_has_the_same_files() -> None:
     folders = [path.parent for path in (SOURCE / "workloads").glob("*/card.py")]
     assert folders
     for folder in folders:
-        assert {"card.py", "torch.py", "data.py", "metric.py"} <= {path.name for path in folder.iterdir()}
+        assert {"card.py", "torch.py", "data.py", "metric.py", "synthetic.py"} <= {
+            path.name for path in folder.iterdir()
+        }
 
 
 def test_help_loads_no_framework_and_nothing_heavy() -> None:

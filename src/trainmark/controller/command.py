@@ -23,6 +23,7 @@ from trainmark.errors import InputError
 from trainmark.launch import local
 from trainmark.launch.job import Job, Machines
 from trainmark.launch.registry import launchers
+from trainmark.plan.estimate import repeat
 from trainmark.plan.identity import cell_id
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.redaction import Redactor
@@ -158,7 +159,7 @@ def _make_task(
         def unit() -> str:
             return current.unit if current is not None else "samples"
 
-        return StoppingWatch(Measure(), listener, unit=unit, may_stop=False)
+        return StoppingWatch(Measure(), listener, unit=unit, may_stop=False, has_phases=False)
 
     def source(folder: Path) -> Source:
         from trainmark.launch.command_source import CommandSource
@@ -191,6 +192,7 @@ def _make_task(
         job=job,
         watch=watch,
         source=source,
+        duration=lambda past: repeat(cell_id(cell), past),
     )
 
 

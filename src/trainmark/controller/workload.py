@@ -14,6 +14,7 @@ from trainmark.controller.code_under_test import without_names
 from trainmark.controller.execute import RunRequest, Task
 from trainmark.controller.launching import choose_launcher, make_job, name_hosts, read_reach
 from trainmark.controller.listener import Listener
+from trainmark.controller.outlook import read_past
 from trainmark.controller.sweep import SweepRuns, find_unfinished
 from trainmark.errors import DataError, InputError
 from trainmark.frameworks import frameworks
@@ -86,7 +87,9 @@ def make_plan(options: SpecOptions) -> Plan:
         frameworks().load(name)  # an unknown one, or one of a broken plugin, is an error
     if not launchers().load(options.launcher).has_own_files:
         cells = tuple(replace(cell, data=cell.data.from_here()) for cell in cells)
-    skipped = {cell: reason for cell in cells if (reason := why_not(cell, machine, reach)) is not None}
+    skipped = {
+        cell: reason for cell in cells if (reason := why_not(cell, machine, reach, catalog[cell.workload])) is not None
+    }
     if options.what in shipped_suites() and "data" not in options.overrides and not is_dry:
         skipped |= {cell: reason for cell in cells if cell not in skipped and (reason := _missing_data(cell))}
     return Plan(suite=suite, machine=machine, launcher=options.launcher, cells=cells, skipped=skipped)
@@ -103,6 +106,7 @@ def read_catalog() -> Catalog:
         name: Offer(
             frameworks=card.frameworks,
             recipes=card.recipes,
+            recipes_of=card.recipes_of,
             sizes=tuple(card.sizes),
             batch_sizes={size: facts.batch_size for size, facts in card.sizes.items()},
             targets=tuple((target.metric, target.value) for target in card.targets),
@@ -185,7 +189,15 @@ def _make_task(cell: Cell, plan: Plan) -> Task:
         image=plan.suite.cluster.image,
     )
     limit_s = measure.limit_s(is_training=cell.is_training)
-    return Task(cell=cell, document=document, launcher=launcher, timeout_s=limit_s, job=job, watch=watch)
+    return Task(
+        cell=cell,
+        document=document,
+        launcher=launcher,
+        timeout_s=limit_s,
+        job=job,
+        watch=watch,
+        duration=lambda past: estimate(cell, measure, past),
+    )
 
 
 def memory_limit_bytes() -> int | None:
@@ -266,20 +278,21 @@ class PlannedRun:
     """Why it cannot run here."""
     is_done: bool
     """By the unfinished sweep that `run` would continue."""
-    duration: Duration
+    duration: Duration | None
+    """None: nobody knows."""
 
 
 def preview(plan: Plan, store: Store) -> tuple[Sequence[PlannedRun], SweepRuns | None]:
     """What `run` would do, and the unfinished sweep it would continue. Creates nothing."""
-    sweep, earlier = None, {}
+    sweep, past = None, []
     if store.root.is_dir():
-        sweep, earlier = find_unfinished(workload_request(plan).content, store), store.wall_seconds()
+        sweep, past = find_unfinished(workload_request(plan).content, store), read_past(store)
     runs = [
         PlannedRun(
             cell=cell,
             skip=plan.skipped.get(cell),
             is_done=sweep is not None and sweep.answer(cell) is not None,
-            duration=estimate(cell, plan.suite.measure, earlier),
+            duration=estimate(cell, plan.suite.measure, past),
         )
         for cell in plan.cells
     ]

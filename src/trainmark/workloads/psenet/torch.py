@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -9,15 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from trainmark.workloads.card import ImageSize
+from trainmark.workloads.optimisations import optimisations_of
 from trainmark.workloads.psenet.card import CARD, NUM_KERNELS
 from trainmark.workloads.psenet.data import MEAN, STD
 from trainmark.workloads.psenet.expansion import Expander, find_boxes
 from trainmark.workloads.psenet.labels import TRAINED, kernel_rate
 from trainmark.workloads.psenet.metric import count_matches
 from trainmark.workloads.psenet.torch_fast import FastPSENet
-from trainmark.workloads.psenet.torch_loss import psenet_loss
+from trainmark.workloads.psenet.torch_loss import loss_terms
 from trainmark.workloads.psenet.torch_model import PSENet
-from trainmark.workloads.torch import ParameterGroup, normalise
+from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, normalise, total_loss
 
 Batch = dict[str, Any]
 """Training: `images` and `labels`, one tensor each. Evaluation: `images`, `quads`, `ignored`, `scale`, a list each."""
@@ -26,8 +28,15 @@ _NUM_WORDS = 8
 """Of a synthetic image."""
 
 
-def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001
-    return FastPSENet() if recipe == "fast" and device_type == "cuda" else PSENet()
+def build_model(
+    *,
+    recipe: str,
+    device_type: str,
+    num_classes: int,  # noqa: ARG001 - there is one
+    size: ImageSize,  # noqa: ARG001 - any size
+    without: Collection[str] = (),
+) -> nn.Module:
+    return FastPSENet(optimisations_of("psenet", device_type, without=without)) if recipe == "fast" else PSENet()
 
 
 def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
@@ -35,8 +44,13 @@ def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
     return [ParameterGroup(params=list(model.parameters()), weight_decay=CARD.optimizer.weight_decay)]
 
 
+def examine(model: nn.Module, batch: Batch) -> Examined:
+    logits = model(normalise(batch["images"], MEAN, STD))
+    return {"logits": logits}, loss_terms(logits, batch["labels"])
+
+
 def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
-    return psenet_loss(model(normalise(batch["images"], MEAN, STD)), batch["labels"])
+    return total_loss(examine(model, batch)[1])
 
 
 @torch.no_grad()
@@ -62,7 +76,7 @@ def pack_maps(logits: Tensor) -> tuple[Tensor, Tensor]:
     bits = torch.zeros_like(logits[:, 0], dtype=torch.uint8)
     for number in range(NUM_KERNELS):
         bits |= (logits[:, number] > 0).to(torch.uint8) << number
-    return bits, logits[:, 0].float().sigmoid()
+    return bits, at_least_float32(logits[:, 0]).sigmoid()
 
 
 def synthetic_batch(*, batch_size: int, size: ImageSize, num_classes: int, generator: torch.Generator) -> Batch:  # noqa: ARG001
