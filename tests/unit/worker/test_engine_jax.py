@@ -135,7 +135,7 @@ def test_two_processes_train_one_model(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "trainmark.launch.spawn_ranks", "--processes", "2", "--", sys.executable]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
     subprocess.run(
-        [*argv, str(here / "jax_ranks.py"), str(images), str(tmp_path)], check=True, timeout=300, env=environment
+        [*argv, str(here / "jax_ranks.py"), str(images), str(tmp_path)], check=True, timeout=540, env=environment
     )
     first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2))
     assert first["losses"] != second["losses"], "each has its own part of the batch"
