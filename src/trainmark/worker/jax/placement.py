@@ -53,10 +53,10 @@ class Placement:
         return placed
 
     def own(self, tree: Any) -> Any:
-        """This rank's part of each array, for computations that are not shared."""
+        """This rank's part of each array, for computations that are not shared; what is on the host stays there."""
         if self.mesh is None:
             return tree
-        return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+        return jax.tree.map(lambda leaf: leaf.addressable_data(0) if isinstance(leaf, Array) else leaf, tree)
 
 
 def choose_platform(device: str) -> None:
