@@ -7,6 +7,7 @@ time includes that; but where this would leave less than half of the steps, it i
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 _LEFT_OUT = (frozenset({"eval", "checkpoint", "restart"}), frozenset({"eval", "checkpoint"}), frozenset[str]())
 """What steps may be beside to be left out: the first of these that leaves enough steps."""
 _MAX_COUNT = 1e15
+_MOST_STEPS = 1 << 20
+"""Of all processes together; those after them are not needed to know the speed."""
+_MOST_NAMES = 8
+_MOST_SIZES = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +66,9 @@ class Observed:
 
 def read_observed(folder: Path) -> Observed | None:
     """None if no step was observed."""
-    processes = [found for path in observed_files(folder) if (found := _read_process(path)).steps]
+    paths = observed_files(folder)
+    most = _MOST_STEPS // max(1, len(paths))  # the memory is for all of them together
+    processes = [found for path in paths if (found := _read_process(path, most)).num_steps]
     strongest = max((_strength(found.signal) for found in processes), default=0)
     # What another process did without an optimizer is not the training.
     processes = [found for found in processes if _strength(found.signal) == strongest]
@@ -76,15 +83,48 @@ def _strength(signal: str | None) -> int:
     return _SIGNALS.index(signal) if signal in _SIGNALS else 0
 
 
+_COLUMNS = ("seconds", "unix_s", "samples", "tokens", "step")
+
+
 class _Process:
+    """The steps of one process as columns: a file may have millions of them."""
+
     def __init__(self) -> None:
-        self.steps: list[Json] = []
         self.signal: str | None = None
         self.framework: str | None = None
         self.num_skipped = 0
+        self.clear()
+
+    def clear(self) -> None:
+        self._columns = {name: array("d") for name in _COLUMNS}
+        self.beside: dict[int, set[str]] = {}
+        """By place; most steps are beside nothing."""
+        self.sizes = Counter[int]()
+        self.is_language: bool | None = None
+        """Of every step whose batch is known; None if none is."""
+
+    @property
+    def num_steps(self) -> int:
+        return len(self._columns["seconds"])
+
+    def add(self, record: Json) -> None:
+        names = record.get("beside")
+        if isinstance(names, list) and names:
+            self.beside[self.num_steps] = {str(name) for name in names[:_MOST_NAMES]}
+        for name, column in self._columns.items():
+            value = as_float(record.get(name))
+            column.append(value if value is not None and 0 <= value <= _MAX_COUNT else np.nan)
+        samples, batches = as_int(record.get("samples")), as_int(record.get("batches")) or 1
+        if samples and samples % batches == 0 and (len(self.sizes) < _MOST_SIZES or samples // batches in self.sizes):
+            self.sizes[samples // batches] += 1
+        if "tokens" in record or "samples" in record:  # of the first steps the batch may be unknown
+            self.is_language = record.get("language") is True and self.is_language is not False
+
+    def column(self, name: str, num_steps: int) -> Floats:
+        return np.frombuffer(self._columns[name], dtype=np.float64)[:num_steps]
 
 
-def _read_process(path: Path) -> _Process:
+def _read_process(path: Path, most_steps: int) -> _Process:
     """Only the steps by the strongest signal count: those by backward passes only where no optimizer stepped later."""
     found = _Process()
     signal = None
@@ -93,10 +133,10 @@ def _read_process(path: Path) -> _Process:
         if kind == Kind.RUN_START:
             signal = as_text(record.get("signal"))
             if _strength(signal) > _strength(found.signal):
-                found.steps.clear()
+                found.clear()
                 found.signal, found.framework = signal, as_text(record.get("framework"))
-        elif kind == Kind.STEP and signal == found.signal and _is_sound(record):
-            found.steps.append(record)
+        elif kind == Kind.STEP and signal == found.signal and found.num_steps < most_steps and _is_sound(record):
+            found.add(record)
         elif kind == "skipped_steps":
             found.num_skipped += as_int(record.get("count")) or 0
     return found
@@ -108,39 +148,32 @@ def _is_sound(record: Json) -> bool:
 
 
 def _add_up(processes: Sequence[_Process]) -> Observed:
-    counts = tuple(len(process.steps) for process in processes)
+    counts = tuple(process.num_steps for process in processes)
     num_steps = min(counts)
     first = processes[0]
-    beside = [_beside(process.steps[:num_steps]) for process in processes]
-    all_beside = [set[str]().union(*names) for names in zip(*beside, strict=True)]
-    seconds, ends = _column(first, "seconds", num_steps), _column(first, "unix_s", num_steps)
+    all_beside = [set[str]()] * num_steps
+    for process in processes:
+        for place, names in process.beside.items():
+            if place < num_steps:
+                all_beside[place] = all_beside[place] | names
+    seconds, ends = first.column("seconds", num_steps), first.column("unix_s", num_steps)
     kept = _choose_kept(all_beside)
     typical = float(np.median(seconds[kept])) if kept.any() else 0.0
     return Observed(
         seconds=seconds[kept],
-        samples=np.sum([_column(process, "samples", num_steps) for process in processes], axis=0)[kept],
-        tokens=np.sum([_column(process, "tokens", num_steps) for process in processes], axis=0)[kept],
+        samples=np.sum([process.column("samples", num_steps) for process in processes], axis=0)[kept],
+        tokens=np.sum([process.column("tokens", num_steps) for process in processes], axis=0)[kept],
         ends_s=ends[kept],
         wall_s=np.diff(ends, prepend=ends[0] - seconds[0])[kept],
-        steps=_column(first, "step", num_steps)[kept],
-        is_language=_is_language(first.steps),
-        batch_size=_usual_batch(first.steps),
+        steps=first.column("step", num_steps)[kept],
+        is_language=bool(first.is_language),
+        batch_size=_usual_batch(first),
         pauses=_measure_pauses(all_beside, seconds, kept, typical),
         counts=counts,
         framework=first.framework,
         signal=first.signal,
         num_skipped=first.num_skipped,
     )
-
-
-def _column(process: _Process, name: str, num_steps: int) -> Floats:
-    values = (as_float(record.get(name)) for record in process.steps[:num_steps])
-    return np.array([value if value is not None and 0 <= value <= _MAX_COUNT else np.nan for value in values])
-
-
-def _beside(records: Sequence[Json]) -> list[set[str]]:
-    listed = (record.get("beside") for record in records)
-    return [{str(name) for name in names} if isinstance(names, list) else set() for names in listed]
 
 
 def _choose_kept(beside: Sequence[set[str]]) -> Bools:
@@ -160,20 +193,9 @@ def _measure_pauses(beside: Sequence[set[str]], seconds: Floats, kept: Bools, ty
     return found
 
 
-def _is_language(records: Sequence[Json]) -> bool:
-    """Of the first steps the batch may be unknown."""
-    known = [record for record in records if "tokens" in record or "samples" in record]
-    return bool(known) and all(record.get("language") is True for record in known)
-
-
-def _usual_batch(records: Sequence[Json]) -> int | None:
+def _usual_batch(process: _Process) -> int | None:
     """None if batches differ too much to name one."""
-    sizes = Counter[int]()
-    for record in records:
-        samples, batches = as_int(record.get("samples")), as_int(record.get("batches")) or 1
-        if samples and samples % batches == 0:
-            sizes[samples // batches] += 1
-    if not sizes:
+    if not process.sizes:
         return None
-    (size, count) = sizes.most_common(1)[0]
-    return size if 2 * count >= len(records) else None
+    (size, count) = process.sizes.most_common(1)[0]
+    return size if 2 * count >= process.num_steps else None
