@@ -28,6 +28,7 @@ _SMALL = {
         "--rounds", "2", "--no-cold", "--without", "compile", "--output", "DIR/fast.jsonl",
     ),
     "small_costs": ("--passes", "1", "--images", "40"),
+    "large_files": ("--megabytes", "1", "--line-megabytes", "1"),
 }  # fmt: skip
 _NEEDS_A_GPU = {"gpu_resize"}
 """Which CI has not."""

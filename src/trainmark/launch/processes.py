@@ -87,7 +87,7 @@ class Root:
     def _end_orphans(self) -> None:
         """Of a keeper that was killed itself: processes that lost all their parents, and that the kernel gave to us."""
         deadline = time.monotonic() + _KILL_S
-        while (orphans := _children() - self._earlier - {self._process.pid}) and time.monotonic() < deadline:
+        while (orphans := _children() - self._earlier) and time.monotonic() < deadline:
             for orphan in orphans:
                 with contextlib.suppress(psutil.Error):
                     for process in (orphan, *orphan.children(recursive=True)):
