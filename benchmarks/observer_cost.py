@@ -102,8 +102,8 @@ class Images(Dataset):
 images = torch.randn(64, 3, size, size)
 def block(a, b): return nn.Sequential(nn.Conv2d(a, b, 3, 2, 1), nn.BatchNorm2d(b), nn.ReLU())
 middle = [nn.Conv2d(2 * width, 2 * width, 3, 1, 1) for _ in range(depth)]
-model = nn.Sequential(block(3, width), block(width, 2 * width), *middle, block(2 * width, 4 * width), nn.AdaptiveAvgPool2d(1),
-    nn.Flatten(), nn.Linear(4 * width, 10)).to(device)
+model = nn.Sequential(block(3, width), block(width, 2 * width), *middle, block(2 * width, 4 * width),
+    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, 10)).to(device)
 torch.use_deterministic_algorithms(True, warn_only=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 scaler = torch.amp.GradScaler(device, enabled=big)

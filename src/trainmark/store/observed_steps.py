@@ -8,6 +8,7 @@ time includes that; but where this would leave less than half of the steps, it i
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -147,7 +148,7 @@ def _of_one_batch(step: Json) -> Json:
 
 def _add_batches(group: Sequence[Json]) -> Json:
     known = {name for batch in group for name in batch if name != "language"}
-    sums = {name: sum(as_float(batch.get(name)) or 0.0 for batch in group) for name in known}
+    sums = {name: math.fsum(as_float(batch.get(name)) or 0.0 for batch in group) for name in known}
     whole: Json = {name: int(total) if total.is_integer() else total for name, total in sums.items()}
     return {**whole, "language": all("language" in batch for batch in group), "batches": len(group)}
 
