@@ -112,38 +112,46 @@ def errors(one: Trained, true: Trained) -> Trained:
     )
 
 
-@pytest.mark.parametrize(
+CASES = pytest.mark.parametrize(
     ("workload", "size", "batch_size"),
     [("tsm", "medium", 16), ("psenet", "medium", 8), ("hrnet_w18", "full", 4), ("mask_rcnn", "medium", 2)],
 )
-def test_fast_is_as_near_to_fp32_as_the_reference_is(
-    workload: str, size: str, batch_size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In half precision within 3 times the error of the reference's own half precision.
 
-    In fp32 within 3 times what the reference changes by when its sums have another order: choices by rank, as of
-    PSENet's hard negatives and Mask R-CNN's proposals, make a rounding error larger from step to step.
-    """
+
+@pytest.fixture
+def _same_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainmark.workloads.tsm.torch.DROPOUT", 0.0)  # compiled, it draws other numbers
     monkeypatch.setattr("trainmark.workloads.mask_rcnn.torch.synthetic_batch", with_keys(mask_rcnn.synthetic_batch))
+
+
+@CASES
+@pytest.mark.usefixtures("_same_choices")
+def test_fast_bf16_is_as_near_to_fp32_as_the_reference_is(workload: str, size: str, batch_size: int) -> None:
+    """Within 3 times the error of the reference's own half precision."""
     run = partial(train, workload, size=size, batch_size=batch_size)
     true = run("reference", "fp32")
-    own, reference, fast, fast_fp32 = (
-        errors(run(recipe, precision, layout=layout), true)
-        for recipe, precision, layout in (
-            ("reference", "fp32", torch.channels_last),
-            ("reference", "bf16", None),
-            ("fast", "bf16", None),
-            ("fast", "fp32", None),
-        )
-    )
-    print(f"\n{workload}: {own=} {reference=} {fast=} {fast_fp32=}")
+    reference, fast = (errors(run(recipe, "bf16"), true) for recipe in ("reference", "fast"))
+    print(f"\n{workload} bf16: {reference=} {fast=}")
     assert fast.losses <= 3 * reference.losses
     assert fast.gradients <= 3 * reference.gradients
     assert fast.statistics <= 3 * reference.statistics
-    assert fast_fp32.losses <= max(0.01, 3 * own.losses)
-    assert fast_fp32.gradients <= max(0.1 * reference.gradients, 3 * own.gradients)
-    assert fast_fp32.statistics <= max(1e-4, 3 * own.statistics)
+
+
+@CASES
+@pytest.mark.usefixtures("_same_choices")
+def test_fast_fp32_is_the_reference_but_for_the_order_of_sums(workload: str, size: str, batch_size: int) -> None:
+    """Within 3 times what the reference changes by when its sums have another order, that of channels_last.
+
+    Choices by rank, as of PSENet's hard negatives and Mask R-CNN's proposals, make a rounding error larger from step
+    to step.
+    """
+    run = partial(train, workload, size=size, batch_size=batch_size)
+    true = run("reference", "fp32")
+    own, fast = errors(run("reference", "fp32", layout=torch.channels_last), true), errors(run("fast", "fp32"), true)
+    print(f"\n{workload} fp32: {own=} {fast=}")
+    assert fast.losses <= max(0.01, 3 * own.losses)
+    assert fast.gradients <= max(0.05, 3 * own.gradients)
+    assert fast.statistics <= max(1e-4, 3 * own.statistics)
 
 
 def with_keys(make: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
