@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import datetime
 import difflib
 import re
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Never
@@ -90,6 +93,25 @@ def number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
 
 
+_AGO = re.compile(r"(\d{1,6})(min|h|d|w)")
+_UNITS_S = {"min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+MOMENT = "a time in UTC (2026-11-16, 2026-11-16T08:00), seconds of 1970 (date +%%s) or an age (90min, 12h, 7d, 2w)"
+
+
+def moment(text: str) -> float:
+    """Seconds since 1970. UTC, as all times that are printed."""
+    if ago := _AGO.fullmatch(text):
+        return time.time() - int(ago[1]) * _UNITS_S[ago[2]]
+    with contextlib.suppress(ValueError):
+        return float(text)
+    try:
+        found = datetime.datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(tzinfo=datetime.UTC)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        hint = "such as 2026-11-16T08:00 or 7d"
+        raise argparse.ArgumentTypeError(f"must be a time, {hint}, got {text!r}") from None
+
+
 def path_word(text: str) -> str:
     """An empty variable of a script would otherwise mean the current folder."""
     if not text:
@@ -102,7 +124,7 @@ def path_word(text: str) -> str:
 _LIST_OPTIONS = {
     "framework": "such as torch (default: the first installed one that the workload supports)",
     "recipe": "reference, fast",
-    "precision": "fp32, tf32, amp, bf16",
+    "precision": "fp32, tf32, amp, bf16, fp16 (weights in half precision too: paddle)",
     "size": "full, small (some workloads have medium too)",
     "nodes": "number of machines",
     "devices": "devices per machine",
@@ -175,6 +197,11 @@ def add_spec_options(parser: argparse.ArgumentParser, *, is_optional: bool = Fal
         metavar="NAME",
         help="container image that the runs use, with @sha256:... if known; recorded in env.json",
     )
+    where.add_argument(
+        "--allow-env",
+        metavar="A,B",
+        help="variables that the suite may set beside those of known libraries",
+    )
     add_store_option(parser)
     add_json_option(parser)
 
@@ -194,6 +221,8 @@ def read_overrides(args: argparse.Namespace) -> dict[str, Any]:
             found[name] = _number(values[name])
     if "device" in values:
         found["device"] = values["device"]
+    if args.allow_env is not None:
+        found["allow_env"] = [part.strip() for part in args.allow_env.split(",")]
     image = {} if args.image is None else {"image": args.image}
     return {**found, **read_cluster_options(args), **image}
 
