@@ -7,7 +7,8 @@ time includes that; but where this would leave less than half of the steps, it i
 
 from __future__ import annotations
 
-from array import array
+import itertools
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
 _LEFT_OUT = (frozenset({"eval", "checkpoint", "restart"}), frozenset({"eval", "checkpoint"}), frozenset[str]())
 """What steps may be beside to be left out: the first of these that leaves enough steps."""
 _MAX_COUNT = 1e15
-_MOST_STEPS = 1 << 20
-"""Of all processes together; those after them are not needed to know the speed."""
-_MOST_NAMES = 8
-_MOST_SIZES = 10_000
+_MOST_STEPS = 1 << 17
+"""Of all processes together; the speed of a longer command is that of these. See `bounded`."""
+_USED = ("seconds", "unix_s", "samples", "tokens", "step", "beside", "language", "batches")
+_MAX_AHEAD = 64
+"""Batches that a loader fetches before they are used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +70,7 @@ def read_observed(folder: Path) -> Observed | None:
     """None if no step was observed."""
     paths = observed_files(folder)
     most = _MOST_STEPS // max(1, len(paths))  # the memory is for all of them together
-    processes = [found for path in paths if (found := _read_process(path, most)).num_steps]
+    processes = [found for path in paths if (found := _read_process(path, most)).steps]
     strongest = max((_strength(found.signal) for found in processes), default=0)
     # What another process did without an optimizer is not the training.
     processes = [found for found in processes if _strength(found.signal) == strongest]
@@ -83,45 +85,12 @@ def _strength(signal: str | None) -> int:
     return _SIGNALS.index(signal) if signal in _SIGNALS else 0
 
 
-_COLUMNS = ("seconds", "unix_s", "samples", "tokens", "step")
-
-
 class _Process:
-    """The steps of one process as columns: a file may have millions of them."""
-
     def __init__(self) -> None:
+        self.steps: list[Json] = []
         self.signal: str | None = None
         self.framework: str | None = None
         self.num_skipped = 0
-        self.clear()
-
-    def clear(self) -> None:
-        self._columns = {name: array("d") for name in _COLUMNS}
-        self.beside: dict[int, set[str]] = {}
-        """By place; most steps are beside nothing."""
-        self.sizes = Counter[int]()
-        self.is_language: bool | None = None
-        """Of every step whose batch is known; None if none is."""
-
-    @property
-    def num_steps(self) -> int:
-        return len(self._columns["seconds"])
-
-    def add(self, record: Json) -> None:
-        names = record.get("beside")
-        if isinstance(names, list) and names:
-            self.beside[self.num_steps] = {str(name) for name in names[:_MOST_NAMES]}
-        for name, column in self._columns.items():
-            value = as_float(record.get(name))
-            column.append(value if value is not None and 0 <= value <= _MAX_COUNT else np.nan)
-        samples, batches = as_int(record.get("samples")), as_int(record.get("batches")) or 1
-        if samples and samples % batches == 0 and (len(self.sizes) < _MOST_SIZES or samples // batches in self.sizes):
-            self.sizes[samples // batches] += 1
-        if "tokens" in record or "samples" in record:  # of the first steps the batch may be unknown
-            self.is_language = record.get("language") is True and self.is_language is not False
-
-    def column(self, name: str, num_steps: int) -> Floats:
-        return np.frombuffer(self._columns[name], dtype=np.float64)[:num_steps]
 
 
 def _read_process(path: Path, most_steps: int) -> _Process:
@@ -133,13 +102,60 @@ def _read_process(path: Path, most_steps: int) -> _Process:
         if kind == Kind.RUN_START:
             signal = as_text(record.get("signal"))
             if _strength(signal) > _strength(found.signal):
-                found.clear()
+                found.steps.clear()
                 found.signal, found.framework = signal, as_text(record.get("framework"))
-        elif kind == Kind.STEP and signal == found.signal and found.num_steps < most_steps and _is_sound(record):
-            found.add(record)
+        elif kind == Kind.STEP and signal == found.signal and len(found.steps) < most_steps and _is_sound(record):
+            found.steps.append({name: record[name] for name in _USED if name in record})
         elif kind == "skipped_steps":
             found.num_skipped += as_int(record.get("count")) or 0
+    found.steps = _return_fetched_ahead(found.steps)
     return found
+
+
+def _return_fetched_ahead(steps: list[Json]) -> list[Json]:
+    """A loader that fetches ahead has batches of later steps at the first step of an epoch, and none at the last.
+
+    Batches are used in the order in which they were fetched, the usual number at each step.
+    """
+    counts = [_num_batches(step) for step in steps]
+    starts = [place for place, names in enumerate(_beside(steps)) if "restart" in names]
+    usual = int(np.median(counts)) if counts else 0
+    ahead = int(np.median([counts[place] for place in starts])) - usual if starts else 0
+    if usual < 1 or not 0 < ahead <= _MAX_AHEAD or sum(counts) > 8 * _MOST_STEPS:
+        return steps
+    made = list[Json]()
+    for begin, end in itertools.pairwise([0, *(start for start in starts if start > 0), len(steps)]):
+        made += _share_out(steps[begin:end], usual=usual, ahead=ahead)
+    return made
+
+
+def _share_out(steps: Sequence[Json], *, usual: int, ahead: int) -> Sequence[Json]:
+    """The batches of one epoch; as they are if their number is not what fetching ahead explains."""
+    fetched = [_of_one_batch(step) for step in steps for _ in range(_num_batches(step))]
+    missing = usual * len(steps) - len(fetched)
+    if missing == ahead and fetched:  # the first step of the process had them, which only starts the clock
+        fetched = [fetched[0]] * ahead + fetched
+    elif missing not in (0, -ahead):  # the end of the run may leave some that were fetched and not used
+        return steps
+    groups = [fetched[place * usual : (place + 1) * usual] for place in range(len(steps))]
+    return [{**step, **_add_batches(group)} for step, group in zip(steps, groups, strict=True)]
+
+
+def _num_batches(step: Json) -> int:
+    return (as_int(step.get("batches")) or 1) if "samples" in step or "tokens" in step else 0
+
+
+def _of_one_batch(step: Json) -> Json:
+    counts = {name: as_float(step.get(name)) for name in ("samples", "tokens")}
+    each: Json = {name: value / _num_batches(step) for name, value in counts.items() if value is not None}
+    return {**each, "language": True} if step.get("language") is True else each
+
+
+def _add_batches(group: Sequence[Json]) -> Json:
+    known = {name for batch in group for name in batch if name != "language"}
+    sums = {name: math.fsum(as_float(batch.get(name)) or 0.0 for batch in group) for name in known}
+    whole: Json = {name: int(total) if total.is_integer() else total for name, total in sums.items()}
+    return {**whole, "language": all("language" in batch for batch in group), "batches": len(group)}
 
 
 def _is_sound(record: Json) -> bool:
@@ -148,32 +164,39 @@ def _is_sound(record: Json) -> bool:
 
 
 def _add_up(processes: Sequence[_Process]) -> Observed:
-    counts = tuple(process.num_steps for process in processes)
+    counts = tuple(len(process.steps) for process in processes)
     num_steps = min(counts)
     first = processes[0]
-    all_beside = [set[str]()] * num_steps
-    for process in processes:
-        for place, names in process.beside.items():
-            if place < num_steps:
-                all_beside[place] = all_beside[place] | names
-    seconds, ends = first.column("seconds", num_steps), first.column("unix_s", num_steps)
+    beside = [_beside(process.steps[:num_steps]) for process in processes]
+    all_beside = [set[str]().union(*names) for names in zip(*beside, strict=True)]
+    seconds, ends = _column(first, "seconds", num_steps), _column(first, "unix_s", num_steps)
     kept = _choose_kept(all_beside)
     typical = float(np.median(seconds[kept])) if kept.any() else 0.0
     return Observed(
         seconds=seconds[kept],
-        samples=np.sum([process.column("samples", num_steps) for process in processes], axis=0)[kept],
-        tokens=np.sum([process.column("tokens", num_steps) for process in processes], axis=0)[kept],
+        samples=np.sum([_column(process, "samples", num_steps) for process in processes], axis=0)[kept],
+        tokens=np.sum([_column(process, "tokens", num_steps) for process in processes], axis=0)[kept],
         ends_s=ends[kept],
         wall_s=np.diff(ends, prepend=ends[0] - seconds[0])[kept],
-        steps=first.column("step", num_steps)[kept],
-        is_language=bool(first.is_language),
-        batch_size=_usual_batch(first),
+        steps=_column(first, "step", num_steps)[kept],
+        is_language=_is_language(first.steps),
+        batch_size=_usual_batch(first.steps),
         pauses=_measure_pauses(all_beside, seconds, kept, typical),
         counts=counts,
         framework=first.framework,
         signal=first.signal,
         num_skipped=first.num_skipped,
     )
+
+
+def _column(process: _Process, name: str, num_steps: int) -> Floats:
+    values = (as_float(record.get(name)) for record in process.steps[:num_steps])
+    return np.array([value if value is not None and 0 <= value <= _MAX_COUNT else np.nan for value in values])
+
+
+def _beside(records: Sequence[Json]) -> list[set[str]]:
+    listed = (record.get("beside") for record in records)
+    return [{str(name) for name in names} if isinstance(names, list) else set() for names in listed]
 
 
 def _choose_kept(beside: Sequence[set[str]]) -> Bools:
@@ -193,9 +216,20 @@ def _measure_pauses(beside: Sequence[set[str]], seconds: Floats, kept: Bools, ty
     return found
 
 
-def _usual_batch(process: _Process) -> int | None:
+def _is_language(records: Sequence[Json]) -> bool:
+    """Of the first steps the batch may be unknown."""
+    known = [record for record in records if "tokens" in record or "samples" in record]
+    return bool(known) and all(record.get("language") is True for record in known)
+
+
+def _usual_batch(records: Sequence[Json]) -> int | None:
     """None if batches differ too much to name one."""
-    if not process.sizes:
+    sizes = Counter[int]()
+    for record in records:
+        samples, batches = as_int(record.get("samples")), as_int(record.get("batches")) or 1
+        if samples and samples % batches == 0:
+            sizes[samples // batches] += 1
+    if not sizes:
         return None
-    (size, count) = process.sizes.most_common(1)[0]
-    return size if 2 * count >= process.num_steps else None
+    (size, count) = sizes.most_common(1)[0]
+    return size if 2 * count >= len(records) else None
