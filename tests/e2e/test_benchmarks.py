@@ -27,6 +27,10 @@ _SMALL = {
         "--device", "cpu", "--only", "resnet50", "--size", "small", "--batch-size", "1", "--seconds", "0.1",
         "--rounds", "2", "--no-cold", "--without", "compile", "--output", "DIR/fast.jsonl",
     ),
+    "same_metric": (
+        "DIR/results.json", "--frameworks", "torch", "--workloads", "resnet50", "--seeds", "1", "--epochs", "1",
+        "--images", "32",
+    ),
     "small_costs": ("--passes", "1", "--images", "40"),
 }  # fmt: skip
 _NEEDS_A_GPU = {"gpu_resize"}
