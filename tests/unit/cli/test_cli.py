@@ -551,7 +551,7 @@ def test_the_set_of_flags_is_pinned() -> None:
         )
     axes = "batch-size data device devices epochs framework json lr max-seconds max-steps min-seconds nodes precision"
     axes += " recipe repeat seed size store target-ci timeout-s until-target hang-factor hang-least-s"
-    axes += " cluster hosts image launcher"
+    axes += " allow-env cluster hosts image launcher"
     doctor = "cluster device devices hosts json launcher network nodes store"
     own = "find-batch fresh no-observe no-preflight pattern resume retries"
     show = "columns commit failed json protocol reindex reverse since sort store workload"
@@ -568,10 +568,22 @@ def test_the_set_of_flags_is_pinned() -> None:
         "compare": ["--json", "--lang", "--store", "--tolerance", "--vary"],
         "check": ["--baseline", "--json", "--junit", "--replay", "--since", "--store", "--update"],
         "accept": ["--because", "--json", "--law", "--store", "--withdraw"],
+        "parity": [
+            "--device",
+            "--frameworks",
+            "--json",
+            "--lang",
+            "--precision",
+            "--recipe",
+            "--size",
+            "--stages",
+            "--steps",
+            "--store",
+        ],
         "report": ["--format", "--json", "--lang", "--output", "--store"],
         "export": ["--format", "--output", "--store"],
     }
-    order = "list doctor data plan run mark import show compare accept check report export"
+    order = "list doctor data plan run mark import show compare accept check parity report export"
     assert " ".join(VERBS) == order
 
 
