@@ -197,6 +197,11 @@ def add_spec_options(parser: argparse.ArgumentParser, *, is_optional: bool = Fal
         metavar="NAME",
         help="container image that the runs use, with @sha256:... if known; recorded in env.json",
     )
+    where.add_argument(
+        "--allow-env",
+        metavar="A,B",
+        help="variables that the suite may set beside those of known libraries",
+    )
     add_store_option(parser)
     add_json_option(parser)
 
@@ -216,6 +221,8 @@ def read_overrides(args: argparse.Namespace) -> dict[str, Any]:
             found[name] = _number(values[name])
     if "device" in values:
         found["device"] = values["device"]
+    if args.allow_env is not None:
+        found["allow_env"] = [part.strip() for part in args.allow_env.split(",")]
     image = {} if args.image is None else {"image": args.image}
     return {**found, **read_cluster_options(args), **image}
 

@@ -25,14 +25,12 @@ from trainmark.parent_death import die_with
 from trainmark.runfolder.document import MeasureRecord, RunDocument
 from trainmark.runfolder.files import (
     CHECKPOINT_FILE,
-    ENVIRONMENT_FILE,
     RUN_FILE,
     SCHEMA,
     STOP_FILE,
     rank_file,
     read_json,
     stacks_file,
-    write_json,
 )
 from trainmark.runfolder.records import Kind, Outcome
 from trainmark.silence_limit import SilenceLimit
@@ -40,7 +38,7 @@ from trainmark.worker.alarm import Alarm
 from trainmark.worker.checkpoint import CheckpointRefusedError
 from trainmark.worker.communication import measure_communication
 from trainmark.worker.engine import Engine, EnginePackage
-from trainmark.worker.environment import describe_environment
+from trainmark.worker.environment import describe_environment, write_environment
 from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop
 from trainmark.worker.recorder import Recorder
 from trainmark.worker.resume import Past, resume
@@ -90,21 +88,22 @@ class Worker:
         with Telemetry(self._recorder, gpu_index=self._gpu_index):
             self._begin_phase("load", what=self._cell.framework)
             package = self._load_package()
-            self._begin_phase("build")
+            compiles = self._cell.recipe == "fast" or self._cell.framework == "jax"
+            self._begin_phase("build", what="and compiling" if compiles else None)
             if self._run.memory_limit_bytes is not None:
                 package.limit_memory(self._cell.device, self._run.memory_limit_bytes)
             self._engine = package.build_engine(self._cell)
             self._write_environment(dict(self._engine.facts()))
-            self._begin_phase("first_step")
+            self._begin_phase("first_step", what="(choosing kernels)" if self._cell.device == "cuda" else None)
             end = self._build_loop(self._engine).run()
             peak = self._engine.peak_memory_bytes()
             self._recorder.write({"kind": Kind.PHASE, "phase": "end", "edge": "end", "peak_memory_bytes": peak})
             self._look_at_communication(self._engine, end)
             return end
 
-    def _begin_phase(self, name: str, **facts: Any) -> None:
+    def _begin_phase(self, name: str, *, what: str | None = None) -> None:
         """What the process does until the next phase or step; for whoever watches, so it has no seconds."""
-        self._recorder.write({"kind": Kind.PHASE, "phase": name, "edge": "begin", **facts})
+        self._recorder.write({"kind": Kind.PHASE, "phase": name, "edge": "begin", "what": what})
 
     def _look_at_communication(self, engine: Engine, end: LoopEnd) -> None:
         """After a measurement of speed that succeeded on all ranks. A failure here does not fail the run."""
@@ -197,7 +196,7 @@ class Worker:
     def _write_environment(self, facts: dict[str, Any]) -> None:
         if self._rank == 0:
             document = describe_environment(facts, gpu_index=self._gpu_index, image=self._run.image)
-            write_json(self._folder / ENVIRONMENT_FILE, document)
+            write_environment(self._folder, document)
 
     def _load_package(self) -> EnginePackage:
         framework = frameworks().load(self._cell.framework)
