@@ -42,7 +42,7 @@ from trainmark.runfolder.parity import (
     StageRecord,
 )
 from trainmark.weights.neutral import Weights
-from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, leaves
+from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, digest, leaves
 from trainmark.workloads.card import Card
 from trainmark.workloads.data import Arrays
 from trainmark.workloads.registry import load_card
@@ -345,4 +345,5 @@ def _describe_work(result: ProbeResult, epoch: EpochResult) -> Work:
         steps_per_epoch=epoch.facts["steps_per_epoch"],
         rates=epoch.rates,
         batches=[list(leaves(batch)) for batch in epoch.batches],
+        digests=[digest(batch) for batch in epoch.batches],
     )
