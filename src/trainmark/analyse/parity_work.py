@@ -53,8 +53,8 @@ def check_work(one: Work, other: Work, *, precision: str) -> StageRecord:
     found["number of batches"] = _equal(len(one.batches), len(other.batches))
     parts = {name: value if np.isfinite(value) else None for name, value in found.items()}
     record = conclude(WORK, precision, found, limit=1.0, parts=parts)
-    first, second = _describe(one), _describe(other)
-    return replace(record, facts={name: (first[name], second.get(name, "")) for name in first})
+    ours, theirs = _describe(one), _describe(other)
+    return replace(record, facts={name: (ours[name], theirs.get(name, "")) for name in ours})
 
 
 def _describe(work: Work) -> dict[str, str]:
