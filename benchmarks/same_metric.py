@@ -13,7 +13,6 @@ import argparse
 import itertools
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
@@ -39,11 +38,14 @@ class Training:
     batch_size: int
     lr: float
     """Higher than the recipe's, which is meant for many more steps."""
+    num_images: int
+    """For training and validation together."""
+    epochs: int
 
 
 TRAININGS = {
-    "resnet50": Training(metric="top1", batch_size=8, lr=0.02),
-    "hrnet_w18": Training(metric="pixel_accuracy", batch_size=4, lr=0.05),
+    "resnet50": Training(metric="top1", batch_size=16, lr=0.05, num_images=480, epochs=12),
+    "hrnet_w18": Training(metric="pixel_accuracy", batch_size=4, lr=0.05, num_images=96, epochs=12),
 }
 
 
@@ -51,7 +53,7 @@ def make_data(workload: str, root: Path, num_images: int) -> None:
     if workload == "resnet50":
         from trainmark.datasets.imagenet.make import make_imagenet
 
-        make_imagenet(root, num_images=num_images, num_classes=4, val_fraction=0.5, num_workers=1, mean_size=(72, 96))
+        make_imagenet(root, num_images=num_images, num_classes=4, val_fraction=1 / 3, num_workers=1, mean_size=(72, 96))
     else:
         from trainmark.datasets.cityscapes.make import make_cityscapes
 
@@ -126,8 +128,8 @@ def main() -> None:
     parser.add_argument("--frameworks", default="torch,paddle")
     parser.add_argument("--workloads", default="resnet50,hrnet_w18")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--images", type=int, default=160)
+    parser.add_argument("--epochs", type=int, help="instead of those of the workload")
+    parser.add_argument("--images", type=int, help="instead of those of the workload")
     parser.add_argument("--margin", type=float, default=0.02)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -136,10 +138,10 @@ def main() -> None:
         return
     for workload in args.workloads.split(","):
         with tempfile.TemporaryDirectory() as folder:
-            make_data(workload, Path(folder) / "data", args.images)
+            make_data(workload, Path(folder) / "data", args.images or TRAININGS[workload].num_images)
             for framework in args.frameworks.split(","):
                 own = ["--frameworks", framework, "--workloads", workload, "--child", str(Path(folder) / "data")]
-                subprocess.run([sys.executable, *sys.argv, *own], check=True, env={**os.environ})
+                subprocess.run([sys.executable, *sys.argv, *own], check=True)
     report(read(args.results), args.margin)
 
 
@@ -153,7 +155,8 @@ def train_seeds(args: argparse.Namespace) -> None:
         results = read(args.results)
         done = results.setdefault(args.workloads, {}).setdefault(args.frameworks, {})
         if str(seed) not in done:
-            done[str(seed)] = train(args.workloads, args.frameworks, args.child, seed, args.epochs)
+            epochs = args.epochs or TRAININGS[args.workloads].epochs
+            done[str(seed)] = train(args.workloads, args.frameworks, args.child, seed, epochs)
             write_json(args.results, results)
             print(f"{args.workloads} {args.frameworks} seed {seed}: {done[str(seed)]:.4f}", file=sys.stderr)
 
