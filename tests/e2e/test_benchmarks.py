@@ -22,11 +22,13 @@ _SMALL = {
     "import_speed": ("--gigabytes", "0.001", "--passes", "1"),
     "dense_import": ("--megabytes", "3", "--passes", "1", "--program", "timm"),
     "observer_cost": ("--script", "images", "--pairs", "2", "--steps", "2"),
+    "plan_ranges": ("--sweeps", "0"),
     "many_runs": ("--runs", "3", "--passes", "1"),
     "fast": (
         "--device", "cpu", "--only", "resnet50", "--size", "small", "--batch-size", "1", "--seconds", "0.1",
         "--rounds", "2", "--no-cold", "--without", "compile", "--output", "DIR/fast.jsonl",
     ),
+    "parity_mutants": ("--only", "label-smoothing", "--expected-only"),
     "small_costs": ("--passes", "1", "--images", "40"),
 }  # fmt: skip
 _NEEDS_A_GPU = {"gpu_resize"}
