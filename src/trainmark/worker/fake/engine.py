@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from trainmark.messages.message import Message
 
 
@@ -121,6 +123,12 @@ class FakeEngine:
         self.num_steps = state["num_steps"]
         progress: Mapping[str, float] = state["progress"]
         return progress
+
+    def export_weights(self) -> Mapping[str, NDArray[Any]]:
+        return dict(self.weights)
+
+    def import_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        self.weights = dict(weights)
 
     def advise_on_bad_loss(self, step: int) -> None:
         """It has no learning rate."""
