@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trainmark.controller.listener import PreflightReport, RunStatus
+from trainmark.controller.listener import PreflightReport, RunEnd, RunStatus
+from trainmark.plan.estimate import Duration
 from trainmark.runfolder.records import Outcome
 
 
@@ -21,11 +22,11 @@ class KeepingListener:
     def show_preflight(self, report: PreflightReport) -> None:
         self.said.extend(finding.what for finding in report.findings)
 
-    def begin_run(self, title: str, *, number: int, total: int) -> None:
+    def begin_run(self, title: str, *, number: int, total: int, left: Duration | None) -> None:
         self.titles.append(f"[{number}/{total}] {title}")
 
     def update_run(self, status: RunStatus) -> None:
         self.statuses.append(status)
 
-    def end_run(self, outcome: Outcome, reason: str) -> None:
-        self.outcomes.append(outcome)
+    def end_run(self, end: RunEnd) -> None:
+        self.outcomes.append(end.outcome)

@@ -86,6 +86,19 @@ def format_seconds(value: float | None) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
 
 
+def format_range_of_seconds(low: float, high: float) -> str:
+    """45 to 90 s, 2 to 5 min, 1.5 to 3 h; rounded, since it is an estimate"""
+    for unit, seconds in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
+        if high >= 2 * seconds or unit == "s":
+            texts = [_round_time(bound / seconds, is_whole=unit == "s") for bound in (low, high)]
+            return f"{' to '.join(dict.fromkeys(texts))} {unit}"
+    raise AssertionError
+
+
+def _round_time(value: float, *, is_whole: bool) -> str:
+    return f"{value:.0f}" if is_whole or value >= 10 else f"{value:.1f}".removesuffix(".0")
+
+
 _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b)?", re.IGNORECASE)
 
 

@@ -35,14 +35,17 @@ MAY_IMPORT = {
     "launch": BOTTOM | {"spec", "plan"},
     "workloads": BOTTOM | {"datasets"},
     "datasets": BOTTOM,
-    "worker": BOTTOM | {"workloads", "datasets"},
+    "weights": BOTTOM | {"workloads"},
+    "worker": BOTTOM | {"workloads", "datasets", "weights"},
     "logs": BOTTOM,
     "store": BOTTOM,
     "analyse": BOTTOM | {"store", "workloads"},  # cards only: facts such as FLOPs per sample
     "report": BOTTOM | {"store", "analyse"},
-    "controller": BOTTOM | {"spec", "plan", "launch", "workloads", "worker", "datasets", "logs", "store", "analyse"},
+    "controller": BOTTOM
+    | {"spec", "plan", "launch", "workloads", "worker", "datasets", "weights", "logs", "store", "analyse"},
     "cli": BOTTOM
-    | {"spec", "plan", "launch", "workloads", "worker", "datasets", "logs", "store", "analyse", "report", "controller"},
+    | {"spec", "plan", "launch", "workloads", "worker", "datasets", "weights", "logs", "store", "analyse", "report"}
+    | {"controller"},
 }
 FRAMEWORKS = {
     "torch": "torch",
@@ -136,7 +139,9 @@ def test_every_workload_has_the_same_files() -> None:
     folders = [path.parent for path in (SOURCE / "workloads").glob("*/card.py")]
     assert folders
     for folder in folders:
-        assert {"card.py", "torch.py", "data.py", "metric.py"} <= {path.name for path in folder.iterdir()}
+        assert {"card.py", "torch.py", "data.py", "metric.py", "synthetic.py"} <= {
+            path.name for path in folder.iterdir()
+        }
 
 
 def test_help_loads_no_framework_and_nothing_heavy() -> None:

@@ -23,6 +23,7 @@ from trainmark.errors import InputError
 from trainmark.launch import local
 from trainmark.launch.job import Job, Machines
 from trainmark.launch.registry import launchers
+from trainmark.plan.estimate import repeat
 from trainmark.plan.identity import cell_id
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.runfolder.document import MeasureRecord, RunDocument
@@ -149,7 +150,7 @@ def _make_task(
         def unit() -> str:
             return current.unit if current is not None else "samples"
 
-        return StoppingWatch(Measure(), listener, unit=unit, may_stop=False)
+        return StoppingWatch(Measure(), listener, unit=unit, may_stop=False, has_phases=False)
 
     def source(folder: Path) -> Source:
         from trainmark.launch.command_source import CommandSource
@@ -182,6 +183,7 @@ def _make_task(
         job=job,
         watch=watch,
         source=source,
+        duration=lambda past: repeat(cell_id(cell), past),
     )
 
 

@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainmark.analyse.analysis import estimate_run
 from trainmark.controller.end_of_run import describe_end
-from trainmark.controller.listener import Listener
+from trainmark.controller.listener import Listener, RunEnd
+from trainmark.controller.outlook import Outlook, read_past
 from trainmark.controller.results import asked_cells
 from trainmark.controller.sweep import SweepRequest, SweepRuns, end_all, open_sweep
 from trainmark.errors import RunError, StoreError
@@ -17,6 +19,7 @@ from trainmark.launch.job import Job
 from trainmark.launch.registry import launchers
 from trainmark.messages.endings import interrupted_at_start
 from trainmark.messages.message import Message
+from trainmark.plan.estimate import Duration, PastRun
 from trainmark.plan.identity import new_run_id
 from trainmark.plan.sweep import content_id
 from trainmark.runfolder.document import RunDocument
@@ -49,6 +52,8 @@ class Task:
     watch: Callable[[Listener], Observer]
     source: Callable[[Path], Source] | None = None
     """Where records come from, by folder; None: from our worker."""
+    duration: Callable[[Sequence[PastRun]], Duration | None] = lambda _: None
+    """How long it will take, by what earlier runs took; None: nobody knows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +142,7 @@ def run_probe(task: Task, store: Store, listener: Listener) -> RunRow:
 
     with Warden() as warden:
         runner = _Runner(store, warden, listener, total=1)
-        row, _ = runner.run(task, 1)
+        row, _ = runner.run(task, 1, left=None)
     end_all([row.id])
     return row
 
@@ -150,30 +155,35 @@ def _run_all(
 
     with Warden() as warden:
         runner = _Runner(store, warden, listener, total=len(tasks), command_line=options.command_line)
+        outlook = Outlook(read_past(store))
         try:
             for number, task in enumerate(tasks, start=1):
                 if sweep.answer(task.cell) is None:
-                    _run_with_retries(task, runner, sweep, number, retries=options.retries)
+                    left = outlook.left(task for task in tasks[number - 1 :] if sweep.answer(task.cell) is None)
+                    outlook.add(_run_with_retries(task, runner, sweep, number, left=left, retries=options.retries))
         except KeyboardInterrupt as interrupt:
             _mark_interrupted(store, sweep, runner.run_id, interrupt, listener)
             return interrupt
     return None
 
 
-def _run_with_retries(task: Task, runner: _Runner, sweep: SweepRuns, number: int, *, retries: int) -> None:
-    """Each attempt is a run of its own."""
+def _run_with_retries(
+    task: Task, runner: _Runner, sweep: SweepRuns, number: int, *, left: Duration | None, retries: int
+) -> RunRow:
+    """Each attempt is a run of its own; returns the last."""
     from trainmark.launch.endings import LAST_BYTES, why_retry
 
-    for num_left in range(retries, -1, -1):
+    for num_tries in range(retries, -1, -1):
         attempt = sweep.next_attempt(task.cell, task.document, runner.listener)
-        row, ending = runner.run(replace(task, document=attempt), number)
+        row, ending = runner.run(replace(task, document=attempt), number, left=left)
         sweep.add(row)
         end_all([row.id])
         output = runner.store.root / row.id / OUTPUT_FILE
-        cause = why_retry(ending, read_end(output, LAST_BYTES)) if num_left else None
+        cause = why_retry(ending, read_end(output, LAST_BYTES)) if num_tries else None
         if cause is None:
-            return
+            break
         runner.listener.say(f"{task.cell.title}: retrying: {cause}")
+    return row
 
 
 class _Runner:
@@ -185,11 +195,11 @@ class _Runner:
         self.store, self.listener, self.run_id = store, listener, ""
         self._warden, self._total, self._command_line = warden, total, command_line
 
-    def run(self, task: Task, number: int) -> tuple[RunRow, Ending]:
+    def run(self, task: Task, number: int, *, left: Duration | None) -> tuple[RunRow, Ending]:
         self.run_id = run_id = new_run_id(task.cell)
         document = replace(task.document, asked=self._command_line, created_unix_s=time.time())
         folder = _make_folder(self.store, run_id, document)
-        self.listener.begin_run(task.cell.title, number=number, total=self._total)
+        self.listener.begin_run(task.cell.title, number=number, total=self._total, left=left)
         try:
             ending = self._supervise(task, run_id, folder)
         except OSError as error:
@@ -198,7 +208,10 @@ class _Runner:
             raise RunError(f"run {run_id} failed to start or to be watched", why=why, hint=hint) from error
         row = _index(self.store, folder, self.listener)
         assert row is not None
-        self.listener.end_run(ending.outcome, describe_end(ending.reason, row, _target_ci(document)).english)
+        reason = describe_end(ending.reason, row, _target_ci(document)).english
+        self.listener.end_run(
+            RunEnd(outcome=ending.outcome, reason=reason, estimate=estimate_run(row), unit=row.unit, run_id=run_id)
+        )
         return row, ending
 
     def _supervise(self, task: Task, run_id: str, folder: Path) -> Ending:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainmark.controller.listener import Listener
+from trainmark.controller.listener import Listener, RunEnd
 from trainmark.errors import InputError, StoreError
 from trainmark.launch.job import WORKER_MODULE, Command, own_python
 from trainmark.launch.kubernetes import POD_VARIABLE, pod_argv
@@ -60,11 +60,12 @@ def _control(
     from trainmark.launch.supervise import supervise
     from trainmark.spec.suite import Measure
 
-    listener.begin_run(run_id, number=1, total=1)
+    listener.begin_run(run_id, number=1, total=1, left=None)
     measure = document.measure.to_json() if document.measure is not None else {}
     watch = StoppingWatch(
         Measure(**measure), listener, unit=lambda: document.unit, may_stop=document.cell.epochs is None
     )
     ending = supervise(folder, run_id, (command,), launcher="kubernetes", timeout_s=timeout_s, observe=watch)
-    listener.end_run(ending.outcome, ending.reason.english)
+    end = RunEnd(run_id=run_id, outcome=ending.outcome, reason=ending.reason.english, estimate=None, unit=document.unit)
+    listener.end_run(end)
     return ending.outcome

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 
 from trainmark.analyse.stopping import StoppingRule
-from trainmark.controller.listener import Evaluation, Listener, RunStatus
+from trainmark.controller.listener import Evaluation, Listener, RunPhase, RunStatus
 from trainmark.messages.message import Message
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import Kind
@@ -22,26 +21,44 @@ def make_rule(measure: Measure) -> StoppingRule:
     )
 
 
+_PHASES = {
+    "load": RunPhase.IMPORTING,
+    "build": RunPhase.BUILDING,
+    "compile": RunPhase.COMPILING,
+    "first_step": RunPhase.FIRST_STEP,
+    "eval": RunPhase.EVALUATING,
+    "checkpoint": RunPhase.SAVING,
+    "communication": RunPhase.COMMUNICATION,
+}
+"""By the name in the records of a worker."""
+
+
 class StoppingWatch:
     """The observer of one run: called with its new records, returns a reason once the run should stop.
 
     Trainings and commands are only observed (`may_stop=False`): they end by themselves.
     """
 
-    def __init__(self, measure: Measure, listener: Listener, *, unit: Callable[[], str], may_stop: bool) -> None:
+    def __init__(
+        self, measure: Measure, listener: Listener, *, unit: Callable[[], str], may_stop: bool, has_phases: bool = True
+    ) -> None:
+        """`has_phases`: the records name what happens before the first step."""
         self._listener, self._unit, self._may_stop = listener, unit, may_stop
         self._rule = make_rule(measure)
         self._evaluation: Evaluation | None = None
-        self._begin_s = time.monotonic()
         self._reason: Message | None = None
+        self._phase: RunPhase | None = RunPhase.STARTING if has_phases else RunPhase.RUNNING
+        """None between the phases that a worker names: steps are made."""
+        self._what: str | None = None
 
     def __call__(self, new: list[Json]) -> Message | None:
         found = self._read(new)
         self._reason = self._reason or found
         self._listener.update_run(
             RunStatus(
+                phase=self._phase or self._phase_of_steps(),
+                what=self._what,
                 num_steps=self._rule.num_steps,
-                elapsed_s=time.monotonic() - self._begin_s,
                 unit=self._unit(),
                 estimate=self._rule.estimate,
                 evaluation=self._evaluation,
@@ -49,10 +66,19 @@ class StoppingWatch:
         )
         return self._reason if self._may_stop else None
 
+    def _phase_of_steps(self) -> RunPhase:
+        if not self._may_stop:
+            return RunPhase.TRAINING
+        return RunPhase.WARMING_UP if self._rule.estimate is None else RunPhase.MEASURING
+
     def _read(self, new: Iterable[Json]) -> Message | None:
         seconds, samples = [], []
         for record in new:
-            if record["kind"] == Kind.STEP:
+            if record["kind"] == Kind.PHASE:
+                self._phase = _PHASES.get(record["phase"]) if record.get("edge") != "end" else None
+                self._what = record.get("what")
+            elif record["kind"] == Kind.STEP:
+                self._phase = self._what = None
                 seconds.append(float(record["seconds"]))
                 samples.append(float(record["samples"]))
             elif record["kind"] == Kind.EVAL and (

@@ -14,6 +14,7 @@ from trainmark.controller.code_under_test import without_names
 from trainmark.controller.execute import RunRequest, Task
 from trainmark.controller.launching import choose_launcher, make_job, name_hosts, read_reach
 from trainmark.controller.listener import Listener
+from trainmark.controller.outlook import read_past
 from trainmark.controller.start_weights import check_weights, identify_weights, weights_record
 from trainmark.controller.sweep import SweepRuns, find_unfinished
 from trainmark.errors import DataError, InputError
@@ -191,7 +192,15 @@ def _make_task(cell: Cell, plan: Plan) -> Task:
         weights=weights_record(cell),
     )
     limit_s = measure.limit_s(is_training=cell.is_training)
-    return Task(cell=cell, document=document, launcher=launcher, timeout_s=limit_s, job=job, watch=watch)
+    return Task(
+        cell=cell,
+        document=document,
+        launcher=launcher,
+        timeout_s=limit_s,
+        job=job,
+        watch=watch,
+        duration=lambda past: estimate(cell, measure, past),
+    )
 
 
 def memory_limit_bytes() -> int | None:
@@ -277,20 +286,21 @@ class PlannedRun:
     """Why it cannot run here."""
     is_done: bool
     """By the unfinished sweep that `run` would continue."""
-    duration: Duration
+    duration: Duration | None
+    """None: nobody knows."""
 
 
 def preview(plan: Plan, store: Store) -> tuple[Sequence[PlannedRun], SweepRuns | None]:
     """What `run` would do, and the unfinished sweep it would continue. Creates nothing."""
-    sweep, earlier = None, {}
+    sweep, past = None, []
     if store.root.is_dir():
-        sweep, earlier = find_unfinished(workload_request(plan).content, store), store.wall_seconds()
+        sweep, past = find_unfinished(workload_request(plan).content, store), read_past(store)
     runs = [
         PlannedRun(
             cell=cell,
             skip=plan.skipped.get(cell),
             is_done=sweep is not None and sweep.answer(cell) is not None,
-            duration=estimate(cell, plan.suite.measure, earlier),
+            duration=estimate(cell, plan.suite.measure, past),
         )
         for cell in plan.cells
     ]

@@ -142,14 +142,6 @@ class Store:
             for row in found
         ]
 
-    def wall_seconds(self) -> dict[str, list[float]]:
-        """Durations of the finished runs of each cell, by cell id."""
-        found: dict[str, list[float]] = {}
-        for cell_id, wall_s, outcome, purpose in self._read(RUNS, ("cell_id", "wall_s", "outcome", "purpose")):
-            if outcome == "ok" and wall_s is not None and purpose is None:
-                found.setdefault(cell_id, []).append(wall_s)
-        return found
-
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _folders(self) -> Iterator[str]:

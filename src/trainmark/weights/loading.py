@@ -54,9 +54,7 @@ class Start:
         return "; ".join([*parts, *([self.note] if self.note else [])])
 
 
-def load_start(
-    path: Path, *, workload: str, shapes: Mapping[str, tuple[int, ...]], recipe: str, seed: int
-) -> Start:
+def load_start(path: Path, *, workload: str, shapes: Mapping[str, tuple[int, ...]], recipe: str, seed: int) -> Start:
     """An error with the reason if the file is damaged, hostile or of another network."""
     file = read_file(path)
     try:

@@ -52,8 +52,9 @@ def read_bytes(path: Path) -> bytes:
     """All of it, if it is a regular file of a possible size."""
     what = f"--weights {path}"
     try:
-        with path.open("rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            facts = os.fstat(file.fileno())  # of what was opened: a pipe or a device would never end
+        # Without waiting, and the facts of what was opened: a pipe or a device would never end.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode):
                 raise WeightsError(f"{what}: not a regular file", hint="pass the path of a file of weights")
             if facts.st_size > MAX_BYTES:
@@ -82,7 +83,7 @@ def _read_safetensors(data: bytes) -> StoredWeights:
     from safetensors import SafetensorError, deserialize
 
     try:
-        found = deserialize(data)
+        found: Any = deserialize(data)  # type: ignore[no-untyped-call]
         header: Any = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     except (SafetensorError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         raise WeightsError("damaged, or not safetensors", why=str(error).splitlines()[0][:200]) from error

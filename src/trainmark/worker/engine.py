@@ -12,8 +12,9 @@ To add a framework NAME, write
    - `ranks.Ranks`: `maximum` and `gather` between processes; `ranks.SingleRank` for a single one;
    - `feed.Sources`: one synthetic batch; `samples.TrainBatches` and `EvalBatches` copied to the device;
      `jpeg_source.JpegSource` with an `Images`, for which `images.ImageDecoder` decodes on the CPU;
-4. for each workload a `workloads/<id>/NAME.py` with `build_model`, `parameter_groups`, `compute_loss`,
-   `synthetic_batch` and `score`, as `worker/torch/workload.py` has them.
+4. for each workload a `workloads/<id>/NAME.py` with `build_model`, `parameter_groups`, `examine`, `compute_loss`,
+   `synthetic_batch` and `score`, as `worker/torch/workload.py` has them;
+5. `worker/NAME/probe.py` with the two functions of `probe.ProbePackage`, for `trainmark parity`.
 
 Which samples each rank takes and in what order, replacement of unusable samples, the learning rate, gathering of
 evaluations, atomic checkpoints, resuming and all checks are shared and need nothing.

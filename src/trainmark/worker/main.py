@@ -89,17 +89,24 @@ class Worker:
         self._alarm.expect_pause()
         self._write_environment({})  # now already, so that a run that fails has it too
         with Telemetry(self._recorder, gpu_index=self._gpu_index):
+            self._begin_phase("load", what=self._cell.framework)
             package = self._load_package()
+            self._begin_phase("build")
             if self._run.memory_limit_bytes is not None:
                 package.limit_memory(self._cell.device, self._run.memory_limit_bytes)
             self._engine = package.build_engine(self._cell)
             start = start_from_file(self._engine, self._run)
             self._write_environment({**self._engine.facts(), **start})
+            self._begin_phase("first_step")
             end = self._build_loop(self._engine).run()
             peak = self._engine.peak_memory_bytes()
             self._recorder.write({"kind": Kind.PHASE, "phase": "end", "edge": "end", "peak_memory_bytes": peak})
             self._look_at_communication(self._engine, end)
             return end
+
+    def _begin_phase(self, name: str, **facts: Any) -> None:
+        """What the process does until the next phase or step; for whoever watches, so it has no seconds."""
+        self._recorder.write({"kind": Kind.PHASE, "phase": name, "edge": "begin", **facts})
 
     def _look_at_communication(self, engine: Engine, end: LoopEnd) -> None:
         """After a measurement of speed that succeeded on all ranks. A failure here does not fail the run."""
@@ -109,8 +116,7 @@ class Worker:
         if went_wrong:
             return
         self._record_end(end)  # now: nothing that follows can fail a finished measurement
-        phase = {"kind": Kind.PHASE, "phase": "communication"}  # without seconds: it is not a pause of a training
-        self._recorder.write({**phase, "edge": "begin"})
+        self._begin_phase("communication")
         self._alarm.expect_pause()
         try:
             record = measure_communication(
@@ -124,7 +130,7 @@ class Worker:
             reason = exchange_failed(error=f"{type(error).__name__}: {error}"[:300])
             record = {"kind": Kind.COMMUNICATION, **reason.to_reason()}
         self._recorder.write(record)
-        self._recorder.write({**phase, "edge": "end"})
+        self._recorder.write({"kind": Kind.PHASE, "phase": "communication", "edge": "end"})
 
     def _build_loop(self, engine: Engine) -> MeasuredLoop:
         limits = Limits(

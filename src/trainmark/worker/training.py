@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainmark.messages.message import Message
 from trainmark.messages.training import checkpoint_of_another
 from trainmark.runfolder.document import WorkloadCell
+from trainmark.weights.neutral import Weights
 from trainmark.worker.checkpoint import CheckpointRefusedError, first_line, remove_unfinished, write_checkpoint
 from trainmark.worker.engine import Timestamp
 from trainmark.worker.feed import Feed, Sources, build_feed
@@ -99,6 +101,17 @@ class TrainingEngine(ABC, Generic[B]):
 
     @abstractmethod
     def _load_state(self, state: Mapping[str, Any]) -> None: ...
+
+    @abstractmethod
+    def export_weights(self) -> dict[str, NDArray[Any]]:
+        """On the host, named and laid out as `trainmark.weights.neutral` says, in the type that they are trained in."""
+
+    @abstractmethod
+    def import_weights(self, weights: Weights) -> None:
+        """Into the model, before the first step; a tensor that is missing, extra or of another shape is an error.
+
+        Must also set `_first_weights` anew: `weights_changed` compares with what was imported.
+        """
 
     @abstractmethod
     def _randomness(self) -> Any:

@@ -50,7 +50,11 @@ class Layout:
     """What has to be computed from the values, such as another order of colours."""
 
 
-def rewrite(name: str, rules: Sequence[tuple[str, str | Callable[[Any], str]]]) -> str:
+Rules = Sequence[tuple[str, str | Callable[[Any], str]]]
+"""Regular expressions, each with what replaces it."""
+
+
+def rewrite(name: str, rules: Rules) -> str:
     """By the first regular expression that matches the beginning; unchanged if none does."""
     for pattern, new in rules:
         found, count = re.subn(rf"^{pattern}", new, name, count=1)

@@ -40,7 +40,7 @@ def load_card(name: str) -> Card:
 
 
 def load_module(name: str, part: str) -> ModuleType:
-    """`part` is `torch`, `paddle`, `data` or `metric`: the same file names in every folder."""
+    """`part` is `torch`, `paddle`, `jax`, `data`, `metric` or `synthetic`: the same file names in every folder."""
     return importlib.import_module(f"{workloads().load(name).package}.{part}")
 
 

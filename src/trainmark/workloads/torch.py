@@ -1,8 +1,8 @@
-"""What several workloads share: arrays as tensors, normalised pixels, counts of correct answers."""
+"""What several workloads share: arrays as tensors, normalised pixels, sums of losses, counts of correct answers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,9 @@ from torch import Tensor
 from torch.utils import _pytree
 
 from trainmark.workloads.data import Arrays
+
+Examined = tuple[dict[str, Tensor], dict[str, Tensor]]
+"""What the network gives and the terms of the loss, by names that are the same in all frameworks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,15 +32,27 @@ def to_tensors(arrays: Arrays) -> Any:
     return _pytree.tree_map_only(np.ndarray, torch.from_numpy, arrays)
 
 
-def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Bytes (... x height x width x 3) to float32 (... x 3 x height x width); `mean` and `std` are for values 0 to 1.
+def total_loss(terms: Mapping[str, Tensor]) -> Tensor:
+    """What a step minimises: the sum of the named terms."""
+    first, *others = terms.values()
+    return sum(others, start=first)
 
-    Done on the device because bytes are a quarter of the size to copy there.
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Half precision becomes float32; float32 stays, and so does the float64 of a parity check."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """Bytes (... x height x width x 3) to floats (... x 3 x height x width); `mean` and `std` are for values 0 to 1.
+
+    In PyTorch's default type: float32 in training, float64 in a parity check. Done on the device because bytes are a
+    quarter of the size to copy there.
     """
     # (x / 255 - mean) / std as one multiplication and one addition.
     scale = _channels([1 / (255 * part) for part in std], images.device)
     shift = _channels([-centre / part for centre, part in zip(mean, std, strict=True)], images.device)
-    planes = images.movedim(-1, -3).to(torch.float32, memory_format=torch.contiguous_format)
+    planes = images.movedim(-1, -3).to(torch.get_default_dtype(), memory_format=torch.contiguous_format)
     return planes.mul_(scale).add_(shift)
 
 

@@ -234,7 +234,8 @@ def test_plan_prints_cells_and_runs_nothing(tmp_path: Path, capsys: pytest.Captu
     plan = json.loads(out)
     assert code == 0
     assert [cell["skip"] is None for cell in plan["cells"]] == [True, False, True, False]
-    assert plan["total_s"] == 2 * 135
+    low_s, high_s = plan["total_range_s"]
+    assert 2 * 60 < low_s < plan["total_s"] < high_s < 3 * low_s
     assert not (tmp_path / "s").exists()
 
 
@@ -249,7 +250,7 @@ def test_no_line_of_a_table_ends_in_spaces(tmp_path: Path, capsys: pytest.Captur
     words = ["--device", "cpu", "--precision", "fp32,tf32", "--repeat", "10", "--store", str(tmp_path / "s")]
     code, out, _ = run("plan", "resnet50", *words, capsys=capsys)
     assert code == 0
-    assert out.startswith("cell    what")
+    assert "\ncell    workload" in out
     assert not [line for line in out.splitlines() if line != line.rstrip()]
 
 
@@ -502,7 +503,7 @@ def test_a_report_as_json_goes_to_stdout_only(
 def test_one_run_is_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--device", "cpu", "--store", str(tmp_path)]
     _, _, err = run("plan", "resnet50", "--precision", "fp32", *words, capsys=capsys)
-    assert "1 run, 0 skipped, at most 2 min 15 s\n" in err
+    assert "1 run, 0 skipped, 1.1 to 2.4 min\n" in err
     make_run(tmp_path, "run-a")
     target = str(tmp_path / "out.csv")
     _, _, err = run("export", "--format", "csv", "-o", target, "--store", str(tmp_path), capsys=capsys)

@@ -13,6 +13,7 @@ from listening import KeepingListener
 from making import make_cell
 from trainmark.controller.execute import RunRequest, SweepOptions, Task, run_sweep
 from trainmark.controller.find_batch import find_batches
+from trainmark.controller.outlook import read_past
 from trainmark.errors import RunError
 from trainmark.launch.job import Job
 from trainmark.plan.identity import cell_id
@@ -73,7 +74,7 @@ def test_probes_are_kept_but_shown_nowhere(tmp_path: Path) -> None:
     assert (result.num_done, result.num_runs, result.interrupt) == (2, 2, None)
     rows = Store(tmp_path).rows()
     assert [(row.batch_size_per_device, row.outcome) for row in rows] == [(11, "ok"), (11, "ok")]
-    assert Store(tmp_path).wall_seconds().keys() == {rows[0].cell_id}
+    assert {past.cell_id for past in read_past(Store(tmp_path))} == {rows[0].cell_id}
 
 
 def test_a_data_set_limits_the_search(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from listening import KeepingListener
 from trainmark.cli.progress import describe_status
-from trainmark.controller.listener import Evaluation, RunStatus
+from trainmark.controller.listener import Evaluation, RunPhase, RunStatus
 from trainmark.controller.stopping_watch import StoppingWatch
 from trainmark.spec.suite import Measure
 
@@ -67,7 +67,30 @@ def test_the_first_metric_is_the_main_one() -> None:
 
 
 def test_a_status_in_words() -> None:
-    assert describe_status(RunStatus(num_steps=0, elapsed_s=3.0, unit="images")) == "preparing, 3 s"
+    assert describe_status(None) == "starting"
+    building = RunStatus(phase=RunPhase.BUILDING, num_steps=0, unit="images")
+    assert describe_status(building) == "building"
+    importing = RunStatus(phase=RunPhase.IMPORTING, what="torch", num_steps=0, unit="images")
+    assert describe_status(importing) == "importing torch"
     evaluation = Evaluation(metric="top1", value=0.5, epoch=2)
-    status = RunStatus(num_steps=1, elapsed_s=3.0, unit="images", evaluation=evaluation)
-    assert describe_status(status) == "1 step, 3 s, top1 0.500 after epoch 2"
+    status = RunStatus(phase=RunPhase.TRAINING, num_steps=1, unit="images", evaluation=evaluation)
+    assert describe_status(status) == "training, 1 step, top1 0.500 after epoch 2"
+
+
+def test_phases_follow_the_records() -> None:
+    listener = KeepingListener()
+    observe = watch(listener)
+    begun = [{"kind": "phase", "phase": name, "edge": "begin"} for name in ("load", "build", "first_step")]
+    for record in ({"kind": "run_start"}, *begun, *steps(2), {"kind": "phase", "phase": "eval", "edge": "begin"}):
+        observe([record])
+    observe([{"kind": "phase", "phase": "eval", "edge": "end"}])
+    observe(steps(60))
+    assert [status.phase for status in listener.statuses] == [
+        "starting", "importing", "building", "first step", "warming up", "warming up", "evaluating", "warming up",
+        "measuring",
+    ]  # fmt: skip
+    command = StoppingWatch(Measure(), listener, unit=lambda: "samples", may_stop=False, has_phases=False)
+    command([{"kind": "run_start"}])
+    assert listener.statuses[-1].phase == "running"
+    command(steps(1))
+    assert listener.statuses[-1].phase == "training"

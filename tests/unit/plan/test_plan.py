@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from making import make_cell
 from trainmark.controller.workload import read_catalog
 from trainmark.gpus import Gpu, visible_gpus
-from trainmark.plan.estimate import estimate
+from trainmark.plan.estimate import Duration, PastRun, estimate, total
 from trainmark.plan.expand import expand
 from trainmark.plan.feasible import Reach, why_not
 from trainmark.plan.identity import cell_id, new_run_id
 from trainmark.plan.machine import Machine, read_machine
-from trainmark.spec.cell import DataSource
+from trainmark.spec.cell import Cell, DataSource
 from trainmark.spec.suite import Measure, Suite, Sweep
 from trainmark.worker.telemetry.sensors import physical_gpu
 
@@ -77,12 +78,51 @@ def test_why_a_cell_cannot_run_here() -> None:
     assert why_not(make_cell(device="cuda", precision="tf32"), machine(1), Reach()) is None
 
 
-def test_time_is_taken_from_earlier_runs() -> None:
+def past_run(cell: Cell, **facts: Any) -> PastRun:
+    own = {name: getattr(cell, name) for name in ("workload", "framework", "recipe", "size", "device")}
+    took = {"wall_s": 100.0, "setup_s": 10.0, "steps_s": 80.0, "num_steps": 800}
+    batch = {"devices": cell.num_devices, "batch_size_per_device": cell.batch_size_per_device}
+    return PastRun(cell_id=cell_id(cell), **{**own, **batch, **took, **facts})
+
+
+def bounds(duration: Duration | None) -> tuple[float, float]:
+    assert duration is not None
+    return duration.low_s, duration.high_s
+
+
+def test_time_is_a_range_from_what_must_and_what_may_be_measured() -> None:
+    first = estimate(make_cell(), Measure(max_seconds=40), [])
+    assert bounds(first) == pytest.approx((6 + 20 + 0.3, 20 + 40 + 3))
+    assert first is not None
+    assert not first.is_learned
+
+
+def test_time_is_learned_from_the_runs_most_like_it() -> None:
+    cell, other = make_cell(), make_cell(batch_size_per_device=2 * make_cell().batch_size_per_device)
+    short, long = past_run(cell, setup_s=13.0, wall_s=106.0), past_run(other, setup_s=130.0)
+    learned = estimate(cell, Measure(max_seconds=40), [short, long])
+    assert bounds(learned) == pytest.approx((10 + 20 + 10, 13 * 1.3 + 40 + 13 * 1.3)), "the same cell before others"
+    assert learned is not None
+    assert learned.is_learned
+    third = make_cell(batch_size_per_device=1)
+    assert bounds(estimate(third, Measure(max_seconds=40), [short, long]))[1] > 130, "then those with another batch"
+    several = make_cell(devices_per_node=2)
+    assert not estimate(several, Measure(), [short, long]).is_learned, "processes that must meet are another matter"
+
+
+def test_short_steps_end_a_measurement_early() -> None:
     cell = make_cell()
-    measured = estimate(cell, Measure(), {cell_id(cell): [10.0, 30.0, 20.0]})
-    assert (measured.seconds, measured.is_measured) == (20.0, True)
-    bound = estimate(cell, Measure(max_seconds=40), {})
-    assert (bound.seconds, bound.is_measured) == (55.0, False)
+    quick = past_run(cell, setup_s=1.3, wall_s=1.3 + 13 + 1.3, steps_s=13.0, num_steps=3000)
+    low_s, high_s = bounds(estimate(cell, Measure(max_seconds=120), [quick]))
+    assert low_s == pytest.approx(1 + 10 + 1), "3,000 steps"
+    assert high_s > 120
+    assert bounds(estimate(cell, Measure(max_steps=30), [quick]))[1] < 10
+
+
+def test_a_total_is_unknown_where_a_part_is() -> None:
+    one = Duration(low_s=1.0, high_s=2.0, is_learned=True)
+    assert bounds(total([one, one])) == (2.0, 4.0)
+    assert total([one, None]) is None
 
 
 def test_a_training_has_no_limit_unless_told() -> None:
@@ -93,9 +133,10 @@ def test_a_training_has_no_limit_unless_told() -> None:
         1840.0,
         60,
     )
-    assert estimate(training, Measure(), {}).seconds is None
-    assert estimate(training, Measure(timeout_s=60), {}).seconds == 60
-    assert estimate(training, Measure(), {cell_id(training): [7200.0]}).seconds == 7200.0
+    assert estimate(training, Measure(), []) is None
+    assert bounds(estimate(training, Measure(timeout_s=60), [])) == (0, 60)
+    low_s, high_s = bounds(estimate(training, Measure(), [past_run(training, wall_s=7200.0)]))
+    assert low_s < 7200 < high_s < 2 * low_s
 
 
 @pytest.mark.parametrize(

@@ -183,11 +183,3 @@ def test_a_strangers_folder_cannot_break_the_store(tmp_path: Path) -> None:
     row = next(row for row in store.rows() if row.id == "evil")
     assert (row.recipe, row.nodes, row.epochs, row.data, row.wall_s) == (None, None, None, None, None)
     assert (row.outcome, len(row.seconds)) == ("failed", 50)
-
-
-def test_times_of_earlier_runs(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    row = store.index(make_run(tmp_path, "a"))
-    store.index(make_run(tmp_path, "b", outcome="failed"))
-    assert row is not None
-    assert store.wall_seconds() == {row.cell_id: [12.0]}

@@ -210,7 +210,7 @@ def test_the_torchvision_recipe_is_torchvisions_network() -> None:
         model.double().train().transform = DoubleTransform(VARIANTS["torchvision"], 64)
         torch.manual_seed(1)
         # torchvision looks for bad boxes in what the user gave: float64 there too.
-        losses = model(batch["images"], batch["targets"]) if model is ours else _their_losses(model, batch)
+        losses = model(batch["images"], batch["targets"])[0] if model is ours else _their_losses(model, batch)
         torch.stack(list(losses.values())).sum().backward()
         results.append(losses)
     assert set(results[0]) == set(results[1])
@@ -306,7 +306,7 @@ def test_five_losses_and_an_image_without_objects(model: Any) -> None:
         "labels": torch.zeros(0, dtype=torch.int64),
         "masks": torch.zeros((0, 64, 64), dtype=torch.uint8),
     }
-    losses = model([image], [empty])
+    losses, _ = model([image], [empty])
     names = {"loss_objectness", "loss_rpn_box_reg", "loss_classifier", "loss_box_reg", "loss_mask"}
     assert set(losses) == names
     model.zero_grad()

@@ -21,9 +21,9 @@ from trainmark.workloads.psenet import augment, data, metric
 from trainmark.workloads.psenet import torch as workload
 from trainmark.workloads.psenet.card import CARD, NUM_KERNELS
 from trainmark.workloads.psenet.labels import TRAINED, draw_labels, kernel_rate, shrink, shrink_offset
-from trainmark.workloads.psenet.torch_loss import choose_pixels, dice_loss, psenet_loss
+from trainmark.workloads.psenet.torch_loss import choose_pixels, dice_loss, loss_terms
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
-from trainmark.workloads.torch import to_tensors
+from trainmark.workloads.torch import to_tensors, total_loss
 
 TINY = ImageSize(height=64, width=64, flops_per_sample=1.0, batch_size=2)
 
@@ -206,12 +206,16 @@ def test_hardest_negatives_equal_the_plain_definition() -> None:
             np.testing.assert_array_equal(chosen[image], plain_choice(logits[image], text[image], is_trained[image]))
 
 
+def _loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return total_loss(loss_terms(logits, labels))
+
+
 def test_loss_by_hand() -> None:
     """One positive with score .5 everywhere, three negatives at .5: text 1 - 1/(4 x .25 + 1.002), kernels
     masked to the one text pixel: the first is set, 1 - 1/(.25 + 1.002); the other five are not, 1 - 0."""
     labels = torch.full((1, 1, 4), TRAINED, dtype=torch.uint8)
     labels[0, 0, 0] |= 0b11
-    loss = psenet_loss(torch.zeros(1, 7, 1, 4), labels)
+    loss = _loss(torch.zeros(1, 7, 1, 4), labels)
     text, first = 1 - 1 / 2.002, 1 - 1 / 1.252
     assert loss.item() == pytest.approx(0.7 * text + 0.3 * (first + 5) / 6)
 
@@ -221,10 +225,10 @@ def test_loss_is_the_mean_over_images_and_stays_finite() -> None:
     logits = 5 * torch.randn(2, 7, 16, 16)
     labels = torch.randint(0, 256, (2, 16, 16), dtype=torch.uint8)
     labels[1] = 0  # nothing to train on
-    each = [psenet_loss(logits[n : n + 1], labels[n : n + 1]) for n in range(2)]
-    assert psenet_loss(logits, labels).item() == pytest.approx((each[0] + each[1]).item() / 2)
+    each = [_loss(logits[n : n + 1], labels[n : n + 1]) for n in range(2)]
+    assert _loss(logits, labels).item() == pytest.approx((each[0] + each[1]).item() / 2)
     huge = (1e4 * logits).requires_grad_()
-    psenet_loss(huge, labels).backward()
+    _loss(huge, labels).backward()
     assert huge.grad is not None
     assert torch.isfinite(huge.grad).all()
 

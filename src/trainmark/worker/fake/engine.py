@@ -58,6 +58,7 @@ class FakeEngine:
         self._metrics, self._learns = metrics, learns
         self._eval_seconds, self._eval_batches = eval_seconds, eval_batches
         self.num_evaluations = 0
+        self.weights: dict[str, NDArray[Any]] = {}
 
     def step(self) -> None:
         self.clock.now_s += self._seconds[min(self.num_steps, len(self._seconds) - 1)]

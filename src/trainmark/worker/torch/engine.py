@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmark import rank_environment
 from trainmark.messages.message import Message
 from trainmark.messages.training import checkpoint_damaged, checkpoint_has_objects
+from trainmark.weights.neutral import Weights
 from trainmark.worker.checkpoint import CheckpointRefusedError, first_line
 from trainmark.worker.memory import peak_host_bytes
 from trainmark.worker.ranks import Ranks, SingleRank
@@ -29,6 +31,7 @@ from trainmark.worker.torch.ranks import (
 )
 from trainmark.worker.torch.sources import TorchSources
 from trainmark.worker.torch.step import Precision, TrainStep
+from trainmark.worker.torch.weights import export_weights, import_weights
 from trainmark.worker.torch.workload import Batch, TensorScores, TorchWorkload
 from trainmark.worker.training import TrainingEngine
 from trainmark.workloads.metric import Scores
@@ -189,6 +192,13 @@ class TorchEngine(TrainingEngine[Batch]):
             if is_out_of_memory(error):
                 raise
             raise ValueError(str(error)) from error  # other layers than those of the model
+
+    def export_weights(self) -> dict[str, NDArray[Any]]:
+        return export_weights(self.model)
+
+    def import_weights(self, weights: Weights) -> None:
+        import_weights(self.model, weights)
+        self._first_weights = self._fingerprint()
 
     def _dump(self, state: Mapping[str, Any], file: BinaryIO) -> None:
         torch.save(dict(state), file)

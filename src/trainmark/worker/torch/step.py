@@ -24,6 +24,15 @@ _WARM_STEPS = 3
 """Before capture: cuDNN benchmarks its algorithms, the allocator and the optimizer make their buffers."""
 
 
+_DTYPES = {
+    "fp64": torch.float64,  # for parity checks only: no cell can ask for it
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "amp": torch.float16,
+    "bf16": torch.bfloat16,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Precision:
     name: str
@@ -32,8 +41,7 @@ class Precision:
 
     @classmethod
     def of(cls, name: str, device_type: str) -> Precision:
-        dtypes = {"fp32": torch.float32, "tf32": torch.float32, "amp": torch.float16, "bf16": torch.bfloat16}
-        return cls(name=name, device_type=device_type, dtype=dtypes[name])
+        return cls(name=name, device_type=device_type, dtype=_DTYPES[name])
 
     def apply(self, *, has_static_shapes: bool) -> None:
         """fp32 means fp32: TF32 is off unless it is asked for."""
@@ -43,7 +51,7 @@ class Precision:
 
     @property
     def is_mixed(self) -> bool:
-        return self.dtype is not torch.float32
+        return self.dtype in (torch.float16, torch.bfloat16)
 
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device_type, self.dtype if self.is_mixed else torch.bfloat16, enabled=self.is_mixed)
@@ -96,6 +104,11 @@ class TrainStep:
             fill_state(self.optimizer, optimizer_facts, is_fused=True)
         self._scaler = torch.amp.GradScaler(precision.device_type, enabled=precision.name == "amp")
         self._compute_loss = self._compile() if self._is_compiled else self._plain_loss
+
+    @property
+    def loss_scale(self) -> float:
+        """What the gradients of the next backward pass are multiplied by until the optimizer steps; 1 without amp."""
+        return self._scaler.get_scale()
 
     @property
     def needs_preparation(self) -> bool:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainmark.workloads.card import Size
-from trainmark.workloads.torch import ParameterGroup
+from trainmark.workloads.torch import Examined, ParameterGroup
 
 Batch = Any
 """Tensors in tuples, lists or dicts, nested as the workload likes; the engine only moves and passes them on."""
@@ -22,8 +22,14 @@ class TorchWorkload(Protocol):
 
     def parameter_groups(self, model: nn.Module) -> list[ParameterGroup]: ...
 
+    def examine(self, model: nn.Module, batch: Batch) -> Examined:
+        """What the network gives and the terms of the loss, of a batch on the device. `model` may be wrapped for DDP.
+
+        Called under autocast if the precision is mixed. Names and layouts are the same in all frameworks.
+        """
+
     def compute_loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Of a batch on the device, under autocast if the precision is mixed. `model` may be wrapped for DDP."""
+        """The sum of the terms of `examine`."""
 
     def synthetic_batch(self, *, batch_size: int, size: Size, num_classes: int, generator: torch.Generator) -> Batch:
         """A seeded batch on the generator's own device, with targets like those of real data."""

@@ -12,7 +12,7 @@ from trainmark.workloads.hrnet_w18.card import CARD
 from trainmark.workloads.hrnet_w18.data import MEAN, STD
 from trainmark.workloads.hrnet_w18.torch_fast import FastNetwork
 from trainmark.workloads.hrnet_w18.torch_network import Network
-from trainmark.workloads.torch import ParameterGroup, normalise
+from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, normalise, total_loss
 
 Batch = list[tuple[Tensor, Tensor]]
 """Images (n x height x width x 3, uint8) with their labels (n x height x width, uint8), one pair for each image size.
@@ -38,12 +38,16 @@ def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
     return [ParameterGroup(params=list(model.parameters()), weight_decay=CARD.optimizer.weight_decay)]
 
 
-def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Mean cross-entropy of the pixels that are not ignored; 0 if there are none."""
+def examine(model: nn.Module, batch: Batch) -> Examined:
+    """The loss is the mean cross-entropy of the pixels that are not ignored; 0 if there are none."""
     [(images, labels)] = batch
-    logits = model(normalise(images, MEAN, STD)).float()
+    logits = at_least_float32(model(normalise(images, MEAN, STD)))
     total = functional.cross_entropy(logits, labels.long(), ignore_index=IGNORED, reduction="sum")
-    return total / (labels != IGNORED).sum().clamp_min(1)
+    return {"logits": logits}, {"cross_entropy": total / (labels != IGNORED).sum().clamp_min(1)}
+
+
+def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
+    return total_loss(examine(model, batch)[1])
 
 
 def synthetic_batch(*, batch_size: int, size: ImageSize, num_classes: int, generator: torch.Generator) -> Batch:

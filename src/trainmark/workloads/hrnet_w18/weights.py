@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trainmark.workloads.layout import Layout, Shapes, convolution, pair, rewrite, together
+from trainmark.workloads.layout import Layout, Rules, Shapes, convolution, pair, rewrite, together
 
 CLASS_LAYERS = ("classify.",)
 _CHANNELS = (18, 36, 72, 144)
@@ -26,7 +26,8 @@ def tensor_shapes(num_classes: int) -> Shapes:
         parts += [] if block else [pair(f"{name}.shortcut", 64, 256, 1)]
     parts += [pair("enter.0", 256, 18, 3), pair("enter.1", 256, 36, 3)]
     for num_branches, num_modules in _MODULES.items():
-        parts += [] if num_branches == 2 else [pair(f"down{num_branches}", *_CHANNELS[num_branches - 2 :][:2], 3)]
+        if num_branches > 2:
+            parts.append(pair(f"down{num_branches}", _CHANNELS[num_branches - 2], _CHANNELS[num_branches - 1], 3))
         parts += [_module(f"stage{num_branches}.{number}", num_branches) for number in range(num_modules)]
     width = sum(_CHANNELS)
     return together([*parts, pair("mix", width, width, 1), convolution("classify", width, num_classes, 1)])
@@ -63,7 +64,7 @@ def _part(kind: str) -> str:
     return "0" if kind in ("conv", "_conv") else "1"
 
 
-_OFFICIAL = [
+_OFFICIAL: Rules = [
     (r"(conv|bn)([12])\.", lambda m: f"stem.{int(m[2]) - 1}.{_part(m[1])}."),
     (r"layer1\.(\d)\.(conv|bn)([123])\.", lambda m: f"stage1.{m[1]}.body.{int(m[3]) - 1}.{_part(m[2])}."),
     (r"layer1\.0\.downsample\.([01])\.", r"stage1.0.shortcut.\1."),
@@ -100,7 +101,7 @@ def _less(*numbers: str) -> str:
 
 
 _STEM = (rf"conv_layer1_([12]){_PAIR}", lambda m: f"stem.{_less(m[1])}.{_part(m[2])}.")
-_PADDLESEG = [
+_PADDLESEG: Rules = [
     _STEM,
     (rf"la1\.bb_layer2_(\d)\.conv([123]|_down){_PAIR}", lambda m: _bottleneck(int(m[1]) - 1, m[2], m[3])),
     (rf"tr1\.transition_tr1_layer_([12]){_PAIR}", lambda m: f"enter.{_less(m[1])}.{_part(m[2])}."),
@@ -131,7 +132,7 @@ def _flat_path(match: re.Match[str]) -> str:
     return f"stage{match[1]}.{match[2]}.paths.{place}.{_part(match[4])}."
 
 
-_PADDLECLAS = [
+_PADDLECLAS: Rules = [
     _STEM,
     (rf"layer1\.(\d)\.conv([123]|_down){_PAIR}", lambda m: _bottleneck(int(m[1]), m[2], m[3])),
     (rf"tr1_([12]){_PAIR}", lambda m: f"enter.{_less(m[1])}.{_part(m[2])}."),

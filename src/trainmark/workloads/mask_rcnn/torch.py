@@ -13,7 +13,7 @@ from trainmark.workloads.card import ImageSize
 from trainmark.workloads.mask_rcnn.card import CARD, regions_per_image
 from trainmark.workloads.mask_rcnn.torch_model import VARIANTS, Target, build_mask_rcnn
 from trainmark.workloads.mask_rcnn.torch_norm import noise_images
-from trainmark.workloads.torch import ParameterGroup
+from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, total_loss
 
 Batch = dict[str, list[Any]]
 """`images` as bytes (height x width x 3, different sizes); `targets` in training, `image_ids` in evaluation."""
@@ -44,10 +44,15 @@ def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
     ]
 
 
+def examine(model: nn.Module, batch: Batch) -> Examined:
+    """The terms are objectness and box of the proposals, and class, box and mask of the regions."""
+    losses, features = model(batch["images"], batch["targets"])
+    outputs = {f"features.{level}": feature for level, feature in features.items()}
+    return outputs, {name: at_least_float32(loss) for name, loss in losses.items()}
+
+
 def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Objectness and box of the proposals; class, box and mask of the regions."""
-    losses: dict[str, Tensor] = model(batch["images"], batch["targets"])
-    return torch.stack([loss.float() for loss in losses.values()]).sum()
+    return total_loss(examine(model, batch)[1])
 
 
 def score(model: nn.Module, batch: Batch) -> list[dict[str, Any]]:
@@ -59,7 +64,7 @@ def score(model: nn.Module, batch: Batch) -> list[dict[str, Any]]:
 def _as_item(image_id: int, result: Mapping[str, Tensor]) -> dict[str, Any]:
     from pycocotools import mask as coco_mask
 
-    boxes = result["boxes"].float()
+    boxes = at_least_float32(result["boxes"])
     corners, far = boxes[:, :2], boxes[:, 2:]
     # COCO's run lengths go down the columns: transposing on the device saves a copy on the host.
     masks = (result["masks"][:, 0] > 0.5).to(torch.uint8).transpose(1, 2).contiguous().cpu().numpy()
@@ -69,7 +74,7 @@ def _as_item(image_id: int, result: Mapping[str, Tensor]) -> dict[str, Any]:
         "image_id": image_id,
         "size": [height, width],
         "boxes": torch.cat([corners, far - corners], dim=1).tolist(),
-        "scores": result["scores"].float().tolist(),
+        "scores": at_least_float32(result["scores"]).tolist(),
         "labels": result["labels"].tolist(),
         "masks": [run["counts"].decode("ascii") for run in runs],
     }

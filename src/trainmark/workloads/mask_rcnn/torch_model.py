@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torchvision.models.detection._utils import BalancedPositiveNegativeSampler
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
@@ -23,12 +24,13 @@ from torchvision.ops import MultiScaleRoIAlign
 from trainmark.workloads.mask_rcnn.data import MEAN, SIDE_MULTIPLE, STD, longest_side, ngc_size, torchvision_size
 from trainmark.workloads.mask_rcnn.torch_ngc import NgcHeads, NgcProposals, move_strides
 from trainmark.workloads.mask_rcnn.torch_norm import FrozenNorm, calibrate
-from trainmark.workloads.torch import normalise
+from trainmark.workloads.torch import at_least_float32, normalise
 
 Target = dict[str, Any]
 """`boxes` N x 4 (left, top, right, bottom in pixels), `labels` N from 1, `masks` N x height x width of 0 and 1.
 
-In a batch also `size`, the (height, width) of the image without padding.
+In a batch also `size`, the (height, width) of the image without padding; in a parity check `anchor_keys` and
+`region_keys`, which decide what is sampled.
 """
 InputSize = Callable[[int, int, int], tuple[int, int]]
 """Of an image's height, its width and the wanted short side."""
@@ -102,6 +104,9 @@ def build_mask_rcnn(*, variant: Variant, num_outputs: int, short_side: int, num_
         variant.heads(**_box_head(num_outputs, num_regions), **_mask_head(num_outputs)),
         Transform(variant, short_side),
     )
+    for part in (model.rpn, model.roi_heads):
+        plain = part.fg_bg_sampler
+        part.fg_bg_sampler = KeyedSampler(plain.batch_size_per_image, plain.positive_fraction)
     _initialise_heads(model)
     return model
 
@@ -123,15 +128,53 @@ class RecipeRCNN(GeneralizedRCNN):  # type: ignore[misc]
     """torchvision's stages in torchvision's order, without its search for bad boxes, which waits for the device."""
 
     def forward(self, images: list[Tensor], targets: list[Target] | None = None) -> Any:
-        """Losses by name in training, else one dict of detections per image, in pixels of the image."""
+        """In training the losses and the pyramid's features by name; else one dict of detections per image."""
         batch, resized = self.transform(images, targets)
+        if targets is not None:
+            self.rpn.fg_bg_sampler.keys = _keys(targets, "anchor_keys")
+            self.roi_heads.fg_bg_sampler.keys = _keys(targets, "region_keys")
         features = self.backbone(batch.tensors)
         proposals, proposal_losses = self.rpn(batch, features, resized)
         detections, detector_losses = self.roi_heads(features, proposals, batch.image_sizes, resized)
         if self.training:
-            return {**proposal_losses, **detector_losses}
+            return {**proposal_losses, **detector_losses}, features
         sizes = [(image.shape[0], image.shape[1]) for image in images]
         return self.transform.postprocess(detections, batch.image_sizes, sizes)
+
+
+def _keys(targets: list[Target], name: str) -> list[Tensor] | None:
+    return [target[name] for target in targets] if targets and name in targets[0] else None
+
+
+class KeyedSampler(BalancedPositiveNegativeSampler):  # type: ignore[misc]
+    """torchvision's own, unless the choice is handed in: a number for each candidate, of which the smallest are taken.
+
+    So that all frameworks of a parity check take the same anchors and regions. There may be more numbers than
+    candidates.
+    """
+
+    keys: list[Tensor] | None = None
+
+    def __call__(self, matched_idxs: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        if self.keys is None:
+            taken: tuple[list[Tensor], list[Tensor]] = super().__call__(matched_idxs)
+            return taken
+        pairs = [self._take(labels, keys) for labels, keys in zip(matched_idxs, self.keys, strict=True)]
+        return [positive for positive, _ in pairs], [negative for _, negative in pairs]
+
+    def _take(self, labels: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        positive = _smallest(keys, labels >= 1, int(self.batch_size_per_image * self.positive_fraction))
+        negative = _smallest(keys, labels == 0, self.batch_size_per_image - int(positive.sum()))
+        return positive, negative
+
+
+def _smallest(keys: Tensor, is_candidate: Tensor, num_wanted: int) -> Tensor:
+    """Which candidates have the smallest keys, as bytes of 0 and 1."""
+    candidates = torch.where(is_candidate)[0]
+    order = keys[: len(is_candidate)][candidates].argsort()
+    taken = torch.zeros_like(is_candidate, dtype=torch.uint8)
+    taken[candidates[order[:num_wanted]]] = 1
+    return taken
 
 
 def _rpn() -> dict[str, Any]:
@@ -215,7 +258,7 @@ def _resized_target(target: Target, old: torch.Size, new: tuple[int, int]) -> Ta
     masks = target["masks"]
     if len(masks):
         masks = _resized(masks, new, mode="nearest")
-    return {"boxes": torch.stack(columns, dim=1), "labels": target["labels"], "masks": masks, "size": new}
+    return {**target, "boxes": torch.stack(columns, dim=1), "masks": masks, "size": new}
 
 
 class Anchors(AnchorGenerator):  # type: ignore[misc]
@@ -230,7 +273,7 @@ class FloatRPNHead(RPNHead):  # type: ignore[misc]
 
     def forward(self, x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         logits, offsets = super().forward(x)
-        return [_at_least_float(level) for level in logits], [_at_least_float(level) for level in offsets]
+        return [at_least_float32(level) for level in logits], [at_least_float32(level) for level in offsets]
 
 
 class FloatPredictor(FastRCNNPredictor):  # type: ignore[misc]
@@ -238,8 +281,4 @@ class FloatPredictor(FastRCNNPredictor):  # type: ignore[misc]
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         scores, offsets = super().forward(x)
-        return _at_least_float(scores), _at_least_float(offsets)
-
-
-def _at_least_float(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+        return at_least_float32(scores), at_least_float32(offsets)

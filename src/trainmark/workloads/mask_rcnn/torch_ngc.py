@@ -30,7 +30,7 @@ class NgcProposals(RegionProposalNetwork):  # type: ignore[misc]
     ) -> tuple[list[Tensor], list[Tensor]]:
         labels, boxes = super().assign_targets_to_anchors(anchors, targets)
         pairs = zip(labels, anchors, targets, strict=True)
-        return [torch.where(is_inside(a, target["size"]), label, -1.0) for label, a, target in pairs], boxes
+        return [torch.where(is_inside(a, target["size"]), label.to(a.dtype), -1.0) for label, a, target in pairs], boxes
 
     def filter_proposals(
         self,

@@ -14,6 +14,8 @@ from torchvision.models.detection.backbone_utils import BackboneWithFPN
 from torchvision.models.resnet import Bottleneck
 from torchvision.ops import FeaturePyramidNetwork, FrozenBatchNorm2d
 
+from trainmark.workloads.torch import at_least_float32
+
 _OCTAVES = (4, 8, 16, 32, 64, 128)
 _IMAGES, _SIDE = 2, 192
 
@@ -30,7 +32,7 @@ class FrozenNorm(FrozenBatchNorm2d):  # type: ignore[misc]  # torchvision has no
 
     def forward(self, x: Tensor) -> Tensor:
         if self.is_measuring:
-            var, mean = torch.var_mean(x.float(), dim=(0, 2, 3), correction=0)
+            var, mean = torch.var_mean(at_least_float32(x), dim=(0, 2, 3), correction=0)
             self.running_mean.copy_(mean)
             self.running_var.copy_(var)
         return functional.batch_norm(

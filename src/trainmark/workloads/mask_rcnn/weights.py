@@ -94,9 +94,7 @@ def _start_pyramid(arrays: Arrays, origin: Origin) -> Arrays:
 
 
 LAYOUTS = (
-    Layout(
-        name="Mask R-CNN of torchvision", rename=lambda name: rewrite(name, _OLD_NAMES), finish=_see_colours
-    ),
+    Layout(name="Mask R-CNN of torchvision", rename=lambda name: rewrite(name, _OLD_NAMES), finish=_see_colours),
     Layout(
         name="ResNet-50 of torchvision or timm",
         rename=_rename_backbone,

@@ -15,9 +15,9 @@ from trainmark.workloads.psenet.expansion import Expander, find_boxes
 from trainmark.workloads.psenet.labels import TRAINED, kernel_rate
 from trainmark.workloads.psenet.metric import count_matches
 from trainmark.workloads.psenet.torch_fast import FastPSENet
-from trainmark.workloads.psenet.torch_loss import psenet_loss
+from trainmark.workloads.psenet.torch_loss import loss_terms
 from trainmark.workloads.psenet.torch_model import PSENet
-from trainmark.workloads.torch import ParameterGroup, normalise
+from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, normalise, total_loss
 
 Batch = dict[str, Any]
 """Training: `images` and `labels`, one tensor each. Evaluation: `images`, `quads`, `ignored`, `scale`, a list each."""
@@ -35,8 +35,13 @@ def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
     return [ParameterGroup(params=list(model.parameters()), weight_decay=CARD.optimizer.weight_decay)]
 
 
+def examine(model: nn.Module, batch: Batch) -> Examined:
+    logits = model(normalise(batch["images"], MEAN, STD))
+    return {"logits": logits}, loss_terms(logits, batch["labels"])
+
+
 def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
-    return psenet_loss(model(normalise(batch["images"], MEAN, STD)), batch["labels"])
+    return total_loss(examine(model, batch)[1])
 
 
 @torch.no_grad()
@@ -62,7 +67,7 @@ def pack_maps(logits: Tensor) -> tuple[Tensor, Tensor]:
     bits = torch.zeros_like(logits[:, 0], dtype=torch.uint8)
     for number in range(NUM_KERNELS):
         bits |= (logits[:, number] > 0).to(torch.uint8) << number
-    return bits, logits[:, 0].float().sigmoid()
+    return bits, at_least_float32(logits[:, 0]).sigmoid()
 
 
 def synthetic_batch(*, batch_size: int, size: ImageSize, num_classes: int, generator: torch.Generator) -> Batch:  # noqa: ARG001

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from trainmark.workloads.psenet.card import NUM_KERNELS
 from trainmark.workloads.psenet.torch_model import PSENet
+from trainmark.workloads.torch import at_least_float32
 from trainmark.workloads.torch_norm import speed_up_norms
 from trainmark.workloads.torch_padding import convolve_padded
 from trainmark.workloads.torch_resize import concatenate_enlarged, enlarge
@@ -31,4 +32,4 @@ class FastPSENet(PSENet):
             pyramid[level] = self.smooths[level](pyramid[level] + enlarge(pyramid[level + 1], size))
         smooth, to_maps = self.head
         maps = convolve_padded(to_maps, smooth(concatenate_enlarged(pyramid)))[:, :NUM_KERNELS]  # type: ignore[arg-type]
-        return enlarge(maps.float(), images.shape[2:])
+        return enlarge(at_least_float32(maps), images.shape[2:])

@@ -7,22 +7,23 @@ from torch import Tensor
 
 from trainmark.workloads.psenet.card import NUM_KERNELS
 from trainmark.workloads.psenet.labels import TRAINED
+from trainmark.workloads.torch import at_least_float32
 
 _TEXT_SHARE, _KERNEL_SHARE = 0.7, 0.3
 _SMOOTH = 0.001
 _NEGATIVES_PER_POSITIVE = 3
 
 
-def psenet_loss(logits: Tensor, packed: Tensor) -> Tensor:
-    """Of (n, 7, h, w) logits and (n, h, w) packed labels; the mean over the images."""
+def loss_terms(logits: Tensor, packed: Tensor) -> dict[str, Tensor]:
+    """Of (n, 7, h, w) logits and (n, h, w) packed labels; means over the images, in their shares of the loss."""
     text, kernels = unpack(packed)
     is_trained = (packed & TRAINED) != 0
-    logits = logits.float()
+    logits = at_least_float32(logits)
     scores = logits.sigmoid()
     chosen = choose_pixels(logits[:, 0].detach(), text, is_trained)
     text_loss = dice_loss(scores[:, 0], text, chosen)
     kernel_loss = dice_loss(scores[:, 1:], kernels, (text & is_trained)[:, None]).mean(dim=1)
-    return (_TEXT_SHARE * text_loss + _KERNEL_SHARE * kernel_loss).mean()
+    return {"text": _TEXT_SHARE * text_loss.mean(), "kernels": _KERNEL_SHARE * kernel_loss.mean()}
 
 
 def unpack(packed: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,7 +54,8 @@ def choose_pixels(logits: Tensor, text: Tensor, is_trained: Tensor) -> Tensor:
     num_positive, num_negative = (text & is_trained).sum(dim=(1, 2)), (~text).sum(dim=(1, 2))
     num_wanted = torch.minimum(_NEGATIVES_PER_POSITIVE * num_positive, num_negative)
     ranked = torch.where(text, -torch.inf, logits).flatten(1)
-    find = find_nth_largest if torch.compiler.is_compiling() else sort_nth_largest
+    is_fused = torch.compiler.is_compiling() and ranked.dtype is torch.float32  # the passes count through its 32 bits
+    find = find_nth_largest if is_fused else sort_nth_largest
     threshold = find(ranked, num_wanted.clamp(min=1))[:, None, None]
     chosen = (text | (logits >= threshold)) & is_trained
     has_both = ((num_positive > 0) & (num_negative > 0))[:, None, None]

@@ -8,6 +8,7 @@ from torch.nn import functional
 from torchvision.models.resnet import Bottleneck, ResNet
 
 from trainmark.workloads.psenet.card import NUM_KERNELS
+from trainmark.workloads.torch import at_least_float32
 
 _WIDTH = 256
 
@@ -31,7 +32,7 @@ class PSENet(nn.Module):
         self.apply(_initialise)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits of the maps, float32 in every precision: the loss sums over half a million pixels."""
+        """Logits of the maps, at least float32: the loss sums over half a million pixels."""
         features = []
         x = self.stem(images)
         for layer in (self.layer1, self.layer2, self.layer3, self.layer4):
@@ -41,7 +42,7 @@ class PSENet(nn.Module):
         for level in (2, 1, 0):
             pyramid[level] = self.smooths[level](pyramid[level] + _resize_like(pyramid[level + 1], pyramid[level]))
         together = torch.cat([pyramid[0], *(_resize_like(part, pyramid[0]) for part in pyramid[1:])], dim=1)
-        return _resize_like(self.head(together).float(), images)
+        return _resize_like(at_least_float32(self.head(together)), images)
 
 
 def _resize_like(x: Tensor, other: Tensor) -> Tensor:

@@ -73,9 +73,7 @@ LAYOUTS = (
         helpers=frozenset({_HEAD_BIAS}),
         finish=_fold_bias,
     ),
-    Layout(
-        name="ResNet-50 with the deep stem, of CSAIL", rename=_rename_deep, covers=starts_with("stem.", *_BODY)
-    ),
+    Layout(name="ResNet-50 with the deep stem, of CSAIL", rename=_rename_deep, covers=starts_with("stem.", *_BODY)),
     Layout(
         name="ResNet-50 of torchvision or timm",
         rename=_rename_plain,

@@ -9,7 +9,7 @@ from torchvision.models import resnet50
 
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.resnet50.card import CARD, LABEL_SMOOTHING
-from trainmark.workloads.torch import ParameterGroup, count_correct
+from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, count_correct, total_loss
 from trainmark.workloads.torch_norm import speed_up_norms
 from trainmark.workloads.torch_stem import speed_up_stem
 
@@ -25,10 +25,17 @@ def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageS
     return model
 
 
-def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
+def examine(model: nn.Module, batch: Batch) -> Examined:
     inputs, targets = batch
     # Autocast would leave this log-softmax in half precision: an error of 1% in the gradients of the wrong classes.
-    return functional.cross_entropy(model(inputs).float(), targets, label_smoothing=LABEL_SMOOTHING)
+    logits = at_least_float32(model(inputs))
+    return {"logits": logits}, {
+        "cross_entropy": functional.cross_entropy(logits, targets, label_smoothing=LABEL_SMOOTHING)
+    }
+
+
+def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
+    return total_loss(examine(model, batch)[1])
 
 
 def score(model: nn.Module, batch: Batch) -> Tensor:

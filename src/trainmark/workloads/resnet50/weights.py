@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from trainmark.workloads.layout import Layout, Shapes, batch_norm, convolution, linear, rewrite, together
+from trainmark.workloads.layout import Layout, Rules, Shapes, batch_norm, convolution, linear, rewrite, together
 
 BLOCKS = (3, 4, 6, 3)
 CLASS_LAYERS = ("fc.",)
@@ -46,7 +46,7 @@ def rename_paddleclas(name: str) -> str:
         part = shortcut[match[3]] if match[2] == "short" else f"{match[3]}{int(match[2][4:]) + 1}"
         return f"layer{stage + 1}.{number}.{part}."
 
-    rules = [
+    rules: Rules = [
         (r"stem\.0\.(conv|bn)\.", r"\g<1>1."),
         (r"blocks\.(\d{1,3})\.(conv[0-2]|short)\.(conv|bn)\.", block),
     ]

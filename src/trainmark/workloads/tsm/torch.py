@@ -8,7 +8,14 @@ from torch.nn import functional
 from torchvision.models.resnet import Bottleneck, ResNet
 
 from trainmark.workloads.card import ImageSize
-from trainmark.workloads.torch import ParameterGroup, count_correct, normalise
+from trainmark.workloads.torch import (
+    Examined,
+    ParameterGroup,
+    at_least_float32,
+    count_correct,
+    normalise,
+    total_loss,
+)
 from trainmark.workloads.torch_norm import speed_up_norms
 from trainmark.workloads.torch_stem import speed_up_stem
 from trainmark.workloads.tsm.card import CARD, DROPOUT
@@ -16,6 +23,7 @@ from trainmark.workloads.tsm.data import MEAN, STD
 from trainmark.workloads.tsm.torch_shift import ShiftedBottleneck, set_num_frames, speed_up_shifts
 
 Batch = dict[str, Tensor]
+"""`frames` and `labels`; in a parity check also `dropout_keys`, clips x frames x features."""
 
 _LAYERS = (3, 4, 6, 3)
 
@@ -29,17 +37,25 @@ class Tsm(ResNet):  # type: ignore[misc]
         super().__init__(ShiftedBottleneck if is_shifted else Bottleneck, list(layers), num_classes=num_classes)
         set_num_frames(self, num_frames)
         self.num_frames = num_frames
-        self.dropout = nn.Dropout(DROPOUT)
+        self.dropout = KeyedDropout(DROPOUT)
         nn.init.normal_(self.fc.weight, std=0.001)
         nn.init.zeros_(self.fc.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, dropout_keys: Tensor | None = None) -> Tensor:
         """(clips x frames) x 3 x height x width to clips x classes: the mean of the frames' logits."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        logits: Tensor = self.fc(self.dropout(self.avgpool(x).flatten(1)))
-        mean: Tensor = logits.unflatten(0, (-1, self.num_frames)).mean(1, dtype=torch.float32)
-        return mean
+        logits: Tensor = self.fc(self.dropout(self.avgpool(x).flatten(1), dropout_keys))
+        return at_least_float32(logits.unflatten(0, (-1, self.num_frames))).mean(1)
+
+
+class KeyedDropout(nn.Dropout):
+    """PyTorch's own, unless the choice is handed in as a number from 0 to 1 for each value, as a parity check does."""
+
+    def forward(self, input: Tensor, keys: Tensor | None = None) -> Tensor:  # noqa: A002 - the name of the base class
+        if keys is None or not self.training:
+            return super().forward(input)
+        return torch.where(keys >= self.p, input / (1 - self.p), 0)
 
 
 def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:
@@ -69,8 +85,13 @@ def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
     return [group for group in groups if group.params]  # ResNet's convolutions have no biases
 
 
+def examine(model: nn.Module, batch: Batch) -> Examined:
+    logits = _logits(model, batch)
+    return {"logits": logits}, {"cross_entropy": functional.cross_entropy(logits, batch["labels"])}
+
+
 def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
-    return functional.cross_entropy(_logits(model, batch), batch["labels"])
+    return total_loss(examine(model, batch)[1])
 
 
 def score(model: nn.Module, batch: Batch) -> Tensor:
@@ -78,7 +99,9 @@ def score(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def _logits(model: nn.Module, batch: Batch) -> Tensor:
-    logits: Tensor = model(normalise(batch["frames"].flatten(0, 1), MEAN, STD))
+    frames = normalise(batch["frames"].flatten(0, 1), MEAN, STD)
+    keys = batch.get("dropout_keys")
+    logits: Tensor = model(frames) if keys is None else model(frames, keys.flatten(0, 1))
     return logits
 
 

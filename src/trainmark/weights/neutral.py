@@ -1,0 +1,77 @@
+"""A model's weights without a framework: arrays under the names and in the layouts of the PyTorch reference model.
+
+Convolutions are (out, in, height, width), linear layers (out, in), BatchNorm has `weight`, `bias`, `running_mean` and
+`running_var`. The counter `num_batches_tracked` is left out: only PyTorch has it, and no step depends on it.
+
+On disk this is a safetensors file, whose metadata say what the weights belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainmark.errors import InputError
+
+Weights = Mapping[str, NDArray[Any]]
+
+FORMAT = "weights 1"
+_FORMAT_KEY = "trainmark"
+_NAMED = 5
+"""Tensors that an error names; the rest is counted."""
+
+
+class WeightsError(InputError):
+    """The tensors are not those of the model, or the file cannot be read."""
+
+
+def require_tensors(weights: Weights, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Every tensor of the model and no other, each in its shape; else an error with the names."""
+    missing = [name for name in shapes if name not in weights]
+    extra = [name for name in weights if name not in shapes]
+    misshapen = [
+        f"{name} is {_shape(weights[name].shape)} instead of {_shape(shape)}"
+        for name, shape in shapes.items()
+        if name in weights and tuple(weights[name].shape) != tuple(shape)
+    ]
+    problems = [("missing", missing), ("not in the model", extra), ("wrong shape", misshapen)]
+    found = [f"{what}: {_enumerate(names)}" for what, names in problems if names]
+    if found:
+        raise WeightsError("the weights do not fit the model", why="; ".join(found))
+
+
+def write_weights(path: Path, weights: Weights, about: Mapping[str, str]) -> None:
+    """`about` says what they belong to: workload, card version, framework of origin."""
+    from safetensors.numpy import save_file
+
+    contiguous = {name: np.ascontiguousarray(array) for name, array in weights.items()}
+    save_file(contiguous, path, metadata={_FORMAT_KEY: FORMAT, **about})
+
+
+def read_weights(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """The tensors and what `write_weights` was told about them. Nothing in the file is executed."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            about: dict[str, str] = dict(file.metadata() or {})
+            if about.pop(_FORMAT_KEY, None) != FORMAT:
+                raise WeightsError(
+                    f"cannot read {path}", why=f"its metadata do not say {_FORMAT_KEY}={FORMAT!r}, as trainmark writes"
+                )
+            return {name: file.get_tensor(name) for name in sorted(file.keys())}, about
+    except (OSError, SafetensorError, TypeError, ValueError) as error:
+        raise WeightsError(f"cannot read {path}", why=str(error).splitlines()[0]) from error
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return "x".join(str(side) for side in shape) or "a number"
+
+
+def _enumerate(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,140 @@
+"""A probe's request and result as files of a folder: JSON for what is short, npz for arrays. Nothing is pickled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainmark.runfolder.document import WorkloadCell
+from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, leaves
+from trainmark.workloads.data import Arrays
+
+REQUEST, RESULT, FAILURE = "request", "result", "failure.json"
+_SCHEMA = 1
+_ARRAY = "@"
+"""Key of an object that stands for an array: its name in the npz file."""
+_TUPLE = "tuple"
+_WEIGHTS, _BATCHES = "weights", "batches"
+
+
+class ProbeFailedError(Exception):
+    """The process of a probe ended without a result; the text says why."""
+
+
+def write_request(folder: Path, request: ProbeRequest | EpochRequest) -> None:
+    folder.mkdir(parents=True)
+    if isinstance(request, EpochRequest):
+        _write(folder, REQUEST, {"cell": asdict(request.cell), "num_steps": request.num_steps}, {})
+        return
+    arrays: dict[str, NDArray[Any]] = {f"{_BATCHES}/{name}": array for name, array in leaves(list(request.batches))}
+    arrays.update({f"{_WEIGHTS}/{name}": array for name, array in (request.weights or {}).items()})
+    plain = {name: value for name, value in vars(request).items() if name not in (_WEIGHTS, _BATCHES)}
+    document = {
+        **{name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()},
+        "has_weights": request.weights is not None,
+        _BATCHES: _describe(list(request.batches), _BATCHES),
+    }
+    _write(folder, REQUEST, document, arrays)
+
+
+def read_request(folder: Path) -> ProbeRequest | EpochRequest:
+    document, arrays = _read(folder, REQUEST)
+    if "cell" in document:
+        return EpochRequest(cell=WorkloadCell(**document["cell"]), num_steps=document["num_steps"])
+    has_weights = document.pop("has_weights")
+    batches = _restore(document.pop(_BATCHES), arrays)
+    plain: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in document.items()}
+    return ProbeRequest(**plain, batches=batches, weights=_under(arrays, _WEIGHTS) if has_weights else None)
+
+
+def write_result(folder: Path, result: ProbeResult | EpochResult) -> None:
+    if isinstance(result, EpochResult):
+        named = {f"{_BATCHES}/{name}": array for name, array in leaves(list(result.batches))}
+        document = {"facts": result.facts, _BATCHES: _describe(list(result.batches), _BATCHES)}
+        _write(folder, RESULT, document, {"rates": result.rates, **named})
+        return
+    arrays: dict[str, NDArray[Any]] = {"losses": result.losses}
+    for kind in ("outputs", "terms", "gradients"):
+        arrays.update({f"{kind}/{name}": array for name, array in getattr(result, kind).items()})
+    for step, weights in result.weights.items():
+        arrays.update({f"{_WEIGHTS}/{step}/{name}": array for name, array in weights.items()})
+    _write(folder, RESULT, {"facts": result.facts, "kept": list(result.weights)}, arrays)
+
+
+def read_probe_result(folder: Path) -> ProbeResult:
+    document, arrays = _read_or_fail(folder)
+    return ProbeResult(
+        outputs=_under(arrays, "outputs"),
+        terms=_under(arrays, "terms"),
+        gradients=_under(arrays, "gradients"),
+        losses=arrays["losses"],
+        weights={int(step): _under(arrays, f"{_WEIGHTS}/{step}") for step in document["kept"]},
+        facts=document["facts"],
+    )
+
+
+def read_epoch_result(folder: Path) -> EpochResult:
+    document, arrays = _read_or_fail(folder)
+    return EpochResult(rates=arrays["rates"], batches=_restore(document[_BATCHES], arrays), facts=document["facts"])
+
+
+def write_failure(folder: Path, why: str) -> None:
+    (folder / FAILURE).write_text(json.dumps({"why": why}))
+
+
+def _read_or_fail(folder: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    if (folder / FAILURE).exists():
+        raise ProbeFailedError(json.loads((folder / FAILURE).read_text())["why"])
+    if not (folder / f"{RESULT}.json").exists():
+        raise ProbeFailedError("the process ended without a result")
+    return _read(folder, RESULT)
+
+
+def _write(folder: Path, name: str, document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """The JSON last: who finds it finds everything."""
+    # Names of weights have dots and slashes, and a name could be one of savez's own arguments: numbers are safe.
+    names = list(arrays)
+    numbered: dict[str, Any] = {f"a{number}": arrays[key] for number, key in enumerate(names)}
+    np.savez(folder / f"{name}.npz", **numbered)
+    text = json.dumps({"schema": _SCHEMA, "arrays": names, **document}, default=str, allow_nan=False)
+    (folder / f"{name}.json").write_text(text)
+
+
+def _read(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    document: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
+    if document.pop("schema") != _SCHEMA:
+        raise ProbeFailedError("written by another version of trainmark")
+    with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
+        arrays = {key: file[f"a{number}"] for number, key in enumerate(document.pop("arrays"))}
+    return document, arrays
+
+
+def _under(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    start = f"{prefix}/"
+    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+
+
+def _describe(arrays: Arrays, name: str) -> Any:
+    """The nesting as JSON, with a name in place of each array."""
+    if isinstance(arrays, Mapping):
+        return {key: _describe(part, f"{name}/{key}") for key, part in arrays.items()}
+    if isinstance(arrays, (list, tuple)):
+        parts = [_describe(part, f"{name}/{number}") for number, part in enumerate(arrays)]
+        return {_TUPLE: parts} if isinstance(arrays, tuple) else parts
+    return {_ARRAY: name}
+
+
+def _restore(described: Any, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
+    if isinstance(described, list):
+        return [_restore(part, arrays) for part in described]
+    if set(described) == {_ARRAY}:
+        return arrays[described[_ARRAY]]
+    if set(described) == {_TUPLE}:
+        return tuple(_restore(part, arrays) for part in described[_TUPLE])
+    return {key: _restore(part, arrays) for key, part in described.items()}

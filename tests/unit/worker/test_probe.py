@@ -1,0 +1,85 @@
+"""The probe's documents, and PyTorch under observation: one tiny workload, no subprocess."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from trainmark.worker.probe import EpochResult, ProbeRequest, ProbeResult, digest  # noqa: E402
+from trainmark.worker.probe_files import (  # noqa: E402
+    ProbeFailedError,
+    read_epoch_result,
+    read_probe_result,
+    read_request,
+    write_failure,
+    write_request,
+    write_result,
+)
+
+
+def request(**other: Any) -> ProbeRequest:
+    given: dict[str, Any] = {
+        "workload": "resnet50",
+        "framework": "torch",
+        "recipe": "reference",
+        "precision": "fp64",
+        "size": "small",
+        "device": "cpu",
+        "num_classes": 3,
+        "seed": 1,
+        "weights": {"a.b": np.arange(3.0, dtype=np.float32)},
+        "batches": [(np.zeros((2, 3)), [{"x": np.array([1, 2]), "y": []}])],
+        "rates": (0.1, 0.2),
+    }
+    return ProbeRequest(**{**given, **other})
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, Mapping):
+        return set(one) == set(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return type(one) is type(other) and all(map(same, one, other))
+    return bool(np.array_equal(one, other)) if isinstance(one, np.ndarray) else bool(one == other)
+
+
+def test_a_request_comes_back_as_it_was(tmp_path: Path) -> None:
+    for number, given in enumerate((request(), request(weights=None, batches=[], keep_weights_after=(0,)))):
+        write_request(tmp_path / str(number), given)
+        found = read_request(tmp_path / str(number))
+        assert same(vars(found), vars(given))
+
+
+def test_results_come_back_as_they_were(tmp_path: Path) -> None:
+    given = ProbeResult(
+        outputs={"logits": np.ones((2, 2))},
+        terms={"one": np.array(1.5)},
+        gradients={"a.b": np.arange(3.0)},
+        losses=np.array([1.0, 0.5]),
+        weights={0: {"a.b": np.zeros(1)}, 12: {"a.b": np.ones(1)}},
+        facts={"tf32": False},
+    )
+    write_result(tmp_path, given)
+    assert same(vars(read_probe_result(tmp_path)), vars(given))
+    epoch = EpochResult(rates=np.array([0.1]), batches=[{"x": (np.ones(1), np.zeros(2))}], facts={"n": 1})
+    write_result(tmp_path, epoch)
+    assert same(vars(read_epoch_result(tmp_path)), vars(epoch))
+
+
+def test_a_failure_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ProbeFailedError, match="without a result"):
+        read_probe_result(tmp_path)
+    write_failure(tmp_path, "ValueError: no")
+    with pytest.raises(ProbeFailedError, match="ValueError: no"):
+        read_probe_result(tmp_path)
+
+
+def test_a_digest_sees_names_types_shapes_and_values() -> None:
+    batches = [{"a": [np.zeros(2)]}, {"b": [np.zeros(2)]}, {"a": [np.zeros((2, 1))]}, {"a": [np.zeros(2, np.int64)]}]
+    assert len({digest(batch) for batch in [*batches, {"a": [np.array([0.0, 1.0])]}]}) == 5
+    assert digest({"a": [np.zeros(2)]}) == digest(batches[0])
