@@ -23,8 +23,12 @@ _SMALL = {
     "dense_import": ("--megabytes", "3", "--passes", "1", "--program", "timm"),
     "observer_cost": ("--alone", "--steps", "5"),
     "many_runs": ("--runs", "3", "--passes", "1"),
+    "fast": (
+        "--device", "cpu", "--only", "resnet50", "--size", "small", "--batch-size", "1", "--seconds", "0.1",
+        "--rounds", "2", "--no-cold", "--without", "compile", "--output", "DIR/fast.jsonl",
+    ),
     "small_costs": ("--passes", "1", "--images", "40"),
-}
+}  # fmt: skip
 _NEEDS_A_GPU = {"gpu_resize"}
 """Which CI has not."""
 

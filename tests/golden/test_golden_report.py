@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from making import make_cell, make_run
+from reporting import markdown_of
 from trainmark.analyse.table import build_lines
 from trainmark.messages.endings import controller_stopped
 from trainmark.messages.ranks import no_step
-from trainmark.report.markdown import render_markdown
 from trainmark.store.folder import read_run
 
 HERE = Path(__file__).parent
@@ -45,7 +45,7 @@ def test_markdown(tmp_path: Path, lang: str) -> None:
             )  # fmt: skip
             (folder / "env.json").write_text(json.dumps(ENVIRONMENT))
             rows.append(read_run(folder))
-    text = render_markdown(build_lines([row for row in rows if row is not None]), lang=lang)
+    text = markdown_of(build_lines([row for row in rows if row is not None]), lang=lang)
     golden = HERE / f"report.{lang}.md"
     if os.environ.get("TRAINMARK_REWRITE_GOLDEN"):
         golden.write_text(text, encoding="utf-8")

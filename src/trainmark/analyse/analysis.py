@@ -5,14 +5,19 @@ numpy is imported only to analyse steps: reading a thousand kept analyses needs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from trainmark.analyse.energy import Power, Powers, find_disagreement, measure_power
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.training import speeds
 from trainmark.messages.numbers import not_analysed
 from trainmark.store.rows import RunRow
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,14 +36,19 @@ class Analysis:
     """Found in the numbers of this run alone."""
     fingerprint: str | None = None
     """Of all step durations, to find copies; None if they vary too little to tell a copy from chance."""
+    powers: Powers = field(default_factory=dict)
+    """During the steady steps of our own workloads; empty for other runs, and for those without a speed."""
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "estimate": self.estimate.to_json() if self.estimate is not None else None}
+        estimate = self.estimate.to_json() if self.estimate is not None else None
+        powers = {kind: power.to_json() for kind, power in self.powers.items()}
+        return {**vars(self), "estimate": estimate, "powers": powers}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Analysis:
         estimate = Estimate.from_json(value["estimate"]) if value["estimate"] is not None else None
-        return cls(**{**value, "estimate": estimate, "warnings": tuple(value["warnings"])})
+        powers = {kind: Power.from_json(power) for kind, power in value.get("powers", {}).items()}
+        return cls(**{**value, "estimate": estimate, "warnings": tuple(value["warnings"]), "powers": powers})
 
 
 _found: WeakKeyDictionary[RunRow, Analysis] = WeakKeyDictionary()
@@ -87,6 +97,8 @@ def _analyse(row: RunRow) -> Analysis:
     has_speed = row.outcome == "ok" and len(row.seconds) > 0
     estimate = _estimate(row) if has_speed else None
     rates = row.rates if has_speed else None
+    powers = _measure_power(row) if has_speed else {}
+    disagreement = find_disagreement(powers)
     kept = row.log.get("rates") or {}
     """Of a long log: exact, where its rows are sums of records."""
     return Analysis(
@@ -96,8 +108,13 @@ def _analyse(row: RunRow) -> Analysis:
         mean_of_rates=kept.get("mean", float(np.mean(rates))) if rates is not None else None,
         last=kept.get("last", float(rates[-1])) if rates is not None else None,
         speeds=speeds(row),
-        warnings=tuple(found.to_json() for found in (*check_run(row, estimate), *check_laws(row, estimate))),
+        warnings=tuple(
+            found.to_json()
+            for found in (*check_run(row, estimate), *check_laws(row, estimate), disagreement)
+            if found is not None
+        ),
         fingerprint=fingerprint(row),
+        powers=powers,
     )
 
 
@@ -116,6 +133,20 @@ def _estimate(row: RunRow) -> Estimate:
         is_printed=is_printed,
         known_rounding=declared_error(row.seconds, row.rounding, is_sum=not is_printed),
     )
+
+
+def _measure_power(row: RunRow) -> Powers:
+    """Only our own workers read counters."""
+    if row.source != "trainmark":
+        return {}
+    return measure_power(row, find_steady_steps(row))
+
+
+def find_steady_steps(row: RunRow) -> NDArray[np.bool_]:
+    """For each step whether the throughput rests on it."""
+    from trainmark.analyse.throughput import find_steady
+
+    return find_steady(row.seconds, _find_restarts(row))
 
 
 def _find_restarts(row: RunRow) -> list[int]:

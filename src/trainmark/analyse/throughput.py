@@ -92,16 +92,22 @@ def estimate_throughput(
     `known_rounding`: by how much the printed digits of a log may have moved the mean, relative to it. None: find out.
     """
     durations, counts = read_series(seconds, samples)
-    is_steady = np.zeros(len(durations), dtype=np.bool_)
-    for begin, end in itertools.pairwise([0, *restarts, len(durations)]):
-        # So few steps do not show where a warm-up ends.
-        if begin == 0 or end - begin >= 2 * MIN_STEPS:
-            is_steady[begin + find_steady_start(durations[begin:end]) : end] = True
+    is_steady = find_steady(durations, restarts)
     ramp = durations[find_spikes_end(durations) :] if not restarts else None
     steady = durations[is_steady], counts[is_steady]
     return _estimate_steady(
         *steady, num_steps=len(durations), ramp=ramp, is_printed=is_printed, known_rounding=known_rounding
     )
+
+
+def find_steady(durations: Floats, restarts: Sequence[int]) -> NDArray[np.bool_]:
+    """For each step whether it is after the warm-up of its process."""
+    is_steady = np.zeros(len(durations), dtype=np.bool_)
+    for begin, end in itertools.pairwise([0, *restarts, len(durations)]):
+        # So few steps do not show where a warm-up ends.
+        if begin == 0 or end - begin >= 2 * MIN_STEPS:
+            is_steady[begin + find_steady_start(durations[begin:end]) : end] = True
+    return is_steady
 
 
 def _estimate_steady(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import shlex
 from pathlib import Path
@@ -18,7 +17,7 @@ from trainmark.cli.output import (
     talk,
     write_whole,
 )
-from trainmark.cli.parser import add_json_option, add_store_option, path_word
+from trainmark.cli.parser import MOMENT, add_json_option, add_store_option, moment, path_word
 from trainmark.controller.baseline_file import DEFAULT
 from trainmark.errors import InputError
 
@@ -40,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--since",
-        type=_time,
+        type=moment,
         metavar="TIME",
-        help="judge only runs started at or after TIME: 2026-11-16T08:00, or seconds since 1970 (date +%%s)",
+        help=f"judge only runs started since {MOMENT}",
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--update", action="store_true", help="accept the latest runs: write them to the baseline")
@@ -151,14 +150,3 @@ def _replay(measured: Measured, args: argparse.Namespace) -> int:
         print_replay(found, stdout_console())
     next_command(f"trainmark check{_say_baseline(args)}", store=args.store)
     return 0 if any(cell.num_judged for cell in found) else _NOTHING_MEASURED
-
-
-def _time(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        return datetime.datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise argparse.ArgumentTypeError(f"must be a time, such as 2026-11-16T08:00, got {text!r}") from None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import datetime
 import difflib
 import re
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Never
@@ -88,6 +91,25 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
+
+
+_AGO = re.compile(r"(\d{1,6})(min|h|d|w)")
+_UNITS_S = {"min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+MOMENT = "a time in UTC (2026-11-16, 2026-11-16T08:00), seconds of 1970 (date +%%s) or an age (90min, 12h, 7d, 2w)"
+
+
+def moment(text: str) -> float:
+    """Seconds since 1970. UTC, as all times that are printed."""
+    if ago := _AGO.fullmatch(text):
+        return time.time() - int(ago[1]) * _UNITS_S[ago[2]]
+    with contextlib.suppress(ValueError):
+        return float(text)
+    try:
+        found = datetime.datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(tzinfo=datetime.UTC)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        hint = "such as 2026-11-16T08:00 or 7d"
+        raise argparse.ArgumentTypeError(f"must be a time, {hint}, got {text!r}") from None
 
 
 def path_word(text: str) -> str:

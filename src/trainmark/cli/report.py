@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import trainmark
 from trainmark.cli.output import (
     IndexingNote,
     next_command,
@@ -18,12 +22,26 @@ from trainmark.cli.output import (
 from trainmark.cli.parser import add_json_option, add_store_option, path_word
 from trainmark.errors import InputError
 
+if TYPE_CHECKING:
+    from trainmark.analyse.scaling import Study
+    from trainmark.analyse.table import Line
+    from trainmark.report.contents import Contents
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids or their beginnings (default: all)")
-    parser.add_argument("--format", choices=("md", "console"), default="md", help="default: md")
+    parser.add_argument(
+        "--format", choices=("md", "html", "console"), help="default: html where --output ends in .html, else md"
+    )
     parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the report")
-    parser.add_argument("--output", "-o", type=path_word, metavar="FILE", help="write to FILE (-: stdout, the default)")
+    parser.add_argument(
+        "--output",
+        "-o",
+        type=path_word,
+        metavar="PATH",
+        help="write to a file (-: stdout, the default); a folder, or a name that ends in /, gets the document with its "
+        "charts and logs beside it",
+    )
     add_store_option(parser)
     add_json_option(parser)
 
@@ -34,34 +52,67 @@ def run(args: argparse.Namespace) -> int:
     from trainmark.controller.results import read_asked, read_rows
     from trainmark.report.scaling import describe_studies, print_studies
 
-    if args.json and (args.output is not None or args.format == "console"):
-        flag = "--output" if args.output is not None else "--format console"
-        store = ["--store", args.store] if args.store != "runs" else []
-        again = ["trainmark", "report", *args.runs, "--json", *store]
-        hint = f"--json prints on stdout: {shlex.join(again)} > {shlex.quote(args.output or 'FILE')}"
-        raise InputError(f"--json cannot be combined with {flag}", hint=hint)
-    if args.format == "console" and args.output is not None:
-        raise InputError("--output cannot be combined with --format console", hint="use --format md")
+    kind = args.format or ("html" if str(args.output or "").endswith((".html", ".htm")) else "md")
+    _refuse(args, kind)
     rows = read_rows(open_store(Path(args.store)), args.runs, tell=IndexingNote())
     lines = build_lines(rows)
     studies = build_studies(lines, read_asked(Path(args.store), rows, is_selection=bool(args.runs)))
     if args.json:
         print_results(rows, scaling=describe_studies(studies))
         return 0
-    if args.format == "console":
+    if kind == "console":
         from trainmark.report.console import print_lines
 
         console = stdout_console()
         print_lines(lines, console, lang=args.lang)
         print_studies(studies, console, lang=args.lang)
         return 0
-    from trainmark.report.markdown import render_markdown
-
-    text = render_markdown(lines, lang=args.lang, studies=studies)
-    if args.output in (None, "-"):
-        print(text, end="")
-    else:
-        write_whole({Path(args.output): text}, what="report")
-        talk(f"report written to {args.output}")
+    _write(_collect(lines, studies, args), kind, args.output)
     next_command("trainmark show", store=args.store)
     return 0
+
+
+def _refuse(args: argparse.Namespace, kind: str) -> None:
+    if args.json and (args.output is not None or kind == "console"):
+        flag = "--output" if args.output is not None else "--format console"
+        store = ["--store", args.store] if args.store != "runs" else []
+        again = ["trainmark", "report", *args.runs, "--json", *store]
+        hint = f"--json prints on stdout: {shlex.join(again)} > {shlex.quote(args.output or 'FILE')}"
+        raise InputError(f"--json cannot be combined with {flag}", hint=hint)
+    if kind == "console" and args.output is not None:
+        raise InputError("--output cannot be combined with --format console", hint="use --format md or --format html")
+
+
+def _collect(lines: tuple[Line, ...], studies: tuple[Study, ...], args: argparse.Namespace) -> Contents:
+    from trainmark.analyse.references import load_references
+    from trainmark.report.contents import Contents
+    from trainmark.store.log_files import find_log
+
+    root = Path(args.store)
+    return Contents(
+        lines=lines,
+        studies=studies,
+        lang=args.lang,
+        made_unix_s=time.time(),
+        version=trainmark.__version__,
+        references=load_references(),
+        logs={run.id: find_log(root, run) for line in lines for run in line.runs},
+    )
+
+
+def _write(contents: Contents, kind: str, output: str | None) -> None:
+    from dataclasses import replace
+
+    from trainmark.report.bundle import NAMES, link_logs, render_document, render_folder
+
+    if output in (None, "-"):
+        print(render_document(replace(contents, links=link_logs(contents.logs, Path())), kind), end="")
+        return
+    path = Path(output)
+    if output.endswith(os.sep) or path.is_dir():
+        write_whole(render_folder(contents, kind, path), what="report", make_folders=True)
+        talk(f"report written to {path / NAMES[kind]}, with its charts and logs beside it")
+        return
+    linked = replace(contents, links=link_logs(contents.logs, path.parent))
+    write_whole({path: render_document(linked, kind)}, what="report")
+    talk(f"report written to {output}")

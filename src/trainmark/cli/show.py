@@ -1,20 +1,34 @@
-"""`trainmark show`: the results of the store, or of some runs."""
+"""`trainmark show`: the results of the store, or one run on a page of its own."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from trainmark.cli.output import IndexingNote, open_store, print_results, say_next, stdout_console
-from trainmark.cli.parser import add_json_option, add_store_option
+from trainmark.cli.output import IndexingNote, next_command, open_store, print_results, say_next, stdout_console
+from trainmark.cli.parser import MOMENT, add_json_option, add_store_option, moment
+from trainmark.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="run ids or their beginnings (default: all)")
-    parser.add_argument("--reindex", action="store_true", help="rebuild the index from the run folders first")
     parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="run ids or their beginnings (default: all); a single run gets a page"
+    )
+    which = parser.add_argument_group("which runs")
+    which.add_argument("--workload", metavar="NAME", help="of this workload, or of this model in a log")
+    which.add_argument("--since", type=moment, metavar="TIME", help=f"started since {MOMENT}")
+    which.add_argument("--commit", metavar="COMMIT", help="of this commit or branch")
+    which.add_argument("--failed", action="store_true", help="without a result: failed, killed, out of memory, ...")
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--sort", metavar="NAME", help="by time, throughput, workload, precision, devices, batch or memory"
+    )
+    how.add_argument("--reverse", action="store_true", help="the greatest first, with --sort")
+    how.add_argument("--columns", metavar="A,B", help="the columns of the table, however wide it gets")
+    how.add_argument(
         "--protocol", metavar="NAME", help="also aggregate by a published method: see `trainmark list protocols`"
     )
+    parser.add_argument("--reindex", action="store_true", help="rebuild the index from the run folders first")
     add_store_option(parser)
     add_json_option(parser)
 
@@ -22,25 +36,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from trainmark.analyse.scaling import build_studies
     from trainmark.analyse.table import build_lines
+    from trainmark.controller.filters import Filters, filter_rows, sort_lines
     from trainmark.controller.results import read_asked, read_rows
     from trainmark.report.scaling import describe_studies, print_studies
 
+    columns = None if args.columns is None else _parse_columns(args.columns)
     if args.protocol is not None:
         from trainmark.analyse.protocols import parse_protocol
 
         parse_protocol(args.protocol)  # refuse a bad one before anything is read or printed
-    rows = read_rows(open_store(Path(args.store)), args.runs, reindex=args.reindex, tell=IndexingNote())
+    store = open_store(Path(args.store))
+    filters = Filters(workload=args.workload, since_unix_s=args.since, commit=args.commit, failed=args.failed)
+    everything = read_rows(store, args.runs, reindex=args.reindex, tell=IndexingNote())
+    rows = filter_rows(everything, filters)
     lines = build_lines(rows)
-    studies = build_studies(lines, read_asked(Path(args.store), rows, is_selection=bool(args.runs)))
+    studies = build_studies(
+        lines, read_asked(store.root, rows, is_selection=len(rows) < len(everything) or bool(args.runs))
+    )
+    if args.sort is not None:
+        lines = sort_lines(lines, args.sort, is_reversed=args.reverse)
     if args.json:
-        print_results(rows, protocol=args.protocol, scaling=describe_studies(studies))
+        ordered = rows if args.sort is None else [run for line in lines for run in line.runs]
+        print_results(ordered, protocol=args.protocol, scaling=describe_studies(studies))
         return 0
     from trainmark.report.console import print_lines, print_protocol
 
     console = stdout_console()
-    print_lines(lines, console)
-    print_studies(studies, console)
+    if len(args.runs) == 1 and len(rows) == 1 and columns is None:
+        from trainmark.report.run_page import print_run
+
+        print_run(rows[0], store.root / rows[0].id, console)
+    else:
+        print_lines(lines, console, columns=columns)
+        print_studies(studies, console)
     if args.protocol is not None:
         print_protocol(rows, args.protocol, console)
-    say_next(rows[::-1], open_store(Path(args.store)), given=args.store)  # the latest run that failed
+    if not args.runs and len(rows) > 1 and all(row.outcome == "ok" for row in rows):
+        next_command(f"trainmark show {rows[-1].id}", store=args.store)
+    else:
+        say_next(rows[::-1], store, given=args.store)  # the latest run that failed
     return 0
+
+
+def _parse_columns(text: str) -> list[str]:
+    """Names as in `--json`, which are also the names of the columns of a table."""
+    from trainmark.report.columns import table_columns
+    from trainmark.spec.checking import suggest
+
+    known = list(table_columns())
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise InputError(f"--columns: unknown value {name!r}", hint=suggest(name, known))
+    return list(dict.fromkeys(names))

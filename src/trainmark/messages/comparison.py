@@ -122,8 +122,8 @@ def run_too_noisy(*, width: float) -> None: ...
 
 @declare(
     "side-too-noisy",
-    en="{side} is too noisy: its runs are between {low:,.4g} and {high:,.4g}; add runs, or find what disturbs them",
-    zh="{side} 噪声过大：各次运行介于 {low:,.4g} 与 {high:,.4g} 之间；请增加运行次数，或找出干扰来源",
+    en="{side} is too noisy: its runs are between {low:number} and {high:number}; add runs, or find what disturbs them",
+    zh="{side} 噪声过大：各次运行介于 {low:number} 与 {high:number} 之间；请增加运行次数，或找出干扰来源",
 )
 def side_too_noisy(*, side: str, low: float, high: float) -> None: ...
 

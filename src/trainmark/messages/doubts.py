@@ -15,8 +15,9 @@ def within_one_run() -> None: ...
 
 @declare(
     "two-levels",
-    en="the speed switched between two levels: {high:,.4g} and {low:,.4g} {times:# times}; run longer or lock clocks",
-    zh="速度在两个水平之间切换：{high:,.4g} 与 {low:,.4g}（{times} 次）；请延长运行时间或锁定时钟频率",
+    en="the speed switched between two levels: {high:number} and {low:number}, {times:# times}; run longer or "
+    "lock clocks",
+    zh="速度在两个水平之间切换：{high:number} 与 {low:number}（{times} 次）；请延长运行时间或锁定时钟频率",
 )
 def two_levels(*, high: float, low: float, times: int) -> None: ...
 

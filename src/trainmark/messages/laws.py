@@ -27,9 +27,9 @@ def more_is_slower(*, speedup: float, ratio: float, base: str) -> None: ...
 @declare(
     "faster-than-clock",
     title="速度高于时钟所示",
-    en="its records claim {claimed:,.4g} {unit}/s, but by its time stamps {clock:,.4g} {unit}/s were done: "
+    en="its records claim {claimed:number} {unit}/s, but by its time stamps {clock:number} {unit}/s were done: "
     "{times:.3g} times as much",
-    zh="其记录声称 {claimed:,.4g} {unit}/s，而按时间戳只完成 {clock:,.4g} {unit}/s：前者为后者的 {times:.3g} 倍",
+    zh="其记录声称 {claimed:number} {unit}/s，而按时间戳只完成 {clock:number} {unit}/s：前者为后者的 {times:.3g} 倍",
 )
 def faster_than_clock(*, claimed: float, clock: float, unit: str, times: float) -> None: ...
 

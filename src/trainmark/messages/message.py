@@ -26,16 +26,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, ParamSpec
 
-from trainmark.units import format_bytes, format_count, format_seconds
+from trainmark.units import format_bytes, format_count, format_number, format_seconds
 
 Language = Literal["en", "zh"]
 P = ParamSpec("P")
 
 SUBJECTS = (
+    "answers",
     "commands",
     "comparison",
     "doubts",
     "endings",
+    "energy",
     "gate",
     "identity",
     "laws",
@@ -43,6 +45,7 @@ SUBJECTS = (
     "machine",
     "numbers",
     "ranks",
+    "references",
     "scaling",
     "skips",
     "training",
@@ -220,6 +223,8 @@ class _Formatter(string.Formatter):
             return format_bytes(value)
         if format_spec == "seconds":
             return format_seconds(value)
+        if format_spec == "number":
+            return format_number(value)
         if format_spec.startswith("# "):
             return format_count(value, format_spec[2:])
         return format(value, format_spec)

@@ -8,8 +8,8 @@ from trainmark.messages.message import Message, declare
 @declare(
     "mean-of-rates",
     title="速率平均值偏高",
-    en="the mean of its rates is {mean:.4g}, samples over seconds {rate:.4g}: {apart:.0%} apart",
-    zh="各记录速率的平均值为 {mean:.4g}，样本数除以秒数为 {rate:.4g}：相差 {apart:.0%}",
+    en="the mean of its rates is {mean:number}, samples over seconds {rate:number}: {apart:.0%} apart",
+    zh="各记录速率的平均值为 {mean:number}，样本数除以秒数为 {rate:number}：相差 {apart:.0%}",
 )
 def mean_of_rates(*, mean: float, rate: float, apart: float) -> None: ...
 
@@ -17,11 +17,12 @@ def mean_of_rates(*, mean: float, rate: float, apart: float) -> None: ...
 @declare(
     "stated-scope",
     title="日志自报速度的口径不符",
-    en="its own {name} is {stated:.4g}, its records give {rate:.4g}: about "
+    en="its own {name} is {stated:number}, its records give {rate:number}: about "
     "«{times} times as much on {devices} devices, as if it counted only one part of {times}|"
     "{devices} times less, as if the rate of all devices had been multiplied by their number»",
-    zh="日志自报的 {name} 为 {stated:.4g}，而由其记录得出 {rate:.4g}：«在 {devices} 个设备上约为前者的 {times} 倍，"
-    "似乎只统计了 {times} 份中的一份|约为前者的 1/{devices}，似乎把全部设备的速率又乘了一次设备数»",
+    zh="日志自报的 {name} 为 {stated:number}，而由其记录得出 {rate:number}：«"
+    "在 {devices} 个设备上约为前者的 {times} 倍，似乎只统计了 {times} 份中的一份|"
+    "约为前者的 1/{devices}，似乎把全部设备的速率又乘了一次设备数»",
 )
 def stated_scope(*, name: str, stated: float, rate: float, devices: int, times: int | None) -> None:
     """`times`: the records give this many times the stated speed; None where they give less."""
@@ -30,8 +31,8 @@ def stated_scope(*, name: str, stated: float, rate: float, devices: int, times: 
 @declare(
     "collapsed-record",
     title="末条记录骤降",
-    en="the last record is {last:.4g}, the others are about {usual:.4g}; leave it out",
-    zh="最后一条记录为 {last:.4g}，而通常为 {usual:.4g}；应将其排除",
+    en="the last record is {last:number}, the others are about {usual:number}; leave it out",
+    zh="最后一条记录为 {last:number}，而通常为 {usual:number}；应将其排除",
 )
 def collapsed_record(*, last: float, usual: float) -> None: ...
 
@@ -70,9 +71,9 @@ def not_analysed(*, error: str) -> None: ...
 @declare(
     "too-noisy",
     title="噪声过大",
-    en="too noisy to be a result«: from {low:,.4g} to {high:,.4g} {unit}/s were seen»"
+    en="too noisy to be a result«: from {low:number} to {high:number} {unit}/s were seen»"
     "«, 95% interval ±{half_width:.0%}»; {advice}",
-    zh="噪声过大，不能作为结果«：所见速度从 {low:,.4g} 到 {high:,.4g} {unit}/s»"
+    zh="噪声过大，不能作为结果«：所见速度从 {low:number} 到 {high:number} {unit}/s»"
     "«，95% 置信区间 ±{half_width:.0%}»；{advice}",
 )
 def too_noisy(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from trainmark.analyse.analysis import analysis_of
+from trainmark.analyse.energy import main_kind, samples_per_joule
 from trainmark.analyse.estimate import TOO_NOISY, Estimate, Ratio
 from trainmark.analyse.naming import short_model
 from trainmark.analyse.noise import limiting_doubts
@@ -123,6 +125,24 @@ def say_last_metric(line: Line, _: str) -> str:
     if not values:
         return ABSENT
     return f"{name} " + ", ".join(format_number(value, digits=3) for value in values)
+
+
+def per_joule(line: Line) -> Ratio | None:
+    """None unless every repeat measured it."""
+    kind = main_kind(line.first)
+    powers = [analysis_of(run).powers.get(kind) for run in line.runs if run.outcome == "ok"]
+    known = [power for power in powers if power is not None]
+    return samples_per_joule(line.estimate, known) if len(known) == len(powers) else None
+
+
+def say_per_joule(line: Line, lang: str) -> str:
+    """14.2 (14.1 … 14.3) images/J: of the accelerators, or of the processors of a run on these"""
+    found = per_joule(line)
+    if found is None:
+        return ABSENT
+    per_second = say_unit(line.first.unit, lang)
+    unit = per_second.removesuffix("/s").removesuffix("/秒")
+    return f"{format_ratio(found, '', sign_after='')} {unit}/{'焦耳' if lang == 'zh' else 'J'}"
 
 
 def say_peak_memory(line: Line, _: str) -> str:

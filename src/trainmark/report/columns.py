@@ -27,12 +27,14 @@ from trainmark.report.cells import (
     say_interval,
     say_last_metric,
     say_peak_memory,
+    say_per_joule,
     say_relative,
     say_runs,
     say_speedup,
     say_throughput,
     say_workload,
 )
+from trainmark.report.energy import describe_energy
 from trainmark.report.provenance import describe_identity
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, plain
@@ -124,6 +126,10 @@ def _part(name: str) -> Callable[[Any], Any]:
 
 def _bound(place: int, name: str = "ci95") -> Callable[[Any], Any]:
     return lambda value: ((value or {}).get(name) or (None, None))[place]
+
+
+def _watts(kind: str) -> Callable[[Any], Any]:
+    return lambda value: (((value or {}).get(kind) or {}).get("watts") or {}).get("value")
 
 
 def _of_last(name: str) -> Callable[[Any], Any]:
@@ -232,6 +238,16 @@ COLUMNS: tuple[Column, ...] = (
         en="speed-up", zh="加速比", text=say_speedup, is_number=True, is_shortened=True, drop=7)),
     Column(name="efficiency", table=TableColumn(
         en="efficiency", zh="效率", text=say_efficiency, is_number=True, is_shortened=True, drop=4)),
+    Column(
+        name="energy",
+        value=describe_energy,
+        csv={"samples_per_joule": _part("samples_per_joule"), "device_watts": _watts("device"),
+             "host_watts": _watts("host")},
+        csv_after="peak_memory_bytes",
+        table=TableColumn(
+            en="per joule", zh="每焦耳", text=say_per_joule, is_number=True, is_shortened=True, drop=1,
+            after="efficiency"),
+    ),
     _rate("median"),
     _rate("mean_of_rates"),
     _rate("last"),

@@ -1,4 +1,4 @@
-"""Results in a terminal: a sentence per line, then a table that fits any width, without colour."""
+"""Results in a terminal: a sentence for one line, a table that fits any width for several, without colour."""
 
 from __future__ import annotations
 
@@ -15,44 +15,74 @@ from trainmark.analyse.table import Line
 from trainmark.analyse.warnings import warnings_of
 from trainmark.report.cells import OTHER_BASELINE_MARK, say_unit
 from trainmark.report.columns import describe_line, differing_columns, heading, shown_columns, table_columns
-from trainmark.report.layout import fold, least_widths, print_rows, total_width, unfolded_widths
+from trainmark.report.layout import fold, print_rows, room_for_table, total_width, unfolded_widths
 from trainmark.report.provenance import say_provenance
-from trainmark.report.remarks import LAW_MARK, is_marked, is_row_marked, said_codes, say_notes
+from trainmark.report.remarks import LAW_MARK, is_marked, is_row_marked, said_codes, say_notes, say_remarks
 from trainmark.report.words import WORDS, say_coded_warning, say_outcome
 from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_interval, format_number, plain
 
 
-def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") -> None:
-    """First a sentence per line, then a table if there is more than one line.
+def print_lines(
+    lines: Sequence[Line], console: Console, *, lang: str = "en", columns: Sequence[str] | None = None
+) -> None:
+    """One line is a sentence with its notes. Several are a table, with what they share above and notes below.
 
-    If the terminal is wide enough for the whole table, only sentences remain that say more than the table does, or that
-    have a note below them.
+    `columns`: the columns of the table, instead of those that fit the terminal.
     """
     words, warnings = WORDS[lang], warnings_of(lines)
-    described = [describe_line(line, lang) for line in lines]
-    unsaid = set(differing_columns()) - set(shown_columns(described))
-    table = _fit_table(lines, described, console, lang) if len(lines) > 1 else None
-    is_said_below = table is not None and table.is_whole and not console.soft_wrap
-    said = []
-    for line, cells in zip(lines, described, strict=True):
-        notes = [_say_problem(run, lang) for run in line.problems]
-        notes += [f"  {text}" for text in say_notes(line, lang)]
-        notes += [f"  {words['warning']}{words['colon']}{text}" for text in _first_warnings(line, warnings, lang)]
-        has_more = line.estimate is None or line.estimate.relative_half_width is None
-        if notes or has_more or not is_said_below:
-            said.append(_say(line, {**cells, **dict.fromkeys(unsaid, ABSENT)}, lang))
-        said += [fold(plain(note), console, indent=2) for note in notes]
-    if said:
-        console.print(Text("\n".join(said)))
-    if table is not None:
-        print_rows(table.headings, table.rows, console, is_right=_are_numbers(table.columns))
+    is_table = len(lines) > 1 or columns is not None
+    notes = [_notes(line, warnings, lang, is_table=is_table) for line in lines]
+    if not is_table:
+        console.print(Text(say(lines[0], lang=lang)))
+        _print_notes([("  ", note) for note in notes[0]], console)
+    else:
+        _print_table(lines, console, lang, columns, is_numbered=any(notes))
+        pairs = [(f"#{number}  ", note) for number, own in enumerate(notes, start=1) for note in own]
+        _print_notes(pairs, console)
+    if is_table and any(line.known is not None and line.known.is_within_one_run for line in lines):
+        console.print(Text(fold(words["within_note"], console, indent=2)))
     if any(line.has_other_baseline for line in lines):
         console.print(Text(f"{OTHER_BASELINE_MARK} {words['other_base_note']}"))
     if (provenance := say_provenance(lines, lang)) is not None:
         console.print(Text(fold(plain(provenance), console, indent=2)))
     if any(is_marked(line) or is_row_marked(line.baseline) for line in lines):
         console.print(Text(fold(words["marked_note"], console, indent=2)))
+
+
+def _notes(line: Line, warnings: dict[str, list[dict[str, Any]]], lang: str, *, is_table: bool) -> list[str]:
+    """What a number alone would hide: runs without a result, noise and its cause, broken laws, warnings."""
+    words = WORDS[lang]
+    return [
+        *(_say_problem(run, lang) for run in line.problems),
+        *(say_remarks if is_table else say_notes)(line, lang),  # a sentence says already what was seen
+        *(f"{words['warning']}{words['colon']}{text}" for text in _first_warnings(line, warnings, lang)),
+    ]
+
+
+def _print_notes(notes: Sequence[tuple[str, str]], console: Console) -> None:
+    for mark, note in notes:
+        console.print(Text(fold(f"{mark}{plain(note)}", console, indent=len(mark))))
+
+
+def _print_table(
+    lines: Sequence[Line], console: Console, lang: str, columns: Sequence[str] | None, *, is_numbered: bool
+) -> None:
+    words = WORDS[lang]
+    described = [describe_line(line, lang) for line in lines]
+    table = _fit_table(lines, described, console, lang, columns, num_width=len(f"#{len(lines)}  ") * is_numbered)
+    if table.shared:
+        said = ", ".join(_named(name, described[0][name], lang) for name in table.shared)
+        console.print(Text(fold(plain(f"{words['all_lines']}{words['colon']}{said}"), console, indent=2)))
+    headings, rows, right = table.headings, table.rows, _are_numbers(table.columns)
+    if is_numbered:  # only where notes refer to it
+        numbers = [f"#{number}" for number in range(1, len(rows) + 1)]
+        headings, right = ["", *headings], [False, *right]
+        rows = [[number, *row] for number, row in zip(numbers, rows, strict=True)]
+    print_rows(headings, rows, console, is_right=right)
+    if table.left_out:
+        said = words["left_out"].format(columns=", ".join(heading(name, lang) for name in table.left_out))
+        console.print(Text(fold(said, console, indent=2)))
 
 
 def print_protocol(rows: Sequence[RunRow], protocol: str, console: Console) -> None:
@@ -77,9 +107,7 @@ def say(line: Line, *, lang: str = "en") -> str:
 def _say(line: Line, cells: dict[str, str], lang: str) -> str:
     words = WORDS[lang]
     known = {name: text for name, text in cells.items() if text != ABSENT}
-    for name in ("devices", "batch_size_per_device"):
-        if known.get(name, "").isdecimal():  # a bare number; `1 × 8` is clear without a heading
-            known[name] = f"{heading(name, lang)} {known[name]}"
+    known |= {name: _named(name, known[name], lang) for name in ("devices", "batch_size_per_device") if name in known}
     name = " ".join(known[part] for part in ("workload", "framework", "recipe", "precision") if part in known)
     parts = ("devices", "machine", "batch_size_per_device", "data")
     what = ", ".join([name, *(known[part] for part in parts if part in known)])
@@ -89,6 +117,11 @@ def _say(line: Line, cells: dict[str, str], lang: str) -> str:
     text = f"{what}{words['colon']}{_say_speed(line, line.estimate, cells, lang)} {runs}"
     more = (name for name, column in table_columns().items() if column.is_said and name in known)
     return ", ".join([text, *(known[name] for name in more)])
+
+
+def _named(name: str, text: str, lang: str) -> str:
+    """`batch/device 16`: a bare number needs its heading; `1 × 8` is clear without."""
+    return f"{heading(name, lang)} {text}" if text.isdecimal() else text
 
 
 def _say_speed(line: Line, estimate: Estimate, cells: dict[str, str], lang: str) -> str:
@@ -111,48 +144,60 @@ class _Table:
     columns: list[str]
     headings: list[str]
     rows: list[list[str]]
-    is_whole: bool
-    """No cell is folded, shortened or dropped."""
+    shared: list[str]
+    """Columns in which all lines say the same: said once, above the table."""
+    left_out: list[str]
+    """Columns that do not fit the terminal."""
 
 
-def _fit_table(lines: Sequence[Line], described: Sequence[dict[str, str]], console: Console, lang: str) -> _Table:
+def _fit_table(
+    lines: Sequence[Line],
+    described: Sequence[dict[str, str]],
+    console: Console,
+    lang: str,
+    asked: Sequence[str] | None,
+    *,
+    num_width: int,
+) -> _Table:
     """With all columns if they fit; else with shortened numbers, and then without the least important columns."""
-    columns = shown_columns(described)
-    units = {line.first.unit for line in lines}
-    unit = units.pop() if len(units) == 1 else None
+    columns = list(asked or shown_columns(described))
+    shared = [] if asked else _shared_columns(columns, described)
+    columns = [name for name in columns if name not in shared]
     rows = [[cells[name] for name in columns] for cells in described]
     headings = [heading(name, lang) for name in columns]
-    widths = _least_widths(columns, [headings, *rows])
-    if total_width(widths) <= console.width:
-        is_whole = total_width(unfolded_widths([headings, *rows])) <= console.width
-        return _Table(columns=columns, headings=headings, rows=rows, is_whole=is_whole)
-    said_unit = None if unit is None else plain(say_unit(unit, lang))
-    rows = [[_short_value(cells[name], name, said_unit) for name in columns] for cells in described]
+    room = room_for_table(console) - num_width
+    if asked or total_width(unfolded_widths([headings, *rows])) <= room:
+        return _Table(columns=columns, headings=headings, rows=rows, shared=shared, left_out=[])
+    units = {line.first.unit for line in lines}
+    unit = plain(say_unit(units.pop(), lang)) if len(units) == 1 else None
+    rows = [[_short_value(cells[name], name, unit) for name in columns] for cells in described]
     if unit is not None:
-        headings[columns.index("throughput")] = say_unit(unit, lang)
-    widths = _least_widths(columns, [headings, *rows])
-    for name in _spare_columns(described):
-        if name in columns and total_width(widths) > console.width:
+        headings[columns.index("throughput")] = unit
+    left_out = []
+    for name in _spare_columns():
+        if name in columns and total_width(unfolded_widths([headings, *rows])) > room:
             place = columns.index(name)
-            del widths[place]
+            left_out.append(name)
             for row in (columns, headings, *rows):
                 del row[place]
-    return _Table(columns=columns, headings=headings, rows=rows, is_whole=False)
+    return _Table(columns=columns, headings=headings, rows=rows, shared=shared, left_out=left_out)
 
 
-def _least_widths(columns: Sequence[str], table: Sequence[Sequence[str]]) -> list[int]:
-    return least_widths(table, is_right=_are_numbers(columns))
+def _shared_columns(columns: Sequence[str], described: Sequence[dict[str, str]]) -> list[str]:
+    """What was measured, as far as it is the same in all lines. One column remains, to tell the rows by."""
+    setup = [name for name in columns if table_columns()[name].is_setup]
+    same = [name for name in setup if len({cells[name] for cells in described}) == 1 and described[0][name] != ABSENT]
+    return same if len(same) < len(setup) else same[1:]
+
+
+def _spare_columns() -> list[str]:
+    """The least important first. What tells the lines apart stays."""
+    ranked = sorted((column.drop, name) for name, column in table_columns().items() if column.drop is not None)
+    return [name for _, name in ranked if not table_columns()[name].drop_only_same]
 
 
 def _are_numbers(columns: Sequence[str]) -> list[bool]:
     return [table_columns()[name].is_number for name in columns]
-
-
-def _spare_columns(described: Sequence[dict[str, str]]) -> list[str]:
-    """The least important first: the sentences above the table have all of it."""
-    ranked = sorted((column.drop, name) for name, column in table_columns().items() if column.drop is not None)
-    same = [name for _, name in ranked if len({cells[name] for cells in described}) == 1]
-    return [ranked[0][1], *same, *(name for _, name in ranked if not table_columns()[name].drop_only_same)]
 
 
 def _short_value(text: str, name: str, unit: str | None) -> str:
@@ -163,7 +208,7 @@ def _short_value(text: str, name: str, unit: str | None) -> str:
 
 
 def _say_problem(run: RunRow, lang: str) -> str:
-    return f"  {run.id}: {WORDS[lang]['colon'].join((say_outcome(run, lang), run.why.in_language(lang)))}"
+    return f"{run.id}: {WORDS[lang]['colon'].join((say_outcome(run, lang), run.why.in_language(lang)))}"
 
 
 def _first_warnings(line: Line, warnings: dict[str, list[dict[str, Any]]], lang: str) -> list[str]:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 _GAP = "  "
 _INSIDE_WORD = re.compile(r"(?<=[^\W\d][/-])(?=[^\W\d]{2})")
+_UNLIMITED = 10_000
 _LONG_WORD = 10
 """A longer word, such as a path or an argument, may be cut."""
 
@@ -20,9 +21,14 @@ _LONG_WORD = 10
 def print_rows(
     headings: Sequence[str], rows: Sequence[Sequence[str]], console: Console, *, is_right: Sequence[bool]
 ) -> None:
-    heading, *body = lay_out([headings, *rows], width=console.width, is_right=is_right)
+    heading, *body = lay_out([headings, *rows], width=room_for_table(console), is_right=is_right)
     console.print(Text("\n".join(heading), style="bold"), soft_wrap=True)
     console.out("\n".join(text for row in body for text in row), highlight=False)
+
+
+def room_for_table(console: Console) -> int:
+    """Columns of a terminal; in a file or a pipe a row stays one line, for grep and awk."""
+    return _UNLIMITED if console.soft_wrap else console.width
 
 
 def fold(text: str, console: Console, *, indent: int) -> str:

@@ -1,193 +1,207 @@
-"""The report as Markdown: environment, set-up, steps, results, scaling and logs."""
+"""The report as Markdown: the answer first, then results, environment, set-up, steps and logs.
+
+No table has more than eight columns, so that it can be read where Markdown is shown. Charts are files beside the
+document; in a document of its own there are none.
+"""
 
 from __future__ import annotations
 
-import shlex
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from trainmark.analyse.identity import framework_version
-from trainmark.analyse.laws import judge
-from trainmark.analyse.naming import cell_name
-from trainmark.analyse.scaling import Study, build_studies
-from trainmark.analyse.table import Line
-from trainmark.analyse.warnings import warnings_of
 from trainmark.report.cells import OTHER_BASELINE_MARK
-from trainmark.report.columns import describe_line, heading, shown_columns, table_columns
+from trainmark.report.charts.svg import Chart
+from trainmark.report.commands import list_commands
+from trainmark.report.contents import Contents, Table
 from trainmark.report.markup import escape_markdown, markdown_table
-from trainmark.report.provenance import say_origin
-from trainmark.report.remarks import is_marked, say_remarks
-from trainmark.report.scaling import columns, describe_case, explain, say_heading, titles
-from trainmark.report.words import WORDS, say_first_warning, say_outcome
-from trainmark.store.rows import RunRow
-from trainmark.units import ABSENT, format_bytes, format_seconds, plain
+from trainmark.report.page_words import PAGE_WORDS
+from trainmark.report.provenance import say_provenance, to_utc
+from trainmark.report.remarks import is_marked
+from trainmark.report.run_entries import RunEntry, list_entries
+from trainmark.report.scaling import titles
+from trainmark.report.sections import (
+    detail_tables,
+    energy_reasons,
+    energy_table,
+    method_items,
+    misfits,
+    name_line,
+    remark_items,
+    say_standing,
+    standings,
+    study_table,
+)
+from trainmark.report.seed_table import seed_tables
+from trainmark.report.settings import environment_tables, setup_tables
+from trainmark.report.story import tell
+from trainmark.report.words import WORDS
+from trainmark.units import ABSENT, plain
 
 _NO_HTML = {ord("<"): "?", ord(">"): "?"}
+_MOST_QUIET = 500
+_MOST_TABLES = 60
 
 
-def render_markdown(lines: Sequence[Line], *, lang: str, studies: Sequence[Study] | None = None) -> str:
-    """`studies` if the caller knows more than the lines: what was requested and is missing."""
-    words = WORDS[lang]
-    judge([run for line in lines for run in line.runs])
-    if not any(line.estimate for line in lines):
-        return (
-            "\n\n".join([f"# {words['title']}", words["none"], *([_logs(lines, words, lang)] if lines else [])]) + "\n"
-        )
-    parts = [
-        f"# {words['title']}",
-        _environment(lines, words, lang),
-        _setup(lines, words, lang),
-        _steps(lines, words),
-        _results(lines, words, lang),
-        *_scaling(build_studies(lines) if studies is None else studies, words, lang),
-        _logs(lines, words, lang),
-    ]
-    return "\n\n".join(parts) + "\n"
+def render_markdown(contents: Contents, *, charts: Sequence[Chart] = ()) -> str:
+    words, lang = PAGE_WORDS[contents.lang], contents.lang
+    parts = [f"# {words['title']}", _origin(contents), _answer(contents)]
+    if contents.has_result:
+        parts += [
+            f"## {words['results']}",
+            *_results(contents, charts),
+            f"## {words['environment']}",
+            *(_table(table) for table in environment_tables(contents.lines, lang)),
+            f"## {words['setup']}",
+            *(_table(table) for table in setup_tables(contents.lines, lang)),
+            _steps(contents),
+            f"## {words['method']}",
+            _items(method_items(contents)),
+        ]
+    parts += [f"## {words['logs']}", *_logs(contents)]
+    if contents.has_result:
+        parts += [f"## {words['conclusion']}", _conclusion(contents)]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _environment(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
-    rows = []
-    seen: set[tuple[str, ...]] = set()
-    for line in lines:
-        environment = line.first.environment
-        software = _software({**environment, "framework": framework_version(line.first)})
-        system = str(environment.get("system") or ABSENT)
-        row = (_machine(line.first, words), system, software)
-        if row not in seen:
-            seen.add(row)
-            rows.append([escape_markdown(cell) for cell in row])
-    header = [heading("machine", lang), words["system"], words["software"]]
-    return f"## {words['environment']}\n\n" + markdown_table(header, rows)
+def _origin(contents: Contents) -> str:
+    """2026-11-16 06:12 UTC, trainmark 0.1.0; measured ...; host; framework; commit"""
+    words = PAGE_WORDS[contents.lang]
+    made = (to_utc(contents.made_unix_s) or ABSENT).replace("T", " ")[:16]
+    text = f"{words['made']} {made} UTC, {words['by'].format(version=contents.version)}"
+    measured = say_provenance(contents.lines, contents.lang)
+    return escape_markdown(f"{text}; {measured}" if measured else text)
 
 
-def _machine(row: RunRow, words: dict[str, str]) -> str:
-    cores = row.environment.get("num_cores")
-    memory = row.environment.get("memory_bytes")
-    cpu = row.environment.get("cpu") if row.device != "cpu" else None
-    host = [cpu, words["cores"].format(num=cores) if cores else None, format_bytes(memory) if memory else None]
-    known = ", ".join(str(part) for part in host if part)
-    return f"{row.machine or ABSENT}; {known}" if known else row.machine or ABSENT
+def _answer(contents: Contents) -> str:
+    sentences = [one.in_language(contents.lang) for one in tell(contents.lines, contents.studies)]
+    return _items(sentences)
 
 
-def _software(environment: dict[str, Any]) -> str:
-    names = {"trainmark": "trainmark ", "framework": "", "cuda": "cuda ", "cudnn": "cudnn ", "nccl": "nccl ",
-             "python": "Python "}  # fmt: skip
-    return ", ".join(f"{name}{environment[key]}" for key, name in names.items() if environment.get(key)) or ABSENT
+def _conclusion(contents: Contents) -> str:
+    """The first sentence of each kind, once more at the end, where the seeds' readers look for it."""
+    told = tell(contents.lines, contents.studies)
+    firsts = {one.kind: one for one in reversed(told)}
+    ordered = [one for one in told if firsts.get(one.kind) is one]
+    gap = "" if contents.lang == "zh" else " "
+    return escape_markdown(gap.join(one.in_language(contents.lang) for one in ordered))
 
 
-def _setup(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
-    """A row has only the settings in which it differs from most; the usual ones are below the table, once."""
-    described = [describe_line(line, "en") for line in lines]
-    names = [name for name in shown_columns(described) if table_columns()[name].is_setup]
-    settings = [_settings(line) for line in lines]
-    usual = _usual(settings)
-    others = [{key: own for key in usual if (own := found.get(key, ABSENT)) != usual[key]} for found in settings]
-    header = [heading(name, lang) for name in names] + ([words["flags"]] if any(others) else [])
-    rows = []
-    for cells, found, other in zip(described, settings, others, strict=True):
-        differing = (_say_settings(other) or ABSENT) if found else words["not_known"]
-        texts = [cells[name] for name in names] + ([differing] if any(others) else [])
-        rows.append([escape_markdown(text) for text in texts])
-    table = f"## {words['setup']}\n\n" + markdown_table(header, rows)
-    return f"{table}\n\n{words['usual_flags'].format(flags=escape_markdown(_say_settings(usual)))}" if usual else table
+def _results(contents: Contents, charts: Sequence[Chart]) -> Iterator[str]:
+    words, lang, lines = PAGE_WORDS[contents.lang], contents.lang, contents.lines
+    yield from (_table(table) for table in seed_tables(lines, lang)[:_MOST_TABLES])
+    yield f"### {words['throughput_title']}"
+    yield _pictures(charts, "throughput")
+    yield from (_table(table) for table in detail_tables(lines, lang))
+    yield from _notes(contents)
+    remarks = remark_items(lines, lang)
+    if remarks:
+        yield f"### {words['remarks']}"
+        yield _items(remarks)
+    if contents.studies:
+        yield f"### {words['scaling_title']}"
+        for number, (study, title) in enumerate(zip(contents.studies, titles(contents.studies, lang), strict=True), 1):
+            yield f"#### {escape_markdown(title)}"
+            yield _pictures(charts, f"scaling-{number}", f"lost-{number}")
+            yield _table(study_table(study, lang))
+    inside = [chart for chart in charts if not chart.name.startswith(("throughput", "scaling", "lost"))]
+    if inside:
+        yield f"### {words['series_title']}"
+        yield _pictures(inside, "")
+    yield from _energy(contents)
+    yield from _references(contents)
 
 
-def _settings(line: Line) -> dict[str, str]:
-    flags = line.first.environment.get("flags")
-    known = flags if isinstance(flags, dict) else {}
-    return {str(key): ABSENT if value is None else str(value) for key, value in known.items()}
-
-
-def _usual(settings: Sequence[dict[str, str]]) -> dict[str, str]:
-    """The most frequent value of each; the first one if several are equally frequent."""
-    found: dict[str, Counter[str]] = {}
-    for key, value in (item for known in settings for item in known.items()):
-        found.setdefault(key, Counter())[value] += 1
-    return {key: values.most_common(1)[0][0] for key, values in found.items()}
-
-
-def _say_settings(settings: Mapping[str, str]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in settings.items())
-
-
-def _steps(lines: Sequence[Line], words: dict[str, str]) -> str:
-    runs = (run for line in lines for run in line.runs if run.asked is not None or run is line.first)
-    commands = dict.fromkeys(run.asked or _command(run) for run in runs)
-    # A command may contain HTML, which not every renderer escapes in a listing.
-    listing = "\n".join(f"    {plain(command).translate(_NO_HTML)}" for command in commands)
-    return f"## {words['steps']}\n\n{words['commands']}\n\n{listing}"
-
-
-def _command(row: RunRow) -> str:
-    """For a run that did not record its command line: built from its facts. Every word is quoted for a shell."""
-    if row.source == "command":
-        nodes = row.nodes or 1
-        known = {"--nodes": nodes if nodes > 1 else None, "--devices": row.devices // nodes if row.devices else None,
-            "--batch-size": row.batch_size_per_device, "--precision": row.precision, "--seed": row.seed}  # fmt: skip
-        flags = [str(word) for flag, value in known.items() if value is not None for word in (flag, value)]
-        return f"trainmark run {shlex.join(flags)} -- {row.model}"
-    if row.dialect is not None:
-        return shlex.join(("trainmark", "import", plain(row.source).translate(_NO_HTML)))
-    given: dict[str, object] = {"--framework": row.framework, "--recipe": row.recipe, "--precision": row.precision,
-        "--size": row.size, "--device": row.device, "--nodes": row.nodes,
-        "--devices": (row.devices or 1) // (row.nodes or 1), "--batch-size": row.batch_size_per_device,
-        "--data": row.data, "--seed": row.seed, "--epochs": row.epochs or None,
-        "--lr": row.lr, "--until-target": next(iter(row.until_target.values()), None)}  # fmt: skip
-    words = [word for flag, value in given.items() if value is not None for word in (flag, value)]
-    return shlex.join(plain(word) for word in ("trainmark", "run", row.workload or row.model or ABSENT, *words))
-
-
-def _results(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
-    described = [describe_line(line, lang) for line in lines]
-    names = shown_columns(described, in_report=True)
-    rows = [[escape_markdown(cells[name]) for name in names] for cells in described]
-    table = markdown_table([heading(name, lang) for name in names], rows)
-    notes = [words["how"]]
+def _notes(contents: Contents) -> Iterator[str]:
+    words, lines = WORDS[contents.lang], contents.lines
     if any(line.estimate is not None and line.estimate.is_within_one_run for line in lines):
-        notes.append(words["within_note"])
+        yield words["within_note"]
     if any(line.has_other_baseline for line in lines):
-        notes.append(f"{escape_markdown(OTHER_BASELINE_MARK)} {words['other_base_note']}")
+        yield f"{escape_markdown(OTHER_BASELINE_MARK)} {words['other_base_note']}"
     if any(is_marked(line) for line in lines):
-        notes.append(escape_markdown(words["marked_note"]))
-    return "\n\n".join([f"## {words['results']}", table, *notes, *_remarks(lines, words, lang)])
+        yield escape_markdown(words["marked_note"])
 
 
-def _remarks(lines: Sequence[Line], words: dict[str, str], lang: str) -> list[str]:
-    """Per line, what limits its number: noise, doubts and broken laws."""
+def _energy(contents: Contents) -> Iterator[str]:
+    words, lang = PAGE_WORDS[contents.lang], contents.lang
+    table, reasons = energy_table(contents.lines, lang), energy_reasons(contents.lines, lang)
+    if table is None and not reasons:
+        return
+    yield f"### {words['energy_title']}"
+    if table is not None:
+        yield words["energy_text"]
+        yield _table(table)
+    if reasons:
+        yield _items([f"{words['not_measured']}{WORDS[lang]['colon']}{reason}" for reason in reasons])
+
+
+def _references(contents: Contents) -> Iterator[str]:
+    if not contents.references:
+        return
+    words, colon = PAGE_WORDS[contents.lang], WORDS[contents.lang]["colon"]
+    yield f"### {words['references_title']}"
+    yield words["references_text"]
     items = [
-        f"- {escape_markdown(cell_name(line.first) + words['colon'] + remark)}"
-        for line in lines
-        for remark in say_remarks(line, lang)
+        f"{name_line(line)}{colon}{say_standing(one, contents.lang)} ({one.reference.source})"
+        for line, one in standings(contents)
     ]
-    return [f"### {words['remarks']}", "\n".join(items)] if items else []
+    yield _items([*items, *misfits(contents)])
 
 
-def _scaling(studies: Sequence[Study], words: dict[str, str], lang: str) -> list[str]:
-    parts = [f"## {words['scaling']}"] if studies else []
-    for study, title in zip(studies, titles(studies, lang), strict=True):
-        names = columns(study)
-        rows = []
-        for case in study.cases:
-            cells = describe_case(case, lang)
-            rows.append(
-                [escape_markdown(text) for text in (*(cells[name] for name in names), explain(case, lang) or ABSENT)]
-            )
-        table = markdown_table([*(say_heading(name, lang) for name in names), words["why"]], rows)
-        parts.append(f"### {escape_markdown(title)}\n\n{table}")
-    return parts
+def _steps(contents: Contents) -> str:
+    # A command may contain HTML, which not every renderer escapes in a listing.
+    words = PAGE_WORDS[contents.lang]
+    listing = "\n".join(f"    {plain(command).translate(_NO_HTML)}" for command in list_commands(contents.lines))
+    return f"## {words['steps_to_repeat']}\n\n{words['commands_text']}\n\n{listing}"
 
 
-def _logs(lines: Sequence[Line], words: dict[str, str], lang: str) -> str:
-    rows = []
-    warnings = warnings_of(lines)
-    for run in (run for line in lines for run in line.runs):
-        outcome = say_outcome(run, lang, with_code=True)
-        problem = run.why.in_language(lang) if run.outcome != "ok" else ABSENT
-        found = warnings[run.id]
-        warned = say_first_warning(found, lang) if found else ABSENT
-        texts = (run.id, *say_origin(run), outcome, format_seconds(run.wall_s), problem, warned)
-        rows.append([escape_markdown(text) for text in texts])
-    names = ("folder", "measured_utc", "host", "version", "commit", "outcome", "time", "problem", "warnings")
-    header = [words[name] for name in names]
-    return f"## {words['logs']}\n\n" + markdown_table(header, rows)
+def _logs(contents: Contents) -> Iterator[str]:
+    """Our own runs with what went wrong; imported logs as one short line each."""
+    words = PAGE_WORDS[contents.lang]
+    entries = list_entries(contents)
+    own = [entry for entry in entries if not entry.is_imported]
+    problems, quiet = [entry for entry in own if not entry.is_quiet], [entry for entry in own if entry.is_quiet]
+    if own:
+        names = ("run", "measured_utc", "outcome", "result", "time", "problem", "log", "sha256")
+        rows = [_log_cells(entry) for entry in (*problems, *quiet[:_MOST_QUIET])]
+        yield markdown_table([words[name] for name in names], rows)
+    if len(quiet) > _MOST_QUIET:
+        yield words["not_listed"].format(num=len(quiet) - _MOST_QUIET)
+    imported = [entry for entry in entries if entry.is_imported]
+    if imported:
+        yield f"### {words['imported_logs'].format(num=len(imported))}"
+        yield "\n".join(_imported_line(entry) for entry in imported)
+
+
+def _log_cells(entry: RunEntry) -> list[str]:
+    problem = "; ".join(text for text in (entry.problem, *entry.warnings) if text) or ABSENT
+    cells = (entry.id, entry.measured, entry.outcome, entry.result, entry.time, problem)
+    return [*map(escape_markdown, cells), _link(entry.log, entry.link), entry.digest or ABSENT]
+
+
+def _imported_line(entry: RunEntry) -> str:
+    """- [name](link) (12.3 KiB, 0123456789ab), openmmlab: 12.3 images/s ±0.4%; warnings"""
+    facts = ", ".join(part for part in (escape_markdown(entry.log), entry.digest) if part)
+    outcome = "" if entry.is_ok else f", {escape_markdown(entry.outcome)}"
+    text = f"- {_link(entry.name, entry.link)} ({facts}), "
+    text += f"{escape_markdown(entry.read_as)}: {escape_markdown(entry.result)}"
+    more = [entry.problem, *entry.warnings]
+    return text + outcome + "".join(f"; {escape_markdown(words)}" for words in more if words)
+
+
+def _link(text: str, target: str) -> str:
+    return f"[{escape_markdown(text)}](<{target}>)" if target else escape_markdown(text)
+
+
+def _pictures(charts: Sequence[Chart], *names: str) -> str:
+    shown = [chart for chart in charts if any(chart.name == name or chart.name.startswith(f"{name}-") or not name
+             for name in names)]  # fmt: skip
+    return "\n\n".join(f"![{escape_markdown(chart.title)}](charts/{chart.name}.svg)" for chart in shown)
+
+
+def _items(texts: Sequence[str]) -> str:
+    return "\n".join(f"- {escape_markdown(text)}" for text in texts)
+
+
+def _table(table: Table) -> str:
+    title = f"**{escape_markdown(table.title)}**\n\n" if table.title else ""
+    header = [escape_markdown(name) for name in table.header]
+    return title + markdown_table(header, [[escape_markdown(cell) for cell in row] for row in table.rows])

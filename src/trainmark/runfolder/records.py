@@ -34,6 +34,7 @@ class Kind(StrEnum):
     PHASE = "phase"
     COMMUNICATION = "communication"
     TELEMETRY = "telemetry"
+    ENERGY = "energy"
     WARNING = "warning"
     RUN_END = "run_end"
 

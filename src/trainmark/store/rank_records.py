@@ -27,9 +27,11 @@ from trainmark.runfolder.records import (
 from trainmark.runfolder.step_table import STEPS_FILE, open_steps
 from trainmark.runfolder.values import as_float
 from trainmark.store.imported_steps import read_table
+from trainmark.store.machine_records import read_energy, read_telemetry
 from trainmark.store.rows import Steps
 
-_COLUMNS = ("seconds", "samples", "steps", "times", "loss_steps", "losses", "rounding", "printed_rates")
+_COLUMNS = ("seconds", "samples", "steps", "times", "loss_steps", "losses", "rounding", "printed_rates", "stamps",
+    "paused")  # fmt: skip
 _MAX_SAMPLES = 1e15
 
 
@@ -44,6 +46,8 @@ class RankRecords:
     resumed_steps: tuple[int, ...] = ()
     peak_memory_bytes: int | None = None
     communication: Json | None = None
+    energy: Json = field(default_factory=dict)
+    """Which counters were read, and why others were not."""
     has_end: bool = False
     """Whether there is a run_end record."""
     first_step_unix_s: float | None = None
@@ -57,13 +61,19 @@ def no_steps() -> Steps:
 
 
 def read_ranks(folder: Path) -> tuple[RankRecords, list[Json]]:
-    """The records of rank 0, and the warnings of all ranks: a hot GPU slows all of them down."""
-    found = read_rank(folder / rank_file(0))
+    """The records of rank 0, and the warnings and energy counters of all ranks: a hot GPU slows all of them down."""
+    found = _with_machine(read_rank(folder / rank_file(0)), folder)
     others = [path for path in rank_files(folder) if path.name != rank_file(0)]
     warnings = [*found.warnings, *(warning for path in others for warning in _read_warnings(path))]
     if not others:
         return found, warnings
     return found, list({(warning["code"], warning["message"]): warning for warning in warnings}.values())
+
+
+def _with_machine(found: RankRecords, folder: Path) -> RankRecords:
+    counters, readings = read_energy(folder)
+    steps = replace(found.steps, telemetry=read_telemetry(folder), energy_readings=readings)
+    return replace(found, steps=steps, energy=counters)
 
 
 def _read_warnings(path: Path) -> list[Json]:
@@ -100,7 +110,7 @@ def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
         if first_step_unix_s is None and (kind == Kind.STEP or (is_marked and kind == Kind.RUN_START)):
             first_step_unix_s = as_float(record.get("unix_s"))  # a mark ends a step: the first starts the clock
         if kind == Kind.STEP:
-            steps.add(Step.from_json(record))
+            steps.add(Step.from_json(record), as_float(record.get("unix_s")))
             last_step_unix_s = record.get("unix_s")
         elif kind == Kind.EVAL:
             evals.append(Evaluation.from_json(record)._asdict())
@@ -116,6 +126,7 @@ def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
             seconds = phase.seconds
             if phase.name in ("eval", "checkpoint") and seconds is not None and 0 <= seconds <= MAX_SECONDS:
                 pauses[phase.name] = pauses.get(phase.name, 0.0) + seconds
+                steps.add_pause(phase, seconds, as_float(record.get("unix_s")))
             if phase.name == "resume" and phase.step is not None:
                 resumed_steps.append(phase.step)
     return RankRecords(
@@ -146,11 +157,11 @@ class _StepColumns:
         self._columns = {name: array("d") for name in _COLUMNS}
         self._appends = tuple(column.append for column in self._columns.values())
 
-    def add(self, step: Step) -> None:
+    def add(self, step: Step, unix_s: float | None) -> None:
         self.num_records += 1
         number, _, _, time_s, loss, rounding_s = step
         pair = self._choose(step)
-        seconds, samples, steps, times, loss_steps, losses, rounding, _ = self._appends
+        seconds, samples, steps, times, loss_steps, losses, rounding, _, stamps, _ = self._appends
         if pair is not None:
             if rounding_s is not None:
                 rounding(rounding_s)
@@ -158,9 +169,15 @@ class _StepColumns:
             samples(pair[1])
             steps(math.nan if number is None else number)
             times(math.nan if time_s is None else time_s)
+            stamps(math.nan if unix_s is None else unix_s)
         if loss is not None:
             loss_steps(self.num_records if number is None else number)
             losses(loss)
+
+    def add_pause(self, phase: Phase, seconds: float, unix_s: float | None) -> None:
+        """Of its end record."""
+        begin_s = math.nan if unix_s is None else unix_s - seconds
+        self._columns["paused"].extend((math.nan if phase.step is None else phase.step, begin_s, seconds))
 
     def to_arrays(self) -> Steps:
         arrays = {name: np.frombuffer(column, dtype=np.float64) for name, column in self._columns.items() if column}

@@ -19,6 +19,25 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
+TELEMETRY = (
+    "unix_s",
+    "gpu_power_w",
+    "gpu_sm_mhz",
+    "gpu_temperature_c",
+    "gpu_memory_used_bytes",
+    "gpu_utilisation_percent",
+    "process_cores",
+    "process_rss_bytes",
+)
+"""The columns of `Steps.telemetry`."""
+
+
+def _nothing() -> Floats:
+    import numpy as np
+
+    return np.empty(0)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Steps:
     """The raw numbers of a run, one per step record, in order."""
@@ -37,6 +56,14 @@ class Steps:
     printed_rates: Floats
     """Samples per second of each record as a log prints it, over all devices. Empty for runs that were measured. There
     may be more of these than `seconds`: a mean since the start is printed often and measures only its differences."""
+    stamps: Floats = field(default_factory=_nothing)
+    """When each step was recorded, by the time of day; NaN or empty if unknown."""
+    paused: Floats = field(default_factory=_nothing)
+    """Three numbers for each evaluation and checkpoint: the step it follows, its begin by the time of day, seconds."""
+    telemetry: Floats = field(default_factory=_nothing)
+    """Of rank 0: `len(TELEMETRY)` numbers for each sample, NaN where one was not read."""
+    energy_readings: Floats = field(default_factory=_nothing)
+    """Three numbers for each reading: the place of its counter in `RunRow.energy`, the time of day, joules."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,6 +139,8 @@ class RunRow:
     """Of an imported log: sha256, scope, what its numbers are, the numbers that it states. Empty for our runs."""
     communication: dict[str, Any] | None = None
     """Times of steps and of steps without gradient exchange, as recorded, or the reason why there are none."""
+    energy: dict[str, Any] = field(default_factory=dict)
+    """`counters`: kind (`device` or `host`) and name of each; `missing`: the reasons by kind. Empty: not recorded."""
     machine: str | None = None
     """Name of the accelerator, or of the CPU if there is none."""
     environment: dict[str, Any] = field(default_factory=dict)
@@ -168,6 +197,25 @@ class RunRow:
     @property
     def printed_rates(self) -> Floats:
         return self._steps.printed_rates
+
+    @property
+    def stamps(self) -> Floats:
+        return self._steps.stamps
+
+    @property
+    def paused(self) -> Floats:
+        """A row for each pause: the step it follows, its begin by the time of day, seconds."""
+        return self._steps.paused.reshape(-1, 3)
+
+    @property
+    def telemetry(self) -> Floats:
+        """A row for each sample, with the columns of `TELEMETRY`."""
+        return self._steps.telemetry.reshape(-1, len(TELEMETRY))
+
+    @property
+    def energy_readings(self) -> Floats:
+        """A row for each reading: place of the counter, time of day, joules."""
+        return self._steps.energy_readings.reshape(-1, 3)
 
     @property
     def rates(self) -> Floats:

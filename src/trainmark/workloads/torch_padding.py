@@ -15,19 +15,21 @@ from torch.nn import functional
 
 from trainmark.workloads.torch_same import pad_input
 
-_MULTIPLE = 8
+CHANNEL_MULTIPLE = 8
 
 
-def convolve_padded(convolution: nn.Conv2d, x: Tensor, *, parts: Sequence[int] = ()) -> Tensor:
-    """With as many input channels as `x` has and a multiple of 8 output channels.
+def convolve_padded(
+    convolution: nn.Conv2d, x: Tensor, *, parts: Sequence[int] = (), multiple: int = CHANNEL_MULTIPLE
+) -> Tensor:
+    """With as many input channels as `x` has and a multiple of `multiple` output channels.
 
     `parts`: the channels of tensors that were padded one by one and then concatenated to `x`.
     """
     weight, bias = convolution.weight, convolution.bias
     if parts:
         split = weight.split(list(parts), dim=1)
-        weight = torch.cat([functional.pad(w, (0, 0, 0, 0, 0, -w.shape[1] % _MULTIPLE)) for w in split], dim=1)
-    more_out, more_in = -weight.shape[0] % _MULTIPLE, x.shape[1] - weight.shape[1]
+        weight = torch.cat([functional.pad(w, (0, 0, 0, 0, 0, -w.shape[1] % multiple)) for w in split], dim=1)
+    more_out, more_in = -weight.shape[0] % multiple, x.shape[1] - weight.shape[1]
     if more_out or more_in:
         weight = functional.pad(weight, (0, 0, 0, 0, 0, more_in, 0, more_out))
         bias = None if bias is None else functional.pad(bias, (0, more_out))

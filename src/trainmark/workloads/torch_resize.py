@@ -16,19 +16,19 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 
-def enlarge(x: Tensor, size: Sequence[int]) -> Tensor:
-    """Bilinear, corners not aligned, to height and width `size`."""
+def enlarge(x: Tensor, size: Sequence[int], *, gathers: bool = True) -> Tensor:
+    """Bilinear, corners not aligned, to height and width `size`. Without `gathers` it is the framework's own."""
     factor = _factor(x, size)
-    if factor is None or not x.is_cuda:
+    if factor is None or not gathers or not x.is_cuda:
         return _interpolate(x, size)
     result: Tensor = _Enlarge.apply(x, factor)
     return result
 
 
-def concatenate_enlarged(parts: Sequence[Tensor]) -> Tensor:
+def concatenate_enlarged(parts: Sequence[Tensor], *, gathers: bool = True) -> Tensor:
     """All parts at the size of the first, one after the other along the channels."""
     size = parts[0].shape[-2:]
-    if not parts[0].is_cuda or any(_factor(part, size) is None for part in parts):
+    if not gathers or not parts[0].is_cuda or any(_factor(part, size) is None for part in parts):
         return _concatenate(parts)
     result: Tensor = _ConcatenateEnlarged.apply(*parts)
     return result

@@ -20,6 +20,10 @@ _CHANNEL_MULTIPLE = 8
 def speed_up_stem(model: nn.Module) -> None:
     """In place, for torchvision's ResNet; the convolution keeps its parameter and its name."""
     model.conv1 = SpaceToDepthConv2d.of(model.conv1)  # type: ignore[arg-type]
+
+
+def speed_up_pool(model: nn.Module) -> None:
+    """In place, for torchvision's ResNet."""
     model.maxpool = MaxPool3x3Stride2()
 
 

@@ -12,11 +12,11 @@ import pytest
 from rich.console import Console
 
 from making import make_cell, make_run
+from reporting import markdown_of
 from trainmark.analyse.scaling import Asked, Study, build_studies
 from trainmark.analyse.table import build_lines
 from trainmark.messages.message import Message
 from trainmark.messages.skips import too_few_cores
-from trainmark.report.markdown import render_markdown
 from trainmark.report.scaling import describe_studies, explain, print_studies
 from trainmark.store.folder import read_run
 from trainmark.store.rows import RunRow
@@ -223,10 +223,10 @@ def test_json_and_markdown(rows: Rows) -> None:
     assert two["cause"] == "communication"
     assert two["lost_to"]["communication_s"] == pytest.approx(0.6)
     assert four["missing"] == {"why": "failed", "detail": "oom: a | b"}
-    markdown = render_markdown(build_lines(rows.rows), lang="en")
-    assert "### weak scaling: resnet50 (small) reference fp32, CPU, batch/device 4, synthetic" in markdown
-    assert "| 1 | 4 | missing | – | – | – | – | missing: oom: a \\| b |" in markdown
-    assert "## 扩展性" in render_markdown(build_lines(rows.rows), lang="zh")
+    markdown = markdown_of(build_lines(rows.rows), lang="en")
+    assert "#### weak scaling: resnet50 (small) reference fp32, CPU, batch/device 4, synthetic" in markdown
+    assert "| 1 × 4 | missing | – | – | – | missing: oom: a \\| b |" in markdown
+    assert "### 扩展性" in markdown_of(build_lines(rows.rows), lang="zh")
 
 
 @pytest.mark.parametrize(("unit", "source", "is_known"), [
@@ -276,7 +276,7 @@ def test_a_base_of_other_software_is_marked(rows: Rows) -> None:
     assert explain(study.cases[1], "en").startswith(why)
     assert "80.0%*" in console_text((study,))
     assert describe_studies((study,))[0]["lines"][1]["base"]["same_environment"] is False
-    markdown = render_markdown(build_lines(rows.rows), lang="en")
+    markdown = markdown_of(build_lines(rows.rows), lang="en")
     assert "80.0%\\*" in markdown
     assert "\\* baseline of another environment (software, host)" in markdown
     rows.add(4, 0.5, env=NEW)

@@ -103,7 +103,7 @@ def test_nothing_measured_is_4_and_the_files_say_so(
     ("argv", "says"),
     [
         ("", "baseline not found: trainmark-baseline.toml"),
-        ("--since yesterday", "--since: must be a time, such as 2026-11-16T08:00, got 'yesterday'"),
+        ("--since yesterday", "--since: must be a time, such as 2026-11-16T08:00 or 7d, got 'yesterday'"),
         ("--update --replay", "--replay: not allowed with argument --update"),
         ("--update --junit x.xml", "--junit cannot be combined with --update"),
         ("--replay --since 0", "--since cannot be combined with --replay"),

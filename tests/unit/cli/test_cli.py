@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -483,11 +484,30 @@ def test_an_empty_path_is_refused(argv: str, capsys: pytest.CaptureFixture[str])
     assert "must not be empty" in err
 
 
-def test_a_folder_without_a_name_is_no_file_to_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("kind", ["md", "html"])
+def test_a_folder_gets_the_report_with_charts_and_logs(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, out = tmp_path / "store", tmp_path / "out"
+    folder = make_run(store, "run-a")
+    (folder / "output.log").write_text("epoch 1\n")
+    code, _, err = run("report", "--format", kind, "-o", f"{out}/", "--store", str(store), capsys=capsys)
+    assert code == 0, err
+    assert f"report written to {out}/report.{kind}, with its charts and logs beside it" in err
+    assert (out / "logs" / "run-a.log").read_text() == "epoch 1\n"
+    assert {"throughput-1.svg", "steps-1.svg"} <= {path.name for path in (out / "charts").iterdir()}
+    text = (out / f"report.{kind}").read_text()
+    assert "logs/run-a.log" in text, "links survive sending"
+    assert hashlib.sha256(b"epoch 1\n").hexdigest()[:12] in text
+    again = run("report", "--format", kind, "-o", str(out), "--store", str(store), capsys=capsys)
+    assert again[0] == 0, "an existing folder"
+
+
+def test_the_ending_of_the_file_tells_the_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_run(tmp_path, "run-a")
-    code, out, err = run("report", "-o", "/", "--store", str(tmp_path), capsys=capsys)
-    assert (code, out) == (2, "")
-    assert "cannot write the report to /\n  why: it is a folder\n" in err
+    for name, begin in (("r.html", "<!doctype html>"), ("r.md", "# Training speed")):
+        assert run("report", "-o", str(tmp_path / name), "--store", str(tmp_path), capsys=capsys)[0] == 0
+        assert (tmp_path / name).read_text().startswith(begin)
 
 
 @pytest.mark.parametrize(("more", "flag"), [("-o x.json", "--output"), ("--format console", "--format console")])
@@ -534,6 +554,7 @@ def test_the_set_of_flags_is_pinned() -> None:
     axes += " cluster hosts image launcher"
     doctor = "cluster device devices hosts json launcher network nodes store"
     own = "find-batch fresh no-observe no-preflight pattern resume retries"
+    show = "columns commit failed json protocol reindex reverse since sort store workload"
     facts = "batch-size devices framework json model nodes pattern precision protocol store workers workload"
     assert found == {
         "list": ["--json"],
@@ -543,7 +564,7 @@ def test_the_set_of_flags_is_pinned() -> None:
         "run": sorted(f"--{name}" for name in [*axes.split(), *own.split()]),
         "mark": ["--print"],
         "import": sorted(f"--{name}" for name in facts.split()),
-        "show": ["--json", "--protocol", "--reindex", "--store"],
+        "show": sorted(f"--{name}" for name in show.split()),
         "compare": ["--json", "--lang", "--store", "--tolerance", "--vary"],
         "check": ["--baseline", "--json", "--junit", "--replay", "--since", "--store", "--update"],
         "accept": ["--because", "--json", "--law", "--store", "--withdraw"],

@@ -20,7 +20,8 @@ DECLARED = all_declarations()
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 ENGLISH = re.compile(r"[a-z]{2,}(?: [a-z]{2,}){2,}", re.IGNORECASE)
 TO_BE_TYPED = re.compile(r"pip install|from trainmark import mark")
-CARRIED = {"raised", "signal", "rank", "gpu", "rank-reason", "bad-sample", "not-compiled", "noisy-neighbour"}
+CARRIED = {"raised", "signal", "rank", "gpu", "rank-reason", "bad-sample", "not-compiled", "noisy-neighbour",
+    "reference-note"}  # fmt: skip
 """Their sentences consist of parameters and names only."""
 
 

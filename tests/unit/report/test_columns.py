@@ -13,13 +13,13 @@ from rich.console import Console
 from sqlalchemy import create_engine, inspect
 
 from making import make_cell, make_run
+from reporting import markdown_of
 from trainmark.analyse.table import build_lines
 from trainmark.report import columns
 from trainmark.report.columns import COLUMNS, Column, TableColumn, csv_columns, table_columns
 from trainmark.report.console import print_lines, say
 from trainmark.report.document import render_document, render_runs, result_analyser
 from trainmark.report.exporting import exports
-from trainmark.report.markdown import render_markdown
 from trainmark.store.columns import KINDS, Kind, find_kinds
 from trainmark.store.index import INDEX_FILE, Store
 from trainmark.store.rows import RunRow
@@ -28,11 +28,12 @@ SCHEMA_1 = [
     "id", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size", "device",
     "nodes", "devices", "batch_size_per_device", "data", "epochs", "lr", "until_target", "resumed_from",
     "sweep", "attempt", "retry_of", "pauses", "seed", "repeat", "suite", "cell_id", "machine", "outcome",
-    "reason", "wall_s", "peak_memory_bytes", "first_step_s", "records", "throughput", "median", "mean_of_rates",
-    "last", "evals", "loss", "time_to_train_s", "speeds", "communication", "stated", "witness", "witnesses",
+    "reason", "wall_s", "peak_memory_bytes", "first_step_s", "records", "throughput", "energy", "median",
+    "mean_of_rates", "last", "evals", "loss", "time_to_train_s", "speeds", "communication", "stated", "witness",
+    "witnesses",
     "identity", "warnings",
 ]  # fmt: skip
-"""And `first_step_s`, `witness`, `witnesses` and `identity`, of schema 2."""
+"""And `first_step_s`, `energy`, `witness`, `witnesses` and `identity`, of schema 2."""
 MARKS = ["marks", "admitted", "pooled"]
 """Which laws a run breaks, whether it may be compared, and the average of which it is a part."""
 CSV = [
@@ -40,7 +41,8 @@ CSV = [
     "machine", "nodes", "devices", "batch_size_per_device", "data", "epochs", "seed", "repeat", "outcome",
     "reason", "records", "throughput", "unit", "ci95_low", "ci95_high", "steps", "warmup_steps", "method",
     "spread_low", "spread_high", "median", "mean_of_rates", "last", "time_to_train_s", "wall_s", "peak_memory_bytes",
-    "last_metric", "last_value", "commit", "dirty", "framework_version", "host", "time", "warnings", "marks",
+    "last_metric", "last_value", "samples_per_joule", "device_watts", "host_watts",
+    "commit", "dirty", "framework_version", "host", "time", "warnings", "marks",
     "accepted_because",
 ]  # fmt: skip
 
@@ -91,7 +93,7 @@ def test_a_new_column_is_in_every_format(tmp_path: Path) -> None:
     assert say(build_lines(rows)[0]).endswith(", 0.125 s")
 
     for lang, heading in (("en", "step time"), ("zh", "单步用时")):
-        results_part = render_markdown(build_lines(rows), lang=lang).split("\n## ")[4]
+        results_part = markdown_of(build_lines(rows), lang=lang).split("\n## ")[1]
         assert f"| {heading} |" in results_part
         assert results_part.count("| 0.125 s |") == 2
 

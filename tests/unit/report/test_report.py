@@ -10,12 +10,14 @@ import pytest
 from rich.console import Console
 
 from making import make_cell, make_run
+from reporting import markdown_of
 from trainmark.analyse.table import Line, build_lines
 from trainmark.logs.printed import UNITS as LOG_UNITS
+from trainmark.messages.message import fields_of
 from trainmark.report.columns import describe_line, heading
 from trainmark.report.console import print_lines, say
 from trainmark.report.document import describe_runs
-from trainmark.report.markdown import render_markdown
+from trainmark.report.page_words import PAGE_WORDS
 from trainmark.report.words import UNITS, WORDS
 from trainmark.spec.cell import DataSource
 from trainmark.store.folder import read_run
@@ -129,7 +131,7 @@ def test_the_command_of_a_command_has_its_nodes_and_its_seed(tmp_path: Path) -> 
     cell = {**facts["cell"], "workload": None, "command": ["python", "t.py", "{seed}"]}
     facts = {**facts, "cell": cell, "source": "command", "model": "python t.py '{seed}'"}
     (folder / "run.json").write_text(json.dumps(facts))
-    text = render_markdown(lines_of(folder), lang="en")
+    text = markdown_of(lines_of(folder), lang="en")
     given = "--nodes 2 --devices 4 --batch-size 4 --precision fp32 --seed 7"
     assert f"    trainmark run {given} -- python t.py '{{seed}}'\n" in text
 
@@ -140,23 +142,23 @@ def test_switches_that_are_usual_stand_once(tmp_path: Path) -> None:
     for number, switched in enumerate(flags):
         folder = make_run(tmp_path, f"r{number}", cell=make_cell(batch_size_per_device=number + 1))
         (folder / "env.json").write_text(json.dumps({"flags": switched, "cpu": "x"}))
-    text = render_markdown(lines_of(*sorted(tmp_path.iterdir())), lang="en")
+    text = markdown_of(lines_of(*sorted(tmp_path.iterdir())), lang="en")
     setup = text[text.index("## Set-up") : text.index("## Steps")]
-    told = [line.split(" | ")[-1].removesuffix(" |") for line in setup.splitlines() if line.startswith("| resnet50")]
-    assert told == ["–", "–", "compiled=True", "compiled=–", "not known"]
-    assert "Settings (unless noted in the row): layout=contiguous, compiled=False.\n" in setup
-    alike = render_markdown(lines_of(tmp_path / "r0", tmp_path / "r1"), lang="en")
-    assert "| settings |" not in alike
-    assert "| settings |" not in render_markdown(lines_of(tmp_path / "r4"), lang="en")
+    told = [line.split(" | ") for line in setup.splitlines() if line[2:3].isdigit()]
+    differing = [["| 1", "– |"], ["| 2", "– |"], ["| 3", "compiled=True |"], ["| 4", "compiled=– |"]]
+    assert told == [*differing, ["| 5", "not known |"]]
+    assert "| settings | layout=contiguous, compiled=False |" in setup
+    alike = markdown_of(lines_of(tmp_path / "r0", tmp_path / "r1"), lang="en")
+    assert "| settings |\n" not in alike
+    assert "settings" not in markdown_of(lines_of(tmp_path / "r4"), lang="en")
 
 
 def test_a_report_of_failures_says_what_they_were(tmp_path: Path) -> None:
     folders = [make_run(tmp_path, "a", outcome="oom", reason="no memory"), make_run(tmp_path, "b", outcome="nan")]
-    text = render_markdown(lines_of(*folders), lang="en")
-    assert "no speed to report" in text
-    assert "| a | 1970-01-01 00:00 | – | – | – | oom |" in text
-    assert "no memory" in text
-    assert "| – | – | – | nan |" in text
+    text = markdown_of(lines_of(*folders), lang="en")
+    assert "so there is no speed to report" in text
+    assert "| a | 1970-01-01 00:00 | oom | – | 12 s | no memory |" in text
+    assert "| b | 1970-01-01 00:00 | nan |" in text
 
 
 def test_a_different_batch_is_never_the_base(tmp_path: Path) -> None:
@@ -170,7 +172,7 @@ def test_the_steps_are_the_commands_as_they_were_typed(tmp_path: Path) -> None:
     for folder, asked in zip(folders, ("trainmark run s.toml", "trainmark run s.toml", None), strict=True):
         run = json.loads((folder / "run.json").read_text())
         (folder / "run.json").write_text(json.dumps({**run, "asked": asked and f"{asked} --max-seconds 9 '<b>'"}))
-    text = render_markdown(lines_of(*folders), lang="en")
+    text = markdown_of(lines_of(*folders), lang="en")
     assert text.count("    trainmark run s.toml --max-seconds 9 '?b?'\n") == 1
     assert text.count("    trainmark run resnet50 --framework torch") == 1, "one that does not say, by what is known"
 
@@ -206,8 +208,11 @@ def test_json_has_every_field_of_the_contract(tmp_path: Path) -> None:
 
 
 def test_both_languages_have_the_same_words() -> None:
-    assert set(WORDS["en"]) == set(WORDS["zh"])
-    assert all(text for words in WORDS.values() for text in words.values())
+    for known in (WORDS, PAGE_WORDS):
+        assert set(known["en"]) == set(known["zh"])
+        assert all(text for words in known.values() for text in words.values())
+        for name, text in known["en"].items():
+            assert fields_of(text) == fields_of(known["zh"][name]), name
 
 
 def test_every_unit_of_a_log_is_translated() -> None:
@@ -217,9 +222,9 @@ def test_every_unit_of_a_log_is_translated() -> None:
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_markdown_has_the_five_parts(tmp_path: Path, lang: str) -> None:
     folders = [make_run(tmp_path, "a"), make_run(tmp_path, "b", cell=make_cell(precision="bf16"), outcome="oom")]
-    text = render_markdown(lines_of(*folders), lang=lang)
-    words = WORDS[lang]
-    for part in ("environment", "setup", "steps", "results", "logs"):
+    text = markdown_of(lines_of(*folders), lang=lang)
+    words = PAGE_WORDS[lang]
+    for part in ("environment", "setup", "steps_to_repeat", "results", "logs"):
         assert f"## {words[part]}\n" in text
     assert "40.00" in text
     assert "oom" in text
@@ -234,7 +239,7 @@ def test_nothing_from_a_stranger_reaches_markdown_or_terminal_alive(tmp_path: Pa
     folder = make_run(tmp_path, "a", extra=[{"kind": "warning", "code": "bad-sample", "message": evil}])
     bad = make_run(tmp_path, "b", outcome="failed", reason=evil)
     lines = lines_of(folder, bad)
-    text = render_markdown(lines, lang="en")
+    text = markdown_of(lines, lang="en")
     assert "<script" not in text.replace("\\<", "")
     assert "\x1b" not in text
     out = io.StringIO()
@@ -267,11 +272,12 @@ def test_words_stay_whole_in_80_columns_and_the_interval_is_never_what_is_left_o
     ]
     out = io.StringIO()
     print_lines(lines_of(*folders), Console(file=out, width=80, highlight=False))
-    table = out.getvalue()[out.getvalue().index("\nworkload") :].splitlines()
+    shared, *table = out.getvalue().splitlines()
     assert all(len(line) <= 80 for line in table)
     words = {word for line in table for word in line.split()}
-    assert {"mask_rcnn", "reference", "images/s", "±", "speed-up", "efficiency"} <= words, table
-    assert "synthetic" not in words, "it is the same in all, and stands in the sentences"
+    assert {"reference", "images/s", "±", "speed-up"} <= words, table
+    assert shared == "all: mask_rcnn (small), fp32, batch/device 4, synthetic", "the same in all, so it is said once"
+    assert "left out for lack of room: 95% interval" in out.getvalue()
 
 
 def test_what_differs_between_lines_is_not_what_is_left_out(tmp_path: Path) -> None:
@@ -282,25 +288,32 @@ def test_what_differs_between_lines_is_not_what_is_left_out(tmp_path: Path) -> N
         folders.append(make_run(tmp_path, f"r{number}", cell=cell, seconds=[0.1, 0.11] * 30))
     out = io.StringIO()
     print_lines(lines_of(*folders), Console(file=out, width=60, highlight=False))
-    table = out.getvalue()[out.getvalue().index("workload") :]
-    assert "synthetic" in table
-    assert "jpegs" in table
-    assert "fp32" not in table, "it is the same in both"
+    shared, *table = out.getvalue().splitlines()
+    assert "synthetic" in "".join(table)
+    assert "jpegs" in "".join(table)
+    assert "fp32" in shared
+    assert "fp32" not in "".join(table), "it is the same in both"
 
 
-def test_a_whole_table_in_a_terminal_needs_no_sentences(tmp_path: Path) -> None:
-    """Except sentences that say more or have a note below, and all of them if cells are folded or output is piped."""
-    failed = make_run(tmp_path, "f", cell=make_cell(precision="bf16"), outcome="failed")
-    short = make_run(tmp_path, "s", cell=make_cell(precision="amp"), seconds=[0.1])
-    lines = lines_of(make_run(tmp_path, "a"), make_run(tmp_path, "b", cell=make_cell(recipe="fast")), failed, short)
-    num_said = {}
-    for width, is_pipe in ((160, False), (100, False), (60, False), (160, True)):
+def test_nothing_is_said_twice_and_notes_name_their_row(tmp_path: Path) -> None:
+    failed = make_run(tmp_path, "f", cell=make_cell(precision="bf16"), outcome="failed", reason="no luck")
+    lines = lines_of(make_run(tmp_path, "a"), make_run(tmp_path, "b", cell=make_cell(recipe="fast")), failed)
+    for width, is_pipe in ((160, False), (100, False), (60, False), (160, True), (20, True)):
         out = io.StringIO()
         print_lines(lines, Console(file=out, width=width, highlight=False, soft_wrap=is_pipe))
         text = out.getvalue()
-        assert "f: failed" in text
-        num_said[width, is_pipe] = text[: text.index("precision")].count("resnet50")
-    assert num_said == {(160, False): 2, (100, False): 4, (60, False): 4, (160, True): 4}
+        assert text.count("resnet50") == 1, "above the table"
+        assert "#3  f: failed: no luck\n" in text
+        assert text.count("\n#2 ") == 1
+        if is_pipe:
+            assert len([line for line in text.splitlines() if line.startswith("#")]) == 4, "a row is one line"
+
+
+def test_asked_columns_are_all_there_however_wide(tmp_path: Path) -> None:
+    lines = lines_of(make_run(tmp_path, "a"))
+    out = io.StringIO()
+    print_lines(lines, Console(file=out, width=200, highlight=False), columns=["steady_steps", "throughput"])
+    assert out.getvalue().split("\n")[0].split("  ") == ["steady steps", "throughput (all devices)"]
 
 
 def test_framework_and_machine_are_told_where_lines_differ_in_them(tmp_path: Path) -> None:
@@ -313,11 +326,12 @@ def test_framework_and_machine_are_told_where_lines_differ_in_them(tmp_path: Pat
     for rows, is_told in (([torch, paddle], True), ([torch, dataclasses.replace(torch, id="u", cell_id="u")], False)):
         lines, out = build_lines(rows), io.StringIO()
         print_lines(lines, Console(file=out, width=120, highlight=False))
-        for text in (out.getvalue(), render_markdown(lines, lang="en").split("## Results")[1].split("## Logs")[0]):
+        results, _, rest = markdown_of(lines, lang="en").partition("## Environment")
+        for text in (out.getvalue(), results):
             assert ("paddle" in text) is is_told
-            assert ("framework" in text) is is_told
             assert "V100" not in text
-            assert "recipe" not in text
+        assert ("framework" in out.getvalue()) is is_told
+        assert ("| framework |\n" in rest) is is_told, "a column only where they differ"
 
 
 def test_a_run_that_ended_before_it_saw_its_gpu_is_not_of_another_machine(tmp_path: Path) -> None:
@@ -329,9 +343,10 @@ def test_a_run_that_ended_before_it_saw_its_gpu_is_not_of_another_machine(tmp_pa
     (seen / "env.json").write_text(json.dumps({"cpu": "EPYC", "device_name": "H200"}))
     lines = lines_of(killed, seen)
     assert [line.first.machine for line in lines] == [None, "H200"]
-    table = render_markdown(lines, lang="en").split("## Results")[1].split("## Logs")[0]
-    assert "killed" in table
-    assert "machine" not in table
+    results, _, rest = markdown_of(lines, lang="en").split("## Results")[1].partition("## Environment")
+    assert "killed" in results
+    assert "machine" not in results
+    assert "H200" in rest
 
 
 def test_lines_of_two_units_each_say_theirs(tmp_path: Path) -> None:
@@ -360,9 +375,9 @@ def test_no_report_says_none(tmp_path: Path, environment: dict[str, object]) -> 
     other = dataclasses.replace(imported, id="b", machine="H100", environment={"git": {"commit": None}})
     lines = build_lines([dataclasses.replace(imported, environment=environment), other])
     assert len(lines) == 2
-    text = render_markdown(lines, lang="en")
+    text = markdown_of(lines, lang="en")
     assert "None" not in text
-    assert "| – | – | – |" in text
+    assert "| – |" in text
 
 
 def test_the_base_is_stated_and_does_not_depend_on_the_order(tmp_path: Path) -> None:
@@ -382,5 +397,5 @@ def test_the_base_is_stated_and_does_not_depend_on_the_order(tmp_path: Path) -> 
 
 def test_the_command_of_a_training_is_the_whole_command(tmp_path: Path) -> None:
     cell = make_cell(epochs=5, lr=0.02, until_target=(("top1", 0.7),))
-    text = render_markdown(lines_of(make_run(tmp_path, "a", cell=cell)), lang="en")
+    text = markdown_of(lines_of(make_run(tmp_path, "a", cell=cell)), lang="en")
     assert "--epochs 5 --lr 0.02 --until-target 0.7" in text

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from making import make_cell, make_run
+from reporting import markdown_of
 from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.table import Line, build_lines
 from trainmark.cli.main import main
 from trainmark.messages.doubts import two_levels, within_one_run
 from trainmark.messages.machine import cores_stolen, noisy_neighbour
 from trainmark.report.console import say
-from trainmark.report.markdown import render_markdown
 from trainmark.report.scaling import describe_studies
 from trainmark.store.folder import read_run
 from trainmark.units import format_interval
@@ -135,7 +135,7 @@ def test_a_refused_interval_says_why(tmp_path: Path) -> None:
     assert "40.00 images/s (no interval: the speed switched between two levels: 7,350 and 6,990" in say(line)
     assert "（无区间：速度在两个水平之间切换" in say(line, lang="zh")
     for lang, words in (("en", "two levels"), ("zh", "两个水平")):
-        assert f"| {words} |" in render_markdown([line], lang=lang)
+        assert f"| {words} |" in markdown_of([line], lang=lang)
 
 
 def test_an_interval_within_one_run_says_so(tmp_path: Path) -> None:

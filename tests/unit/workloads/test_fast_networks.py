@@ -19,23 +19,32 @@ from trainmark.workloads.hrnet_w18.card import CARD as HRNET_CARD
 from trainmark.workloads.psenet import torch as psenet
 from trainmark.workloads.psenet.card import CARD as PSENET_CARD
 from trainmark.workloads.psenet.torch_loss import find_nth_largest, sort_nth_largest
+from trainmark.workloads.resnet50 import torch as resnet50
+from trainmark.workloads.resnet50.card import CARD as RESNET_CARD
 from trainmark.workloads.torch_norm import speed_up_norms
 from trainmark.workloads.torch_padding import convolve_padded
 from trainmark.workloads.torch_same import SameConv2d
-from trainmark.workloads.torch_stem import SpaceToDepthConv2d, speed_up_stem
+from trainmark.workloads.torch_stem import SpaceToDepthConv2d, speed_up_pool, speed_up_stem
 from trainmark.workloads.tsm import torch as tsm
 from trainmark.workloads.tsm.torch_shift import speed_up_shifts
 
 
 def build_tsm(recipe: str) -> nn.Module:
     torch.manual_seed(0)
-    model = tsm.Tsm(num_classes=5, num_frames=4, is_shifted=True, layers=(1, 2, 1, 1))
+    kind = tsm.PartedTsm if recipe == "fast" else tsm.Tsm
+    model = kind(num_classes=5, num_frames=4, is_shifted=True, layers=(2, 3, 1, 1))
     model.dropout.p = 0.0
     if recipe == "fast":
         speed_up_shifts(model)
         speed_up_stem(model)
+        speed_up_pool(model)
         speed_up_norms(model)
     return model
+
+
+def build_resnet(recipe: str) -> nn.Module:
+    torch.manual_seed(0)
+    return resnet50.build_model(recipe=recipe, device_type="cuda", num_classes=7, size=RESNET_CARD.sizes["small"])
 
 
 def build_psenet(recipe: str) -> nn.Module:
@@ -48,7 +57,7 @@ def build_hrnet(recipe: str) -> nn.Module:
     return hrnet.build_model(recipe=recipe, device_type="cuda", num_classes=19, size=HRNET_CARD.sizes["small"])
 
 
-@pytest.mark.parametrize("build", [build_tsm, build_psenet, build_hrnet])
+@pytest.mark.parametrize("build", [build_tsm, build_psenet, build_hrnet, build_resnet])
 def test_the_network_is_the_same_function(build: Callable[[str], nn.Module]) -> None:
     images = torch.randn(4, 3, 64, 64, dtype=torch.float64)
     reference, fast = build("reference").double().train(), build("fast").double().train()

@@ -1,4 +1,4 @@
-"""Sample the machine once per second during a run, and report at the end what disturbed it."""
+"""Sample the machine during a run, and report at the end what disturbed it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from trainmark.messages.message import Message
 from trainmark.runfolder.records import RUN_TAG, Kind
 from trainmark.units import plain
 from trainmark.worker.recorder import Recorder
+from trainmark.worker.telemetry.energy import EnergyMeter
 from trainmark.worker.telemetry.isolation import Isolation
 from trainmark.worker.telemetry.neighbours import Neighbours, is_of_run, name_of
 from trainmark.worker.telemetry.sensors import ClockSensor, GpuSensor, HostSensor, pick_foreign
 
 _PERIOD_S = 1.0
+_ENERGY_PER_SAMPLE = 2
+"""Readings of the energy counters in each period: twice as many let a short run have an interval."""
 _BUSY_CORES = 0.05
 """Processes that use less are not named."""
 
@@ -36,6 +39,7 @@ class Telemetry:
         tag = os.environ.get(RUN_TAG)
         self._neighbours = Neighbours(tag) if place.is_first_of_host else None
         self._gpu = GpuSensor(gpu_index) if gpu_index is not None else None
+        self._energy = EnergyMeter(gpu=self._gpu, host=place.host, is_first_of_host=place.is_first_of_host)
         # Before the framework is loaded: no rank of this run can be on the GPU yet.
         at_start = frozenset(process.pid for process in (self._gpu.processes() if self._gpu else None) or ())
         self._pick_foreign = partial(
@@ -69,9 +73,16 @@ class Telemetry:
         if self._neighbours is not None:
             self._neighbours.look()  # finding the owners of all processes is slow: do it during set-up
         limits = {"gpu_limits": self._gpu.limits()} if self._gpu is not None else {}
-        while not self._stop.wait(_PERIOD_S):
-            self._note({"kind": Kind.TELEMETRY, **self._read(), **limits})
-            limits = {}
+        self._recorder.write(self._energy.describe())
+        tick = 0
+        while not self._stop.wait(_PERIOD_S / _ENERGY_PER_SAMPLE):
+            used = self._energy.read()
+            if used is not None:
+                self._recorder.write(used)
+            tick = (tick + 1) % _ENERGY_PER_SAMPLE
+            if tick == 0:
+                self._note({"kind": Kind.TELEMETRY, **self._read(), **limits})
+                limits = {}
 
     def _read(self) -> dict[str, Any]:
         is_measuring = self._recorder.is_stepping

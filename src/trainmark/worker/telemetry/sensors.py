@@ -144,6 +144,27 @@ class GpuSensor:
                 result[name] = reading()
         return result
 
+    def uuid(self) -> str | None:
+        """Tells whether two ranks use the same GPU."""
+        found = self._try({"uuid": lambda: self._nvml.nvmlDeviceGetUUID(self._handle)}) if self._nvml else {}
+        uuid = found.get("uuid")
+        return uuid.decode() if isinstance(uuid, bytes) else uuid
+
+    def energy_j(self) -> float | None:
+        """Used since the driver was loaded; None where the GPU has no counter."""
+        if self._nvml is None:
+            return None
+        reading = {"energy": lambda: self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle) / 1000}
+        found: float | None = self._try(reading).get("energy")
+        return found
+
+    def is_partitioned(self) -> bool:
+        """Whether the GPU is split into instances, of which a process gets one."""
+        if self._nvml is None:
+            return False
+        reading = {"mig": lambda: self._nvml.nvmlDeviceGetMigMode(self._handle)[0]}
+        return bool(self._try(reading).get("mig"))
+
     def memory_bytes(self) -> int | None:
         """Total memory of the GPU."""
         if self._nvml is None:

@@ -6,7 +6,7 @@ import os
 import pickle
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainmark import rank_environment
 from trainmark.messages.message import Message
 from trainmark.messages.training import checkpoint_damaged, checkpoint_has_objects
+from trainmark.runfolder.document import WorkloadCell
 from trainmark.weights.neutral import Weights
 from trainmark.worker.checkpoint import CheckpointRefusedError, first_line
 from trainmark.worker.memory import peak_host_bytes
@@ -35,6 +36,7 @@ from trainmark.worker.torch.weights import export_weights, import_weights
 from trainmark.worker.torch.workload import Batch, TensorScores, TorchWorkload
 from trainmark.worker.training import TrainingEngine
 from trainmark.workloads.metric import Scores
+from trainmark.workloads.optimisations import optimisations_of
 from trainmark.workloads.registry import load_module
 
 _RUN_AHEAD = 3
@@ -45,6 +47,13 @@ _SEEDS_APART = 65_537
 
 
 class TorchEngine(TrainingEngine[Batch]):
+    def __init__(self, cell: WorkloadCell, *, without: Collection[str] = ()) -> None:
+        """`without`: optimisations that the recipe `fast` is to leave out."""
+        is_fast = cell.recipe == "fast"
+        self._without = frozenset(without)
+        self._optimisations = optimisations_of(cell.workload, cell.device, without=without) if is_fast else frozenset()
+        super().__init__(cell)
+
     # -- building ------------------------------------------------------------------------------------------------------
 
     def _start(self) -> Ranks:
@@ -61,24 +70,28 @@ class TorchEngine(TrainingEngine[Batch]):
         return ranks
 
     def _sources(self) -> TorchSources:
-        is_fast = self._cell.recipe == "fast"
+        is_channels_last = "channels_last" in self._optimisations
         return TorchSources(
             workload=self._workload,
             size=self._size,
             device=self._device,
-            input_dtype=self._precision.dtype if is_fast else torch.float32,
-            channels_last=is_fast,
+            input_dtype=self._precision.dtype if is_channels_last else torch.float32,
+            channels_last=is_channels_last,
         )
 
     def _build(self) -> None:
         recipe = self._cell.recipe
         model = self._workload.build_model(
-            recipe=recipe, device_type=self._device.type, num_classes=self._feed.num_classes, size=self._size
+            recipe=recipe,
+            device_type=self._device.type,
+            num_classes=self._feed.num_classes,
+            size=self._size,
+            without=self._without,
         )
         model = model.to(self._device).train()
         if self._syncs_batch_norm:
             model = sync_batch_norms(model)
-        if recipe == "fast":
+        if "channels_last" in self._optimisations:
             model = model.to(memory_format=torch.channels_last)
         self.model = model
         wrapped = model
@@ -91,6 +104,7 @@ class TorchEngine(TrainingEngine[Batch]):
             optimizer_facts=self._card.optimizer,
             precision=self._precision,
             is_fast=recipe == "fast",
+            without=self._without,
         )
         if self.rank > 0:  # the ranks have the same weights, but must not have the same dropout: their samples differ
             torch.manual_seed(self._cell.seed + _SEEDS_APART * self.rank)
@@ -246,6 +260,7 @@ class TorchEngine(TrainingEngine[Batch]):
             "num_parameters": sum(p.numel() for p in self.model.parameters() if p.requires_grad),
             "num_classes": self._feed.num_classes,
             "learning_rate_peak": self._peak_rate,
+            "optimisations": sorted(self._optimisations),
             "flags": {
                 "sync_batch_norm": self._syncs_batch_norm,
                 "tf32_matmul": torch.backends.cuda.matmul.allow_tf32,

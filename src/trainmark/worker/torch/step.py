@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,11 @@ from torch.utils import _pytree
 from trainmark.messages.message import Message
 from trainmark.messages.scaling import one_process, step_captured
 from trainmark.messages.training import no_cpp_compiler, not_compiled
+from trainmark.worker.torch.compiler import configure_compiler
 from trainmark.worker.torch.optimizer import build_optimizer, fill_state, load_state, read_state
 from trainmark.worker.torch.workload import Batch, TorchWorkload
 from trainmark.workloads.card import Optimizer
+from trainmark.workloads.optimisations import general_optimisations
 
 _WARM_STEPS = 3
 """Before capture: cuDNN benchmarks its algorithms, the allocator and the optimizer make their buffers."""
@@ -68,16 +70,22 @@ class TrainStep:
         optimizer_facts: Optimizer,
         precision: Precision,
         is_fast: bool,
+        without: Collection[str] = (),
     ) -> None:
+        """`without`: names of `OPTIMISATIONS` that `fast` is to leave out."""
         self._model, self._workload, self._precision = model, workload, precision
         self._is_cuda = precision.device_type == "cuda"
-        self._is_compiled = is_fast and (self._is_cuda or shutil.which("g++") is not None)
         self._is_fast = is_fast
+        self._uses = general_optimisations(precision.device_type, without=without) if is_fast else frozenset()
+        self._is_fused = "fused_optimizer" in self._uses
+        wants_compiler = "compile" in self._uses
+        self._is_compiled = wants_compiler and (self._is_cuda or shutil.which("g++") is not None)
         self._warnings: list[Message] = []
-        if is_fast and not self._is_compiled:
+        if wants_compiler and not self._is_compiled:
             self._warnings.append(not_compiled(what=no_cpp_compiler()))
         # A graph would have to capture the collectives too; several devices run compiled without one.
-        self._wants_graph = is_fast and self._is_cuda and not isinstance(model, DistributedDataParallel)
+        is_alone = not isinstance(model, DistributedDataParallel)
+        self._wants_graph = "whole_step_graph" in self._uses and is_alone
         self._graph: torch.cuda.CUDAGraph | None = None
         self.replay_bytes = 0
         """Memory that a captured step works in, which the allocator counts only during capture."""
@@ -99,9 +107,9 @@ class TrainStep:
             }
             for group in groups
         ]
-        self.optimizer = build_optimizer(optimizer_facts, rated, is_fused=is_fast)
+        self.optimizer = build_optimizer(optimizer_facts, rated, is_fused=self._is_fused)
         if is_fast:
-            fill_state(self.optimizer, optimizer_facts, is_fused=True)
+            fill_state(self.optimizer, optimizer_facts, is_fused=self._is_fused)
         self._scaler = torch.amp.GradScaler(precision.device_type, enabled=precision.name == "amp")
         self._compute_loss = self._compile() if self._is_compiled else self._plain_loss
 
@@ -158,10 +166,10 @@ class TrainStep:
 
     def facts(self) -> dict[str, Any]:
         return {
-            "layout": "channels_last" if self._is_fast else "contiguous",
+            "layout": "channels_last" if "channels_last" in self._uses else "contiguous",
             "compiled": self._is_compiled,
             "whole_step_graph": self._wants_graph,
-            "fused_optimizer": self._is_fast,
+            "fused_optimizer": self._is_fused,
             "loss_scaler": self._scaler.is_enabled(),
         }
 
@@ -183,7 +191,7 @@ class TrainStep:
         saved = state.get("optimizer")
         if saved is None:  # an older checkpoint, of which SGD was the only optimizer
             saved = [{} if momentum is None else {"momentum_buffer": momentum} for momentum in state["momenta"]]
-        load_state(self.optimizer, self._optimizer_facts, saved, is_fused=self._is_fast)
+        load_state(self.optimizer, self._optimizer_facts, saved, is_fused=self._is_fused)
         self._load_scaler(state["scaler"])
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -205,8 +213,9 @@ class TrainStep:
             return self._workload.compute_loss(self._model, batch)
 
     def _compile(self) -> Callable[[Batch], Tensor]:
+        configure_compiler()
         # Tuning pointwise and reduction kernels gave 7012 instead of 6954 images/s on an H200.
-        options: dict[str, Any] | None = {"max_autotune_pointwise": True} if self._is_cuda else None
+        options: dict[str, Any] | None = {"max_autotune_pointwise": True} if "tuned_kernels" in self._uses else None
         return torch.compile(self._plain_loss, dynamic=False, options=options)
 
     def _capture(self, batch: Batch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Protocol
 
 import torch
@@ -18,7 +19,10 @@ TensorScores = Tensor | list[dict[str, Any]]
 
 
 class TorchWorkload(Protocol):
-    def build_model(self, *, recipe: str, device_type: str, num_classes: int, size: Size) -> nn.Module: ...
+    def build_model(
+        self, *, recipe: str, device_type: str, num_classes: int, size: Size, without: Collection[str] = ()
+    ) -> nn.Module:
+        """`without`: names of `OPTIMISATIONS` that the recipe `fast` is to leave out."""
 
     def parameter_groups(self, model: nn.Module) -> list[ParameterGroup]: ...
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -12,6 +14,7 @@ from trainmark.workloads.hrnet_w18.card import CARD
 from trainmark.workloads.hrnet_w18.data import MEAN, STD
 from trainmark.workloads.hrnet_w18.torch_fast import FastNetwork
 from trainmark.workloads.hrnet_w18.torch_network import Network
+from trainmark.workloads.optimisations import optimisations_of
 from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, normalise, total_loss
 
 Batch = list[tuple[Tensor, Tensor]]
@@ -29,8 +32,17 @@ _REGION = 32
 """Side in pixels of a patch of one class in a synthetic label."""
 
 
-def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001 - for any
-    return FastNetwork(num_classes) if recipe == "fast" else Network(num_classes)
+def build_model(
+    *,
+    recipe: str,
+    device_type: str,
+    num_classes: int,
+    size: ImageSize,  # noqa: ARG001 - any size
+    without: Collection[str] = (),
+) -> nn.Module:
+    if recipe != "fast":
+        return Network(num_classes)
+    return FastNetwork(num_classes, optimisations_of("hrnet_w18", device_type, without=without))
 
 
 def parameter_groups(model: nn.Module) -> list[ParameterGroup]:

@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
@@ -17,30 +17,30 @@ from torch.nn import functional
 
 from trainmark.workloads.hrnet_w18.torch_network import CHANNELS, Network
 from trainmark.workloads.torch_norm import SumBatchNorm2d, speed_up_norms
-from trainmark.workloads.torch_padding import convolve_padded
+from trainmark.workloads.torch_padding import CHANNEL_MULTIPLE, convolve_padded
+from trainmark.workloads.torch_residual import uncompiled
 from trainmark.workloads.torch_resize import concatenate_enlarged, enlarge
 from trainmark.workloads.torch_stem import SpaceToDepthConv2d
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def _uncompiled(function: _F) -> _F:
-    """Python runs this itself; what it calls is compiled."""
-    plain: _F = torch.compiler.disable(function, recursive=False)
-    return plain
 
 
 class FastNetwork(Network):
     """What is marked `uncompiled` is plain Python between the compiled parts, which are the other functions here."""
 
-    def __init__(self, num_classes: int) -> None:
+    def __init__(self, num_classes: int, uses: Collection[str]) -> None:
         super().__init__(num_classes)
-        speed_up_norms(self)
         first: Any = self.stem[0]
-        first[0] = SpaceToDepthConv2d.of(first[0])
+        if "block_stem" in uses:
+            first[0] = SpaceToDepthConv2d.of(first[0])
+        if "sum_norms" in uses:
+            speed_up_norms(self)
+        module: Any
+        for module in self.modules():  # where the compiled parts find them
+            module.channel_multiple = CHANNEL_MULTIPLE if "padded_channels" in uses else 1
+            module.gathers_gradients = "gathering_resize" in uses
+        self._forks = "parallel_branches" in uses
         self._streams: list[torch.cuda.Stream] = []
 
-    @_uncompiled
+    @uncompiled
     def forward(self, images: Tensor) -> Tensor:
         branches = _enter(self, images)
         streams = self._fork(branches)
@@ -56,11 +56,11 @@ class FastNetwork(Network):
             _hand_over(streams, source, 0, branches[source])
         return _classify(self, branches, images.shape[-2:])
 
-    @_uncompiled
+    @uncompiled
     def _fork(self, branches: Sequence[Tensor]) -> list[torch.cuda.Stream]:
         """One stream for each branch, of which the first is the current one; none where all have to share one."""
         # DDP sends a gradient when the stream of the last one of its bucket has it: there may be no other streams.
-        if not branches[0].is_cuda or distributed.is_initialized():
+        if not self._forks or not branches[0].is_cuda or distributed.is_initialized():
             return []
         if not self._streams:
             self._streams = [torch.cuda.Stream(branches[0].device) for _ in CHANNELS[1:]]
@@ -70,7 +70,7 @@ class FastNetwork(Network):
         return streams
 
 
-@_uncompiled
+@uncompiled
 def _exchange(module: Any, inputs: Sequence[Tensor], streams: Sequence[torch.cuda.Stream]) -> list[Tensor]:
     branches = []
     for number, x in enumerate(inputs):
@@ -84,17 +84,16 @@ def _exchange(module: Any, inputs: Sequence[Tensor], streams: Sequence[torch.cud
                 streams[target].wait_event(done[source])
                 branches[source].record_stream(streams[target])
         with _on(streams, target):
-            gather = _gather_finest if target == 0 else _gather
-            sums.append(gather(module.paths[target], branches, target))
+            sums.append(_gather(module.paths[target], branches, target))
     return sums
 
 
-@_uncompiled
+@uncompiled
 def _on(streams: Sequence[torch.cuda.Stream], number: int) -> AbstractContextManager[Any]:
     return torch.cuda.stream(streams[number]) if streams else nullcontext()
 
 
-@_uncompiled
+@uncompiled
 def _hand_over(streams: Sequence[torch.cuda.Stream], source: int, target: int, x: Tensor) -> None:
     """What the first stream made is used on the second."""
     if streams:
@@ -128,7 +127,7 @@ def _gather(paths: Any, branches: Sequence[Tensor], target: int) -> Tensor:
     total, size = branches[target], branches[target].shape[-2:]
     for source, branch in enumerate(branches):
         if source > target:
-            total = total + enlarge(_convolve(paths[source], branch), size)
+            total = total + enlarge(_convolve(paths[source], branch), size, gathers=paths.gathers_gradients)
         elif source < target:
             part = branch
             for unit in paths[source]:
@@ -137,24 +136,21 @@ def _gather(paths: Any, branches: Sequence[Tensor], target: int) -> Tensor:
     return functional.relu(total)
 
 
-def _gather_finest(paths: Any, branches: Sequence[Tensor], target: int) -> Tensor:
-    """A code of its own: the compiler keeps at most eight variants of one, and the gathers are nine."""
-    return _gather(paths, branches, target)
-
-
 def _classify(network: Any, branches: Sequence[Tensor], size: Sequence[int]) -> Tensor:
     convolution, norm, relu = network.mix
-    together = concatenate_enlarged(branches)
-    mixed = relu(_normalise(norm, convolve_padded(convolution, together, parts=CHANNELS)))
-    scores = convolve_padded(network.classify, mixed)[:, : network.classify.out_channels]
-    return enlarge(scores, size)
+    together = concatenate_enlarged(branches, gathers=network.gathers_gradients)
+    multiple = network.channel_multiple
+    mixed = relu(_normalise(norm, convolve_padded(convolution, together, parts=CHANNELS, multiple=multiple)))
+    scores = convolve_padded(network.classify, mixed, multiple=multiple)[:, : network.classify.out_channels]
+    return enlarge(scores, size, gathers=network.gathers_gradients)
 
 
 def _convolve(unit: Any, x: Tensor) -> Tensor:
     """A convolution, its norm and where there is one its ReLU."""
     convolution, norm, *relu = unit
     has_padding = isinstance(convolution, SpaceToDepthConv2d)  # of its own
-    x = _normalise(norm, convolution(x) if has_padding else convolve_padded(convolution, x))
+    multiple = convolution.channel_multiple
+    x = _normalise(norm, convolution(x) if has_padding else convolve_padded(convolution, x, multiple=multiple))
     return functional.relu(x) if relu else x
 
 

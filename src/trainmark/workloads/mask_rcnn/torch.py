@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,14 @@ _OBJECT_SIDES = (0.06, 0.6)
 """Relative to the short side: 48 to 480 pixels at 800, log-uniform."""
 
 
-def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001
+def build_model(
+    *,
+    recipe: str,
+    device_type: str,  # noqa: ARG001 - any
+    num_classes: int,
+    size: ImageSize,
+    without: Collection[str] = (),  # noqa: ARG001 - there is no `fast` yet
+) -> nn.Module:
     return build_mask_rcnn(
         variant=VARIANTS[recipe],
         num_outputs=num_classes + 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from trainmark.workloads.card import ImageSize
+from trainmark.workloads.optimisations import optimisations_of
 from trainmark.workloads.psenet.card import CARD, NUM_KERNELS
 from trainmark.workloads.psenet.data import MEAN, STD
 from trainmark.workloads.psenet.expansion import Expander, find_boxes
@@ -26,8 +28,15 @@ _NUM_WORDS = 8
 """Of a synthetic image."""
 
 
-def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001
-    return FastPSENet() if recipe == "fast" and device_type == "cuda" else PSENet()
+def build_model(
+    *,
+    recipe: str,
+    device_type: str,
+    num_classes: int,  # noqa: ARG001 - there is one
+    size: ImageSize,  # noqa: ARG001 - any size
+    without: Collection[str] = (),
+) -> nn.Module:
+    return FastPSENet(optimisations_of("psenet", device_type, without=without)) if recipe == "fast" else PSENet()
 
 
 def parameter_groups(model: nn.Module) -> list[ParameterGroup]:

@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torchvision.models import resnet50
+from torchvision.models.resnet import Bottleneck, ResNet
 
 from trainmark.workloads.card import ImageSize
+from trainmark.workloads.optimisations import optimisations_of
 from trainmark.workloads.resnet50.card import CARD, LABEL_SMOOTHING
 from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, count_correct, total_loss
 from trainmark.workloads.torch_norm import speed_up_norms
-from trainmark.workloads.torch_stem import speed_up_stem
+from trainmark.workloads.torch_residual import PartedResNet
+from trainmark.workloads.torch_stem import speed_up_pool, speed_up_stem
 
 Batch = tuple[Tensor, Tensor]
 """Normalised images and labels."""
 
 
-def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:  # noqa: ARG001 - any size
-    model: nn.Module = resnet50(num_classes=num_classes)
-    if recipe == "fast" and device_type == "cuda":
+_LAYERS = [3, 4, 6, 3]
+
+
+def build_model(
+    *,
+    recipe: str,
+    device_type: str,
+    num_classes: int,
+    size: ImageSize,  # noqa: ARG001 - any size
+    without: Collection[str] = (),
+) -> nn.Module:
+    uses = optimisations_of("resnet50", device_type, without=without) if recipe == "fast" else frozenset()
+    kind = PartedResNet if "shared_blocks" in uses else ResNet
+    model: nn.Module = kind(Bottleneck, _LAYERS, num_classes=num_classes)
+    if "block_stem" in uses:
         speed_up_stem(model)
+    if "gathering_pool" in uses:
+        speed_up_pool(model)
+    if "sum_norms" in uses:
         speed_up_norms(model)
     return model
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.models.resnet import Bottleneck, ResNet
 
 from trainmark.workloads.card import ImageSize
+from trainmark.workloads.optimisations import optimisations_of
 from trainmark.workloads.torch import (
     Examined,
     ParameterGroup,
@@ -17,7 +21,8 @@ from trainmark.workloads.torch import (
     total_loss,
 )
 from trainmark.workloads.torch_norm import speed_up_norms
-from trainmark.workloads.torch_stem import speed_up_stem
+from trainmark.workloads.torch_residual import PartedResNet
+from trainmark.workloads.torch_stem import speed_up_pool, speed_up_stem
 from trainmark.workloads.tsm.card import CARD, DROPOUT
 from trainmark.workloads.tsm.data import MEAN, STD
 from trainmark.workloads.tsm.torch_shift import ShiftedBottleneck, set_num_frames, speed_up_shifts
@@ -45,7 +50,10 @@ class Tsm(ResNet):  # type: ignore[misc]
         """(clips x frames) x 3 x height x width to clips x classes: the mean of the frames' logits."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        logits: Tensor = self.fc(self.dropout(self.avgpool(x).flatten(1), dropout_keys))
+        return self.classify(self.avgpool(x).flatten(1), dropout_keys)
+
+    def classify(self, features: Tensor, dropout_keys: Tensor | None = None) -> Tensor:
+        logits: Tensor = self.fc(self.dropout(features, dropout_keys))
         return at_least_float32(logits.unflatten(0, (-1, self.num_frames))).mean(1)
 
 
@@ -58,14 +66,25 @@ class KeyedDropout(nn.Dropout):
         return torch.where(keys >= self.p, input / (1 - self.p), 0)
 
 
-def build_model(*, recipe: str, device_type: str, num_classes: int, size: ImageSize) -> nn.Module:
+class PartedTsm(Tsm):
+    forward: Any = PartedResNet.forward
+
+
+def build_model(
+    *, recipe: str, device_type: str, num_classes: int, size: ImageSize, without: Collection[str] = ()
+) -> nn.Module:
     """`unshifted` is the control: the same network, which cannot see the order of the frames."""
-    model = Tsm(num_classes=num_classes, num_frames=size.num_frames, is_shifted=recipe != "unshifted")
-    if recipe == "fast":
+    uses = optimisations_of("tsm", device_type, without=without) if recipe == "fast" else frozenset()
+    kind = PartedTsm if "shared_blocks" in uses else Tsm
+    model = kind(num_classes=num_classes, num_frames=size.num_frames, is_shifted=recipe != "unshifted")
+    if "fused_shift" in uses:
         speed_up_shifts(model)
-        if device_type == "cuda":
-            speed_up_stem(model)
-            speed_up_norms(model)
+    if "block_stem" in uses:
+        speed_up_stem(model)
+    if "gathering_pool" in uses:
+        speed_up_pool(model)
+    if "sum_norms" in uses:
+        speed_up_norms(model)
     return model
 
 

@@ -1,0 +1,125 @@
+"""Trainings that differ in one thing, prepared in processes of their own and measured in turns on one device.
+
+A machine that drifts touches all of them alike, and what is compared is the ratio within a round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainmark.analyse.distributions import t_quantile
+from trainmark.errors import RunError
+from trainmark.spec.cell import Cell
+
+_MODULE = "trainmark.worker.torch.variant"
+_BEGIN_VARIABLE = "TRAINMARK_BEGIN_UNIX_S"
+_MAX_TAIL = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    name: str
+    cell: Cell
+    without: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to this process's own."""
+
+
+class Prepared:
+    """A variant whose first step is done. Its process waits for commands on a pipe and dies with this one."""
+
+    def __init__(self, variant: Variant) -> None:
+        self.variant = variant
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `end`
+        request = json.dumps({"cell": variant.cell.to_json(), "without": list(variant.without)})
+        environment = {**os.environ, **variant.environment, _BEGIN_VARIABLE: str(time.time())}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", _MODULE, request],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, env=environment,
+        )  # fmt: skip
+        self.first: dict[str, Any] = {}
+        self.rates: list[float] = []
+        """Samples per second of each round."""
+        self.peak_memory_bytes: int | None = None
+
+    def wait_for_first_step(self) -> Prepared:
+        self.first = self._answer()
+        return self
+
+    def measure(self, seconds: float) -> float:
+        found = self._ask(f"measure {seconds}")
+        steps, spent = (sum(column) for column in zip(*found["blocks"], strict=True))
+        self.rates.append(steps * found["samples_per_step"] / spent)
+        self.peak_memory_bytes = found["peak_memory_bytes"]
+        return self.rates[-1]
+
+    def profile(self, path: str) -> dict[str, Any]:
+        return self._ask(f"profile {path}")
+
+    def end(self) -> None:
+        """Again, or after a failure, does nothing."""
+        if self._log.closed:
+            return
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate("end\n")
+        self._log.close()
+
+    def _ask(self, command: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(command + "\n")
+            self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.communicate()  # closes the pipes
+            self._log.seek(0)
+            tail = self._log.read()[-_MAX_TAIL:].strip()
+            self._log.close()
+            raise RunError(f"{self.variant.name}: the process ended", why=tail or "it printed nothing")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def measure_in_turns(prepared: Sequence[Prepared], *, rounds: int, seconds: float) -> None:
+    """The order turns round from one round to the next."""
+    for number in range(rounds):
+        for one in prepared if number % 2 == 0 else reversed(prepared):
+            one.measure(seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    value: float
+    low: float
+    high: float
+    """Ends of the 95% interval; equal to `value` where there is one round."""
+
+
+def summarise(values: Sequence[float]) -> Spread:
+    """The geometric mean of the rounds and the interval of Student's t on their logarithms."""
+    logs = [math.log(value) for value in values]
+    mean = statistics.fmean(logs)
+    half = 0.0
+    if len(logs) > 1:
+        half = t_quantile(0.05, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return Spread(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
+
+
+def ratio(one: Prepared, other: Prepared) -> Spread:
+    """Of the rates of the same rounds."""
+    return summarise([a / b for a, b in zip(one.rates, other.rates, strict=True)])

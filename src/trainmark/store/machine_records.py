@@ -1,0 +1,91 @@
+"""What the ranks of a run recorded about the machine: samples of rank 0, and the energy counters of all.
+
+Both are thinned to a bounded number: a counter adds up, so leaving out readings between two others loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainmark.runfolder.files import Json, rank_file, rank_files, read_lines
+from trainmark.runfolder.records import Kind, decode_record
+from trainmark.runfolder.values import as_float, as_object, as_text
+from trainmark.store.rows import TELEMETRY
+
+Floats = NDArray[np.float64]
+
+_MOST_SAMPLES = 2000
+_MOST_READINGS = 1000
+_MAX_JOULES = 1e15
+KINDS = ("device", "host")
+
+
+def read_telemetry(folder: Path) -> Floats:
+    """All samples of rank 0, one after another."""
+    rows = [_sample(record) for record in _read(folder / rank_file(0), Kind.TELEMETRY)]
+    known = [row for row in rows if math.isfinite(row[0])]
+    return np.asarray(_thin(known, _MOST_SAMPLES), dtype=np.float64).reshape(-1)
+
+
+def _sample(record: Json) -> tuple[float, ...]:
+    values = (as_float(record.get(name)) for name in TELEMETRY)
+    return tuple(math.nan if value is None else value for value in values)
+
+
+def read_energy(folder: Path) -> tuple[Json, Floats]:
+    """Each counter once, though several ranks read it: `device` by the GPU's own name, `host` by the host's."""
+    counters: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    missing: dict[str, list[Json]] = {}
+    for path in rank_files(folder):
+        for (kind, name), readings in _read_rank(path, missing).items():
+            kept = counters.setdefault((kind, name), [])
+            if len(readings) > len(kept):
+                counters[kind, name] = readings
+    if not counters and not missing:
+        return {}, np.empty(0)
+    rows = [
+        (place, *reading)
+        for place, readings in enumerate(counters.values())
+        for reading in _thin(readings, _MOST_READINGS)
+    ]
+    facts = {"counters": [{"kind": kind, "name": name} for kind, name in counters], "missing": missing}
+    return facts, np.asarray(rows, dtype=np.float64).reshape(-1)
+
+
+def _read_rank(path: Path, missing: dict[str, list[Json]]) -> dict[tuple[str, str], list[tuple[float, float]]]:
+    names: dict[str, str] = {}
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for record in _read(path, Kind.ENERGY):
+        at_s = as_float(record.get("unix_s"))
+        for kind in KINDS:
+            name, joules = as_text(record.get(kind)), as_float(record.get(f"{kind}_j"))
+            if name is not None:
+                names[kind] = name
+            if f"{kind}_missing" in record:
+                missing.setdefault(kind, []).append(as_object(record[f"{kind}_missing"]))
+            if kind in names and at_s is not None and joules is not None and 0 <= joules < _MAX_JOULES:
+                found.setdefault((kind, names[kind]), []).append((at_s, joules))
+    return found
+
+
+def _read(path: Path, kind: Kind) -> Iterator[Json]:
+    """Without decoding the steps."""
+    sign = f'"{kind}"'.encode()
+    for line in read_lines(path):
+        record = decode_record(line) if sign in line else None
+        if record is not None and record["kind"] == kind:
+            yield record
+
+
+def _thin(rows: list[Any], most: int) -> list[Any]:
+    """Evenly, with the first and the last."""
+    if len(rows) <= most:
+        return rows
+    places = np.linspace(0, len(rows) - 1, most).round().astype(int)
+    return [rows[place] for place in places]

@@ -1,0 +1,31 @@
+"""Settings of PyTorch's compiler that hold for the whole process, and where it keeps what it compiled."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+from trainmark.compile_cache import CACHE_VARIABLE, compile_cache_folder
+
+_MAX_VARIANTS = 64
+"""Of one function that several kinds of blocks share; by default the compiler gives up after eight."""
+
+
+def configure_compiler() -> None:
+    """Before the first compilation. A folder that the user has chosen for the compiler's cache is kept."""
+    import torch._dynamo.config as dynamo
+    import torch._functorch.config as functorch
+
+    os.environ.setdefault(CACHE_VARIABLE, str(compile_cache_folder(os.environ)))
+    dynamo.recompile_limit = _MAX_VARIANTS
+    # Ours depend on nothing but their arguments. Without this a graph that has one is never kept.
+    functorch.autograd_cache_allow_custom_autograd_functions = True
+    # The compiler looks at the gradient of every input of a part, and most are no leaves.
+    warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf Tensor")
+
+
+def compile_seconds() -> dict[str, float]:
+    """What the compiler has spent so far, by its own names for its phases, which contain each other."""
+    from torch._dynamo.utils import compilation_time_metrics
+
+    return {phase: round(sum(spent), 2) for phase, spent in compilation_time_metrics.items() if sum(spent) >= 1}

@@ -1,0 +1,87 @@
+"""One prepared training behind a pipe: several of these are measured in turns on one device.
+
+Reads one command per line on stdin and answers each with one line of JSON on stdout:
+
+    measure SECONDS     train for about so long; answers with the seconds and the number of steps of each block
+    profile PATH        write where the device spends the time of a step; answers with the sums
+    end
+
+The first line it writes, unasked, says how long it took from `BEGIN_VARIABLE` to the end of the first step.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from trainmark.parent_death import die_with
+from trainmark.runfolder.document import CellRecord
+from trainmark.worker.torch.compiler import compile_seconds
+from trainmark.worker.torch.engine import TorchEngine
+from trainmark.worker.torch.profile import profile_steps
+
+BEGIN_VARIABLE = "TRAINMARK_BEGIN_UNIX_S"
+_BLOCK_S = 0.25
+
+
+def main() -> None:
+    die_with(os.getppid())
+    # Whatever a library prints must not mix with the answers.
+    answers, sys.stdout = sys.stdout, sys.stderr
+    request = json.loads(sys.argv[1])
+    began = float(os.environ.get(BEGIN_VARIABLE, time.time()))
+    imported_s = time.time() - began
+    engine = TorchEngine(CellRecord.from_json(request["cell"]).workload_cell(), without=request["without"])
+    engine.begin_epoch(0)
+    prepared_s = time.time() - began
+    engine.step()
+    handle = engine.queue_loss()
+    engine.wait()
+    first = {
+        "imported_s": imported_s,
+        "prepared_s": prepared_s,
+        "first_step_s": time.time() - began,
+        "first_loss": engine.read_loss(handle),
+        "compile_s": compile_seconds(),
+        "facts": dict(engine.facts()),
+    }
+    _answer(answers, first)
+    for line in sys.stdin:
+        command, *words = line.split()
+        if command == "measure":
+            _answer(answers, {**_measure(engine, float(words[0])), "peak_memory_bytes": engine.peak_memory_bytes()})
+        elif command == "profile":
+            _answer(answers, profile_steps(engine, words[0]))
+        else:
+            break
+    engine.close()
+
+
+def _measure(engine: TorchEngine, seconds: float) -> dict[str, Any]:
+    """Blocks of steps between two waits; the host runs ahead within a block, as it does in a training."""
+    num_steps = 1
+    blocks: list[tuple[int, float]] = []
+    end = time.perf_counter() + seconds
+    while not blocks or time.perf_counter() < end:
+        engine.wait()
+        begin = engine.timestamp()
+        for _ in range(num_steps):
+            engine.step()
+        stamp = engine.timestamp()
+        engine.wait()
+        spent = engine.seconds_between(begin, stamp)
+        blocks.append((num_steps, spent))
+        num_steps = max(1, min(2 * num_steps, round(num_steps * _BLOCK_S / max(spent, 1e-9))))
+    kept = blocks[len(blocks) // 4 :]  # the first ones may still be filling queues
+    return {"blocks": kept, "samples_per_step": engine.samples_per_step}
+
+
+def _answer(file: Any, document: dict[str, Any]) -> None:
+    print(json.dumps(document), file=file, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Residual stages in parts that the compiler sees several times, and compiles once for each kind.
+
+A part begins behind the last convolution of one block and ends behind that of the next. Convolutions are kernels of a
+library, which write their output in any case; so the cut costs nothing, while a cut between the blocks would cost one
+more pass over the sum of both paths in each direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torchvision.models.resnet import ResNet
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def uncompiled(function: _F) -> _F:
+    """Python runs this itself; what it calls is compiled, each part on its own."""
+    plain: _F = torch.compiler.disable(function, recursive=False)
+    return plain
+
+
+class Started(NamedTuple):
+    """A block's input and what its last convolutions made of it; `shortcut` is None where that is the input itself."""
+
+    x: Tensor
+    branch: Tensor
+    shortcut: Tensor | None
+
+
+class Unjoined(NamedTuple):
+    """The two paths of a block before their norms and their sum."""
+
+    branch: Tensor
+    norm: nn.Module
+    shortcut: Tensor
+    shortcut_norm: nn.Module | None
+
+
+@uncompiled
+def run_stages(stages: Sequence[Any], first: Started) -> tuple[list[Tensor], Unjoined]:
+    """All blocks of torchvision's Bottleneck after the start of the first.
+
+    Returns the outputs of all stages but the last, and of the last one the paths of its last block.
+    """
+    outputs: list[Tensor] = []
+    unjoined = _paths(stages[0][0], first)
+    for number, stage in enumerate(stages):
+        for block in stage[1:] if number == 0 else stage:
+            started = _next_block(block, *unjoined)
+            unjoined = _paths(block, started)
+            if block is stage[0]:
+                outputs.append(started.x)
+    return outputs, unjoined
+
+
+@uncompiled
+def _paths(block: Any, started: Started) -> Unjoined:
+    if started.shortcut is None:
+        return Unjoined(started.branch, block.bn3, started.x, None)
+    return Unjoined(started.branch, block.bn3, started.shortcut, block.downsample[1])
+
+
+# -- compiled parts ----------------------------------------------------------------------------------------------------
+
+
+def _next_block(block: Any, branch: Tensor, norm: Any, shortcut: Tensor, shortcut_norm: Any) -> Started:
+    return start_block(block, join(branch, norm, shortcut, shortcut_norm))
+
+
+def start_block(block: Any, x: Tensor) -> Started:
+    """Up to the last convolution of the block, and that of its shortcut."""
+    branch = functional.relu(block.bn1(block.conv1(x)))
+    branch = functional.relu(block.bn2(block.conv2(branch)))
+    shortcut = None if block.downsample is None else block.downsample[0](x)
+    return Started(x, block.conv3(branch), shortcut)
+
+
+def join(branch: Tensor, norm: Any, shortcut: Tensor, shortcut_norm: Any) -> Tensor:
+    if shortcut_norm is not None:
+        shortcut = shortcut_norm(shortcut)
+    return functional.relu(norm(branch) + shortcut)
+
+
+class PartedResNet(ResNet):  # type: ignore[misc]
+    """torchvision's ResNet with bottlenecks: same parameters under the same names, same function."""
+
+    @uncompiled
+    def forward(self, x: Tensor, *for_classifier: Tensor) -> Tensor:
+        first = _enter(self, x)
+        _, last = run_stages((self.layer1, self.layer2, self.layer3, self.layer4), first)
+        return _leave(self, for_classifier, *last)
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Of the mean over each channel's pixels."""
+        logits: Tensor = self.fc(features)
+        return logits
+
+
+def _enter(network: Any, images: Tensor) -> Started:
+    x = network.maxpool(network.relu(network.bn1(network.conv1(images))))
+    return start_block(network.layer1[0], x)
+
+
+def _leave(
+    network: Any,
+    for_classifier: Sequence[Tensor],
+    branch: Tensor,
+    norm: Any,
+    shortcut: Tensor,
+    shortcut_norm: Any,
+) -> Tensor:
+    features = network.avgpool(join(branch, norm, shortcut, shortcut_norm)).flatten(1)
+    logits: Tensor = network.classify(features, *for_classifier)
+    return logits

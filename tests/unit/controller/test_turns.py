@@ -1,0 +1,46 @@
+"""Rates measured in turns: what is said about them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from making import make_cell
+from trainmark.controller.turns import Prepared, Variant, measure_in_turns, ratio, summarise
+from trainmark.errors import RunError
+
+
+class Counted(Prepared):
+    """Without a process; its rates come from a list."""
+
+    def __init__(self, name: str, rates: list[float], order: list[str]) -> None:
+        self.variant, self.rates, self._coming, self._order = Variant(name=name, cell=make_cell()), [], rates, order
+
+    def measure(self, seconds: float) -> float:
+        self._order.append(self.variant.name)
+        self.rates.append(self._coming.pop(0))
+        return self.rates[-1]
+
+
+def test_a_drift_of_the_machine_is_not_in_the_ratio() -> None:
+    order: list[str] = []
+    slow, quick = Counted("a", [10.0, 20.0, 40.0], order), Counted("b", [20.0, 40.0, 80.0], order)
+    measure_in_turns([slow, quick], rounds=3, seconds=1.0)
+    assert order == ["a", "b", "b", "a", "a", "b"]
+    found = ratio(quick, slow)
+    assert (found.value, found.low, found.high) == pytest.approx((2.0, 2.0, 2.0))
+    assert summarise(slow.rates).low < 10 < summarise(slow.rates).high
+
+
+def test_the_interval_is_students_on_logarithms() -> None:
+    found = summarise([1.0, math.e**2])
+    assert found.value == pytest.approx(math.e)
+    assert math.log(found.high) - 1 == pytest.approx(12.706, rel=1e-3)
+    assert summarise([3.0]).low == summarise([3.0]).high == pytest.approx(3.0)
+
+
+def test_a_process_that_fails_says_why() -> None:
+    cell = make_cell(workload="nosuch")
+    with pytest.raises(RunError, match="nosuch"):
+        Prepared(Variant(name="one", cell=cell)).wait_for_first_step()

@@ -1,0 +1,60 @@
+"""Every optimisation of `fast` can be left out, alone, and the network stays the same function."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from trainmark.workloads.optimisations import OPTIMISATIONS, general_optimisations, optimisations_of
+from trainmark.workloads.registry import load_card, load_cards, load_module
+
+
+def test_what_needs_something_that_is_left_out_is_left_out_too() -> None:
+    everything = optimisations_of("tsm", "cuda")
+    assert {"whole_step_graph", "fused_optimizer", "fused_shift", "compile"} <= everything
+    assert "parallel_branches" not in everything
+    without = optimisations_of("tsm", "cuda", without=["fused_optimizer"])
+    assert everything - without == {"fused_optimizer", "whole_step_graph"}
+    assert general_optimisations("cpu") == {"channels_last", "compile", "fused_optimizer"}
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown optimisation: tea"):
+        optimisations_of("tsm", "cpu", without=["tea"])
+
+
+def test_every_optimisation_belongs_to_a_workload_that_has_the_recipe() -> None:
+    names = [known.name for known in OPTIMISATIONS]
+    assert len(set(names)) == len(names)
+    fast = {name for name, card in load_cards().items() if "fast" in card.recipes}
+    for known in OPTIMISATIONS:
+        assert set(known.workloads or ()) <= fast
+        assert set(known.needs) <= set(names)
+
+
+def build(workload: str, recipe: str, without: tuple[str, ...] = ()) -> nn.Module:
+    card, module = load_card(workload), load_module(workload, "torch")
+    torch.manual_seed(0)
+    model: nn.Module = module.build_model(
+        recipe=recipe, device_type="cuda", num_classes=5, size=card.sizes["small"], without=without
+    )
+    return model.double().eval()
+
+
+@pytest.mark.parametrize(
+    ("workload", "without"),
+    [
+        ("hrnet_w18", ("padded_channels",)),
+        ("hrnet_w18", ("sum_norms", "parallel_branches")),
+        ("hrnet_w18", ("block_stem", "gathering_resize")),
+        ("psenet", ("shared_blocks", "padded_channels")),
+        ("psenet", ("sum_norms", "gathering_pool")),
+        ("resnet50", ("shared_blocks", "block_stem")),
+    ],
+)
+def test_without_some_it_is_the_same_function(workload: str, without: tuple[str, ...]) -> None:
+    images = torch.randn(1, 3, 32, 64, dtype=torch.float64)
+    with torch.no_grad():
+        wanted, got = build(workload, "reference")(images), build(workload, "fast", without)(images)
+    torch.testing.assert_close(got, wanted, rtol=1e-6, atol=1e-8)
