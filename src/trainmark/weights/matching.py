@@ -37,19 +37,21 @@ class Match:
 
 
 def find_match(stored: StoredWeights, workload: str, shapes: Mapping[str, tuple[int, ...]]) -> Match:
-    """By the layout that knows most names of the file; an error if it is of another network."""
+    """By the layout of which the file has most; an error if it is of another network."""
     module = load_module(workload, "weights")
     tensors = dict(_plain_names(stored))
-
-    def num_known(layout: Layout) -> int:
-        return sum(layout.rename(name) in shapes for name in tensors)
-
-    layout = max(module.LAYOUTS, key=num_known)
-    if num_known(layout) == 0:
-        known = ", ".join(dict.fromkeys(found.name for found in module.LAYOUTS))
+    known = {layout.name: sum(layout.rename(name) in shapes for name in tensors) for layout in module.LAYOUTS}
+    if not any(known.values()):
         why = f"none of its {len(tensors)} tensors is a layer of {workload}, such as {next(iter(tensors), '')[:80]!r}"
-        raise WeightsError("nothing in it fits", why=why, hint=f"known layouts: {known}")
-    return _match(layout, tensors, shapes, module.CLASS_LAYERS)
+        raise WeightsError("nothing in it fits", why=why, hint=f"known layouts: {', '.join(known)}")
+    problem: WeightsError | None = None
+    for layout in sorted(module.LAYOUTS, key=lambda layout: -known[layout.name]):
+        try:
+            return _match(layout, tensors, shapes, module.CLASS_LAYERS)
+        except WeightsError as error:
+            problem = problem or error  # of the layout that knows most names
+    assert problem is not None
+    raise problem
 
 
 def _match(
@@ -73,6 +75,8 @@ def _match(
             strange.append(f"{name[:80]} ({describe(tensor.shape)}) {wanted}")
     if strange:
         raise WeightsError("it is of another network", why=f"read as {layout.name}: {enumerate_some(strange)}")
+    if not sources:
+        raise WeightsError("nothing in it fits", why=f"read as {layout.name}, no tensor has a place in the model")
     kept = [name for name in shapes if name not in sources]
     must = [
         name for name in kept

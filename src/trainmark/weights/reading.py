@@ -83,7 +83,8 @@ def _read_safetensors(data: bytes) -> StoredWeights:
     from safetensors import SafetensorError, deserialize
 
     try:
-        found: Any = deserialize(data)  # type: ignore[no-untyped-call]
+        parse: Any = deserialize  # it has no types
+        found = parse(data)
         header: Any = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     except (SafetensorError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         raise WeightsError("damaged, or not safetensors", why=str(error).splitlines()[0][:200]) from error

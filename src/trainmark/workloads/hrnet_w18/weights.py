@@ -86,8 +86,9 @@ def _rename_official(name: str) -> str | None:
 
 # -- PaddleSeg and PaddleClas ------------------------------------------------------------------------------------------
 
-_PAIR = r"\.(_conv|_batch_norm)\."
-_PADDLE_CLASSIFIERS = ("last_cls.", "cls_head_conv_list.", "conv_last.", "out.", "cls_head")
+_PAIR = r"\.(_?conv|_batch_norm|bn)\."
+"""PaddleSeg and the older PaddleClas have the names that begin with an underscore."""
+_PADDLE_CLASSIFIERS = ("last_cls.", "cls_head_conv_list.", "conv_last.", "out.", "fc.", "cls_head")
 
 
 def _bottleneck(block: int, part: str, kind: str) -> str:
@@ -135,8 +136,8 @@ def _flat_path(match: re.Match[str]) -> str:
 _PADDLECLAS: Rules = [
     _STEM,
     (rf"layer1\.(\d)\.conv([123]|_down){_PAIR}", lambda m: _bottleneck(int(m[1]), m[2], m[3])),
-    (rf"tr1_([12]){_PAIR}", lambda m: f"enter.{_less(m[1])}.{_part(m[2])}."),
-    (rf"tr([23]){_PAIR}", lambda m: f"down{int(m[1]) + 1}.{_part(m[2])}."),
+    (rf"(?:conv_)?tr1_([12]){_PAIR}", lambda m: f"enter.{_less(m[1])}.{_part(m[2])}."),
+    (rf"(?:conv_)?tr([23]){_PAIR}", lambda m: f"down{int(m[1]) + 1}.{_part(m[2])}."),
     (
         rf"st([234])\.stage_func_list\.(\d)\.basic_block_list\.(\d)\.(\d)\.conv([12]){_PAIR}",
         lambda m: f"stage{m[1]}.{m[2]}.branches.{m[3]}.{m[4]}.body.{_less(m[5])}.{_part(m[6])}.",

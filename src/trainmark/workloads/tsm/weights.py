@@ -15,6 +15,6 @@ def rename_public(name: str) -> str:
 
 
 LAYOUTS = (
-    Layout(name="TSM's public checkpoints", rename=rename_public),
     *resnet50.LAYOUTS,
+    Layout(name="TSM's public checkpoints", rename=rename_public),
 )
