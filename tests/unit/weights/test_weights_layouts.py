@@ -289,3 +289,9 @@ def test_known_files_are_told_by_their_hash() -> None:
     fake = WeightsFile(name=known.name, sha256="f" * 64, num_bytes=1, stored=stored)
     assert find_known(fake) == "not the public file of this name: its SHA-256 begins with ffffffff"
     assert all(re.fullmatch("[0-9a-f]{8}", file.sha256_begin) for file in known_files() if file.sha256_begin)
+
+
+def test_the_guide_lists_every_known_file() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guides" / "weights.md").read_text()
+    for file in known_files():
+        assert f"| `{file.name}` | {file.what} | {file.sha256_begin or 'not published'} |" in guide
