@@ -30,6 +30,11 @@ class Framework:
     None: the framework is known to launchers and reports, but trainmark cannot train with it yet.
     """
 
+    precisions: tuple[str, ...] = ("fp32", "tf32", "amp", "bf16")
+    """Those that it can train in, on a GPU."""
+    cpu_precisions: tuple[str, ...] = ("fp32", "amp", "bf16")
+    """Those that it can train in on a CPU."""
+
     def installed_version(self) -> str | None:
         """From package metadata: importing torch to learn its version costs seconds."""
         from importlib import metadata  # 30 ms, which `--help` need not pay
@@ -51,7 +56,16 @@ _BUILT_IN = (
         is_extra=True,
         engine="trainmark.worker.torch",
     ),
-    Framework(name="paddle", summary="PaddlePaddle", module="paddle", distribution="paddlepaddle", is_extra=True),
+    Framework(
+        name="paddle",
+        summary="PaddlePaddle",
+        module="paddle",
+        distribution="paddlepaddle",
+        is_extra=True,
+        engine="trainmark.worker.paddle",
+        precisions=("fp32", "tf32", "amp", "bf16", "fp16"),
+        cpu_precisions=("fp32",),  # its CPU kernels for convolutions and norms have float32 and float64 only
+    ),
     Framework(name="jax", summary="JAX", module="jax", distribution="jax"),
 )
 

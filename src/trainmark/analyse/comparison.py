@@ -18,6 +18,7 @@ from trainmark.analyse.estimate import Ratio
 from trainmark.analyse.identity import Difference, differences, identity_of, pooling_key
 from trainmark.analyse.naming import cell_name
 from trainmark.analyse.pairing import UNJOINED, Group, Pair, group_rows, pair_groups, refuse_ambiguous
+from trainmark.analyse.parity_verdict import NOTHING_PROVEN, Proofs, why_not_equal
 from trainmark.analyse.training import epochs_to_train
 from trainmark.analyse.verdict import DEFAULT_TOLERANCE, Judgement, Sides, Verdict, judge, judge_cells
 from trainmark.errors import InputError
@@ -25,7 +26,6 @@ from trainmark.messages.comparison import (
     differs_in,
     far_run,
     no_runs,
-    not_proven_equal,
     run_refused,
     side_too_noisy,
     work_differs,
@@ -94,8 +94,14 @@ class Comparison:
 
 
 def compare(
-    a: Side, b: Side, *, tolerance: float = DEFAULT_TOLERANCE, vary: Collection[str] = frozenset()
+    a: Side,
+    b: Side,
+    *,
+    tolerance: float = DEFAULT_TOLERANCE,
+    vary: Collection[str] = frozenset(),
+    proofs: Proofs = NOTHING_PROVEN,
 ) -> Comparison:
+    """`proofs`: the parity checks that allow a verdict on two frameworks."""
     _refuse_overlap(a, b)
     for side in (a, b):
         laws.judge([*dict.fromkeys((*side.context, *side.rows))])
@@ -104,7 +110,7 @@ def compare(
     refuse_ambiguous(groups_b, groups_a, side="B", word=b.word)
     pairing = pair_groups(groups_a, groups_b, vary=vary)
     context = [*dict.fromkeys((*a.context, *b.context))]
-    cells = _judge_pairs(pairing.pairs, context, tolerance=tolerance)
+    cells = _judge_pairs(pairing.pairs, context, tolerance=tolerance, proofs=proofs)
     averaged = [cell.judgement for cell in cells if cell.judgement.error is not None and cell.unit is not None]
     return Comparison(
         a=a,
@@ -134,7 +140,9 @@ def _content(row: RunRow) -> object:
     return row.log.get("sha256") or row
 
 
-def _judge_pairs(pairs: Sequence[Pair], context: Sequence[RunRow], *, tolerance: float) -> tuple[CellComparison, ...]:
+def _judge_pairs(
+    pairs: Sequence[Pair], context: Sequence[RunRow], *, tolerance: float, proofs: Proofs
+) -> tuple[CellComparison, ...]:
     """All comparable cells are judged together: they share their spread and one false discovery rate."""
     counted = [(count_runs(pair.a.runs, "A"), count_runs(pair.b.runs, "B")) for pair in pairs]
     by_work: dict[object, list[RunRow]] = {}
@@ -150,7 +158,7 @@ def _judge_pairs(pairs: Sequence[Pair], context: Sequence[RunRow], *, tolerance:
         zip(open_places, judge_cells([sides[place] for place in open_places], tolerance=tolerance), strict=True)
     )
     return tuple(
-        _describe(pair, counted[place], judged.get(place), num_history=sum(map(len, pasts[place])))
+        _describe(pair, counted[place], judged.get(place), num_history=sum(map(len, pasts[place])), proofs=proofs)
         for place, pair in enumerate(pairs)
     )
 
@@ -172,7 +180,7 @@ def _find_history(a: Group, b: Group, by_work: Mapping[object, Sequence[RunRow]]
 
 
 def _describe(
-    pair: Pair, counted: tuple[Counted, Counted], judged: Judgement | None, *, num_history: int
+    pair: Pair, counted: tuple[Counted, Counted], judged: Judgement | None, *, num_history: int, proofs: Proofs
 ) -> CellComparison:
     if judged is not None:
         counted = without(counted[0], judged.far_a, "A"), without(counted[1], judged.far_b, "B")
@@ -183,7 +191,7 @@ def _describe(
         name=_name(pair),
         a=pair.a,
         b=pair.b,
-        judgement=_refuse(pair, counted, apart) if judged is None else _explain(pair, counted, judged),
+        judgement=_refuse(pair, counted, apart) if judged is None else _explain(pair, counted, judged, proofs),
         values=(_mean_speed(one), _mean_speed(other)),
         unit=None if "unit" in pair.blocking else _find_unit(pair),
         counted=(tuple(row.id for row in one.runs), tuple(row.id for row in other.runs)),
@@ -205,12 +213,12 @@ def _refuse(pair: Pair, counted: tuple[Counted, Counted], apart: Sequence[Differ
     return Judgement(verdict="not_comparable", ratio=None, why=why, runs=runs, more_runs=None, spread=None)
 
 
-def _explain(pair: Pair, counted: tuple[Counted, Counted], judged: Judgement) -> Judgement:
+def _explain(pair: Pair, counted: tuple[Counted, Counted], judged: Judgement, proofs: Proofs) -> Judgement:
     """Two frameworks may compute different things; and a side without runs should say what became of them."""
-    one, other = (group.first.framework for group in (pair.a, pair.b))
-    if one != other:
-        why = not_proven_equal(one=one, other=other)
-        return replace(judged, verdict="not_comparable", why=why, more_runs=None)
+    if pair.a.first.framework != pair.b.first.framework:
+        unequal = why_not_equal(pair.a.first, pair.b.first, proofs)
+        if unequal is not None:
+            return replace(judged, verdict="not_comparable", why=unequal, more_runs=None)
     for name, side in zip("AB", counted, strict=True):
         if not side.values and side.left_out:
             return replace(judged, why=no_runs(side=name, why=side.left_out[0].why))

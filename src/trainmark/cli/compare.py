@@ -13,7 +13,7 @@ from trainmark.cli.parser import add_json_option, add_store_option, number
 from trainmark.errors import InputError
 
 if TYPE_CHECKING:
-    from trainmark.analyse.comparison import Comparison
+    from trainmark.analyse.comparison import CellComparison, Comparison
 
 _WHAT = "a store, STORE@COMMIT, a folder of logs, a run id, a commit or branch, or NAME=VALUE such as precision=amp"
 _MOST_TOLERANCE = 0.5
@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from trainmark.analyse.comparison import compare
     from trainmark.cli.progress import file_progress
+    from trainmark.controller.parity_proofs import read_proofs
     from trainmark.controller.selection import Selector, parse_vary
     from trainmark.report.comparison import describe_comparison, print_comparison
 
@@ -54,9 +55,9 @@ def run(args: argparse.Namespace) -> int:
         selector = Selector(
             Path(args.store), open_store=open_store, stack=stack, tell=IndexingNote(), show_progress=file_progress
         )
-        found = compare(
-            selector.select(args.a), selector.select(args.b), tolerance=args.tolerance, vary=parse_vary(args.vary)
-        )
+        a, b = selector.select(args.a), selector.select(args.b)
+        stores = [Path(store) for store in (args.store, a.store, b.store) if store is not None]
+        found = compare(a, b, tolerance=args.tolerance, vary=parse_vary(args.vary), proofs=read_proofs(stores))
         if args.json:
             print_json(schema=2, **describe_comparison(found))
         else:
@@ -73,8 +74,11 @@ def _say_next(found: Comparison, args: argparse.Namespace) -> None:
     blocking = {name for cell in found.cells for name in cell.blocking}
     undecided = [cell for cell in found.cells if cell.judgement.more_runs]
     most = max(undecided, key=lambda cell: cell.judgement.more_runs or 0, default=None)
+    unproven = next((cell.judgement.why.params.get("command") for cell in found.cells if _is_unproven(cell)), None)
     again = None if most is None else repeat_command(most.b.first.asked, most.judgement.more_runs or 1)
-    if again is not None:
+    if unproven is not None:
+        next_command(str(unproven), store=args.store)
+    elif again is not None:
         next_command(again)  # names the store itself
     elif blocking and blocking <= VARIABLE:
         vary = " ".join(f"--vary {name.replace(' ', '-')}" for name in sorted(blocking))
@@ -83,6 +87,11 @@ def _say_next(found: Comparison, args: argparse.Namespace) -> None:
         next_command(f"trainmark import {shlex.quote(args.b)}", store=args.store)
     else:
         next_command("trainmark report" if found.cells else "trainmark show", store=store)
+
+
+def _is_unproven(cell: CellComparison) -> bool:
+    """Two frameworks that a parity check could prove equal."""
+    return cell.verdict == "not_comparable" and "command" in cell.judgement.why.params
 
 
 def repeat_command(asked: str | None, num: int) -> str | None:

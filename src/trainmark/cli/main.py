@@ -28,6 +28,7 @@ VERBS = {
     "compare": "say whether B is faster or slower than A, or the same",
     "accept": "admit runs that break a law, with a written reason",
     "check": "judge the latest runs against a baseline file, for CI",
+    "parity": "check that frameworks train the same thing",
     "report": "write a report of the results",
     "export": "write the results in the formats of other systems",
 }

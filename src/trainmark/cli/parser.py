@@ -124,7 +124,7 @@ def path_word(text: str) -> str:
 _LIST_OPTIONS = {
     "framework": "such as torch (default: the first installed one that the workload supports)",
     "recipe": "reference, fast",
-    "precision": "fp32, tf32, amp, bf16",
+    "precision": "fp32, tf32, amp, bf16, fp16 (weights in half precision too: paddle)",
     "size": "full, small (some workloads have medium too)",
     "nodes": "number of machines",
     "devices": "devices per machine",

@@ -92,7 +92,9 @@ def make_plan(options: SpecOptions) -> Plan:
         why = f"the processes of --launcher {options.launcher} have files of their own"
         raise InputError("--weights is not possible", why=why, hint="run trainmark inside the container")
     cells = identify_weights(cells)
-    skipped = {cell: reason for cell in cells if (reason := why_not(cell, machine, reach)) is not None}
+    skipped = {
+        cell: reason for cell in cells if (reason := why_not(cell, machine, reach, catalog[cell.workload])) is not None
+    }
     if options.what in shipped_suites() and "data" not in options.overrides and not is_dry:
         skipped |= {cell: reason for cell in cells if cell not in skipped and (reason := _missing_data(cell))}
     return Plan(suite=suite, machine=machine, launcher=options.launcher, cells=cells, skipped=skipped)
@@ -109,6 +111,7 @@ def read_catalog() -> Catalog:
         name: Offer(
             frameworks=card.frameworks,
             recipes=card.recipes,
+            recipes_of=card.recipes_of,
             sizes=tuple(card.sizes),
             batch_sizes={size: facts.batch_size for size, facts in card.sizes.items()},
             targets=tuple((target.metric, target.value) for target in card.targets),

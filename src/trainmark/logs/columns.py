@@ -228,12 +228,15 @@ class ColumnReader:
     def _is_in_place(self, found: _Text, is_digit: NDArray[np.bool_], *, is_tight: bool) -> bool:
         """Whether each run of digits is between the same characters as in the template."""
         num, begins = len(found.begins), found.begins.ravel()
-        is_removed = is_digit if is_tight else is_digit | (found.block == 32)
-        # From bytes to 32 bits is the fastest sum that numpy has.
-        removed = np.cumsum(is_removed.view(np.uint8), dtype=np.uint32)[begins]
+        if is_tight:  # only digits were removed: those of the runs before
+            lengths = (found.ends - found.begins).ravel()
+            removed = np.cumsum(lengths) - lengths
+        else:
+            # From bytes to 32 bits is the fastest sum that numpy has.
+            removed = np.cumsum((is_digit | (found.block == 32)).view(np.uint8), dtype=np.uint32)[begins] - 1
         offsets, length = (self._tight_offsets, len(self._tight)) if is_tight else (self._offsets, len(self._skeleton))
         wanted = np.arange(num)[:, np.newaxis] * length + offsets
-        if not np.array_equal((begins - removed + 1).reshape(num, -1), wanted):
+        if not np.array_equal((begins - removed).reshape(num, -1), wanted):
             return False
         return all((found.begins[:, run] == found.ends[:, run - 1] + 1).all() for run in self._joined)
 

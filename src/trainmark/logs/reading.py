@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
@@ -25,9 +26,11 @@ from trainmark.messages.logs import (
     damaged,
     edited_times,
     generic_reading,
+    includes_validation,
     median_not_mean,
     no_end,
     no_time_printed,
+    sampled_steps,
     several_ranks,
     smoothed_not_mean,
 )
@@ -61,6 +64,8 @@ class Gathered:
     """Means or totals since the start, beside the value of the record."""
     has_times: bool = False
     has_steps: bool = False
+    includes_eval: bool = False
+    """The time of a record covers an evaluation too."""
     firsts: list[tuple[float, float]] = field(default_factory=list)
     """Step and epoch of the first records; NaN if unknown."""
     last_step: int | None = None
@@ -113,6 +118,7 @@ class Gathered:
             self.has_seconds = self.has_seconds or record.seconds is not None
             self.has_samples = self.has_samples or record.samples is not None
         self.has_totals = self.has_totals or record.mean_s is not None or record.total_s is not None
+        self.includes_eval = self.includes_eval or record.includes_eval
 
     def _note_memory(self, num_bytes: int | None) -> None:
         if num_bytes is not None and (self.peak_memory_bytes is None or num_bytes > self.peak_memory_bytes):
@@ -127,8 +133,17 @@ class Gathered:
     @property
     def prints_every_step(self) -> bool:
         """Judged by the first records: the next one of an epoch is the next step."""
-        pairs = [(one, two) for one, two in itertools.pairwise(self.firsts) if two[0] > one[0]]
-        return bool(pairs) and sum(two[0] - one[0] == 1 for one, two in pairs) > 0.9 * len(pairs)
+        apart = self._steps_apart()
+        return bool(apart) and apart.count(1) > 0.9 * len(apart)
+
+    @property
+    def steps_per_record(self) -> int | None:
+        """From one record to the next, most of the time; judged by the first records."""
+        apart = self._steps_apart()
+        return int(statistics.median_low(apart)) if apart else None
+
+    def _steps_apart(self) -> list[float]:
+        return [two[0] - one[0] for one, two in itertools.pairwise(self.firsts) if two[0] > one[0]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,6 +230,7 @@ def _conclude(
             *resolved.warnings,
             *scale.warnings,
             *warn_of_meaning(dialect, basis),
+            *_warn_of_gaps(dialect, basis, gathered),
             *_warnings(file, stream, gathered),
         ),
     )
@@ -232,10 +248,19 @@ def warn_of_meaning(dialect: Dialect, basis: Basis) -> list[Message]:
     return found
 
 
+def _warn_of_gaps(dialect: Dialect, basis: Basis, gathered: Gathered) -> list[Message]:
+    """The time of single steps, with steps between them that nothing is known about."""
+    every = gathered.steps_per_record
+    is_sampled = basis is Basis.PRINTED and dialect.meaning is Meaning.STEP and every is not None and every > 1
+    return [sampled_steps(every=every)] if is_sampled and every is not None else []
+
+
 def _warnings(file: LogFile, stream: LogStream, gathered: Gathered) -> list[Message]:
     found = []
     if file.is_damaged:
         found.append(damaged())
+    if gathered.includes_eval:
+        found.append(includes_validation())
     if stream.num_other_ranks:
         found.append(several_ranks(count=stream.num_other_ranks))
     begin = gathered.moments.get("test_begin")

@@ -52,6 +52,8 @@ class LogRecord:
     """The total of a progress bar, which tells bars of different loops apart."""
     is_last: bool = False
     """The last line of its epoch. What follows without a heading is an evaluation."""
+    includes_eval: bool = False
+    """Its time covers an evaluation too, and the line does not say how long that took."""
     memory_bytes: int | None = None
     rank: int | None = None
 

@@ -126,6 +126,24 @@ def smoothed_not_mean() -> None: ...
 
 
 @declare(
+    "sampled-steps",
+    title="只打印了部分步",
+    en="it prints the time of one step in {every} and no running totals; the steps between are not counted",
+    zh="日志每 {every} 步只打印一步的耗时，且无累计值；其间的步未计入",
+)
+def sampled_steps(*, every: int) -> None: ...
+
+
+@declare(
+    "includes-validation",
+    title="耗时包含验证",
+    en="the times of its epochs include the validation, and no line says how long that took; the speed is too low",
+    zh="各轮的耗时包含验证，而日志没有给出验证的耗时；速度偏低",
+)
+def includes_validation() -> None: ...
+
+
+@declare(
     "generic-reading",
     title="通用读取",
     en="no known log format fits; numbers with a unit such as images/s were read ({dialect}): check what they count, "

@@ -44,6 +44,7 @@ SUBJECTS = (
     "logs",
     "machine",
     "numbers",
+    "parity",
     "ranks",
     "references",
     "scaling",

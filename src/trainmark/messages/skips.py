@@ -54,6 +54,39 @@ def tf32_on_cpu() -> None: ...
 
 
 @declare(
+    "no-precision",
+    en="{framework} does not train in {precision}; use --precision {known}",
+    zh="{framework} 不支持以 {precision} 训练；请使用 --precision {known}",
+)
+def no_precision(*, framework: str, precision: str, known: str) -> None: ...
+
+
+@declare(
+    "no-precision-on-cpu",
+    en="{framework} trains in {precision} on a GPU only, its CPU kernels lack it; use --precision {known}",
+    zh="{framework} 只能在 GPU 上以 {precision} 训练，其 CPU 内核不支持；请使用 --precision {known}",
+)
+def no_precision_on_cpu(*, framework: str, precision: str, known: str) -> None: ...
+
+
+@declare(
+    "no-recipe",
+    en="{workload} has no recipe {recipe} in {framework}; use --recipe {known}",
+    zh="{workload} 在 {framework} 中没有配方 {recipe}；请使用 --recipe {known}",
+)
+def no_recipe(*, framework: str, recipe: str, workload: str, known: str) -> None: ...
+
+
+@declare(
+    "no-fast-paddle",
+    en="paddle has no recipe fast: to_static was slower than the dynamic graph on a CPU, with CINN too, and no GPU has"
+    " tried it; use --recipe reference",
+    zh="paddle 没有 fast 配方：在 CPU 上 to_static（含 CINN）比动态图慢，也未在 GPU 上试过；请使用 --recipe reference",
+)
+def no_fast_paddle() -> None: ...
+
+
+@declare(
     "data-missing",
     en="the data set is not here (looked for {path} in this folder); pass --data DIR",
     zh="数据集不在本机（在当前目录中查找 {path}）；请给出 --data DIR",

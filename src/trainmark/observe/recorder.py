@@ -2,8 +2,8 @@
 
 `rank<k>.observed.jsonl` has the steps, one file per process that trains; `observer.jsonl` has a few lines of all
 processes: that they were seen, which framework they imported, what failed. Lines are written whole, at the latest with
-the first step after 20 ms, so that a kill loses no more than that. A failure to write ends the recording, never the
-script.
+the first step after 1 ms, so that a kill loses no more than that: a longer step is written when it ends. A failure to
+write ends the recording, never the script.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PADDLE_TRAIN
 _MOST_PROCESSES = 4096
 _MAX_NOTES_BYTES = 65536
 _MAX_TEXT = 300
-_FLUSH_S = 0.02
+_FLUSH_S = 0.001
 
 
 class Recorder:

@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 BACKWARD, OPTIMIZER, BATCH = "backward", "optimizer", "batch"
 _SIGNALS = (None, BACKWARD, OPTIMIZER, BATCH)
 """What ends a step, the weakest first: a stronger one replaces what was counted by a weaker one."""
+_MAX_TEXTS = 256
 MODEL = "model"
 """The source of batches that were seen as the input of the model, not in a data loader."""
 
 
 class _Source:
     """Batches of one data loader, or the inputs of the model."""
+
+    __slots__ = ("is_language", "num_batches", "num_steps", "num_undecided", "samples", "tokens")
 
     def __init__(self) -> None:
         self.samples = 0
@@ -48,6 +51,7 @@ class _Source:
         self.tokens = None if self.tokens is None or tokens is None else self.tokens + tokens
         self.is_language = self.is_language and is_language
         self.num_batches += 1
+        self.num_undecided += 1
 
     def clear(self) -> None:
         self.samples, self.tokens, self.is_language, self.num_batches = 0, 0, True, 0
@@ -60,6 +64,8 @@ class StepCounter:
         """Records an event on the device, or returns None where there is none; set by the framework."""
         self.device_seconds: Callable[[Any, Any], float | None] | None = None
         """Time between two events; None while the second has not happened. Never waits."""
+        self._texts: dict[tuple[int, int | None, bool, int, bool], str] = {}
+        """Most steps have the same batches: what is written about them is made once."""
         self._reset()
         recorder.on_fork(self._reset)
         recorder.on_exit(self._finish)
@@ -107,7 +113,6 @@ class StepCounter:
         if known is None:
             known = self._sources[source] = _Source()
         known.add(samples, tokens, is_language)
-        known.num_undecided += 1
 
     def evaluation_batch(self) -> None:
         self.pause("eval")
@@ -142,9 +147,12 @@ class StepCounter:
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def _counts(self, signal: str, framework: str) -> bool:
+        if signal == self.signal:
+            return True
         if _SIGNALS.index(signal) > _SIGNALS.index(self.signal):
             self._begin(signal, framework)
-        return signal == self.signal
+            return True
+        return False
 
     def _begin(self, signal: str, framework: str) -> None:
         self.signal = signal
@@ -164,7 +172,7 @@ class StepCounter:
         self._num_steps += 1
         if beside:
             facts += ',"beside":[%s]' % ",".join(f'"{name}"' for name in beside)
-        text = f'"step":{self._num_steps},"unix_s":{time.time():.6f}{facts}'
+        text = '"step":%d,"unix_s":%.6f%s' % (self._num_steps, time.time(), facts)
         seconds = now - last[0]
         if event is None or last[1] is None:
             self._write(seconds, text, now)
@@ -184,28 +192,27 @@ class StepCounter:
             self._write(seconds, f'{text},"host_s":{host_s:.9f}', now)
 
     def _write(self, seconds: float, text: str, now: float) -> None:
-        self.recorder.line(f'{{"kind":"step","seconds":{seconds:.9f},{text}}}', now)
+        self.recorder.line('{"kind":"step","seconds":%.9f,%s}' % (seconds, text), now)
 
     def _take_batches(self) -> str:
-        found = [source for source in self._sources.values() if source.num_batches]
-        loaders = [source for key, source in self._sources.items() if source.num_batches and key != MODEL]
-        for source in found:
-            source.num_steps += 1
-            source.num_undecided = 0
+        found = [(key, source) for key, source in self._sources.items() if source.num_batches]
         if not found:
             return ""
-        chosen = max(loaders or found, key=lambda source: source.num_steps)
-        if chosen.tokens is None:
-            text = f',"samples":{chosen.samples}'
-        elif not loaders:  # which dimension of the text is the batch is not known
-            text = f',"tokens":{chosen.tokens},"language":true'
-        else:
-            language = ',"language":true' if chosen.is_language else ""
-            text = f',"samples":{chosen.samples},"tokens":{chosen.tokens}{language}'
-        if chosen.num_batches > 1:
-            text += f',"batches":{chosen.num_batches}'
-        for source in found:
+        for _, source in found:
+            source.num_steps += 1
+            source.num_undecided = 0
+        key, chosen = found[0]
+        if len(found) > 1:
+            loaders = [item for item in found if item[0] != MODEL]
+            key, chosen = max(loaders or found, key=lambda item: item[1].num_steps)
+        facts = (chosen.samples, chosen.tokens, chosen.is_language, chosen.num_batches, key != MODEL)
+        for _, source in found:
             source.clear()
+        text = self._texts.get(facts)
+        if text is None:
+            if len(self._texts) > _MAX_TEXTS:
+                self._texts.clear()
+            text = self._texts[facts] = _describe(*facts)
         return text
 
     def _finish(self) -> None:
@@ -216,3 +223,15 @@ class StepCounter:
                 time.sleep(0.001)
         if self._num_skipped:
             self.recorder.record(kind="skipped_steps", count=self._num_skipped, unix_s=time.time())
+
+
+def _describe(samples: int, tokens: int | None, is_language: bool, num_batches: int, is_loaded: bool) -> str:
+    """The batches of a step, as a part of its record."""
+    if tokens is None:
+        text = f',"samples":{samples}'
+    elif not is_loaded:  # which dimension of the text is the batch is not known
+        text = f',"tokens":{tokens},"language":true'
+    else:
+        language = ',"language":true' if is_language else ""
+        text = f',"samples":{samples},"tokens":{tokens}{language}'
+    return text + (f',"batches":{num_batches}' if num_batches > 1 else "")

@@ -50,6 +50,9 @@ class _Watch:
         self._num_steps_in_call = 0
         """Optimizer steps since the outermost call of a loss scaler began."""
         self._num_captured = 0
+        self._is_initialized: Callable[[], bool] = torch.cuda.is_initialized
+        self._free_events: list[Any] = []
+        """Events of steps that were written: to make one takes longer than to record it."""
         self._num_without_text: dict[int, int] = {}
         """Batches of each data set that were no text, one after the other."""
         compiler = getattr(torch, "compiler", None)
@@ -244,7 +247,7 @@ class _Watch:
 
     def cuda(self) -> None:
         self._counter.mark_time = self._mark_time
-        self._counter.device_seconds = _device_seconds
+        self._counter.device_seconds = self._device_seconds
         graph = self._torch.cuda.CUDAGraph
         steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         begin, end, replay, attempt = graph.capture_begin, graph.capture_end, graph.replay, self._try
@@ -272,17 +275,27 @@ class _Watch:
         graph.capture_begin, graph.capture_end, graph.replay = capture_begin, capture_end, replay_
 
     def _is_capturing(self) -> bool:
-        cuda = self._torch.cuda
-        return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
+        return self._is_initialized() and bool(self._torch.cuda.is_current_stream_capturing())
 
     def _mark_time(self) -> Any:
         """None on a machine without CUDA, or where the script does not use it."""
-        cuda = self._torch.cuda
-        if not cuda.is_initialized() or cuda.is_current_stream_capturing():
+        if not self._is_initialized() or self._torch.cuda.is_current_stream_capturing():
             return None
-        event = cuda.Event(enable_timing=True)
-        event.record()
+        try:
+            event = self._free_events.pop()
+            event.record()
+        except (IndexError, RuntimeError):  # none is free, or it belongs to another device
+            event = self._torch.cuda.Event(enable_timing=True)
+            event.record()
         return event
+
+    def _device_seconds(self, begin: Any, end: Any) -> float | None:
+        """Each event ends one step and begins the next, so `begin` is free when the time is known."""
+        if not end.query():
+            return None
+        seconds = float(begin.elapsed_time(end)) / 1000
+        self._free_events.append(begin)
+        return seconds
 
 
 def _learn_size(iterator: Any, index: Any) -> None:
@@ -299,10 +312,6 @@ def _is_iterable(kind: Any) -> bool:
     if kind not in _iterable_types:
         _iterable_types[kind] = any(base.__name__ == "IterableDataset" for base in kind.__mro__)
     return _iterable_types[kind]
-
-
-def _device_seconds(begin: Any, end: Any) -> float | None:
-    return begin.elapsed_time(end) / 1000 if end.query() else None
 
 
 def find_model(module_type: type, children: str, parameters: list[Any] | None) -> Any:

@@ -8,13 +8,18 @@ from trainmark.frameworks import frameworks
 from trainmark.messages.message import Message
 from trainmark.messages.skips import (
     framework_missing,
+    no_fast_paddle,
     no_gpu,
+    no_precision,
+    no_precision_on_cpu,
+    no_recipe,
     tf32_on_cpu,
     too_few_cores,
     too_few_gpus,
     too_few_nodes,
 )
 from trainmark.plan.machine import Machine
+from trainmark.spec.catalog import Offer
 from trainmark.spec.cell import Cell
 
 
@@ -28,11 +33,14 @@ class Reach:
     """Processes start on other machines; the preflight checks them."""
 
 
-def why_not(cell: Cell, machine: Machine, reach: Reach) -> Message | None:
+def why_not(cell: Cell, machine: Machine, reach: Reach, offer: Offer | None = None) -> Message | None:
+    """`offer` is that of the cell's workload."""
     here = () if reach.is_elsewhere else (_missing_framework, _missing_gpu, _too_many_devices)
     reasons = [
         *(check(cell, machine) for check in here),
         _precision_without_hardware(cell),
+        _precision_without_kernels(cell),
+        _missing_recipe(cell, offer),
         _too_many_nodes(cell, reach),
     ]
     return next((reason for reason in reasons if reason is not None), None)
@@ -66,3 +74,21 @@ def _too_many_nodes(cell: Cell, reach: Reach) -> Message | None:
 
 def _precision_without_hardware(cell: Cell) -> Message | None:
     return tf32_on_cpu() if cell.precision == "tf32" and cell.device == "cpu" else None
+
+
+def _precision_without_kernels(cell: Cell) -> Message | None:
+    framework = frameworks().load(cell.framework)
+    known = framework.cpu_precisions if cell.device == "cpu" else framework.precisions
+    if cell.precision in known:
+        return None
+    missing = no_precision_on_cpu if cell.precision in framework.precisions else no_precision
+    return missing(framework=cell.framework, precision=cell.precision, known=", ".join(known))
+
+
+def _missing_recipe(cell: Cell, offer: Offer | None) -> Message | None:
+    known = offer.recipes_of.get(cell.framework) if offer is not None else None
+    if known is None or cell.recipe in known:
+        return None
+    if (cell.framework, cell.recipe) == ("paddle", "fast"):
+        return no_fast_paddle()
+    return no_recipe(framework=cell.framework, recipe=cell.recipe, workload=cell.workload, known=", ".join(known))

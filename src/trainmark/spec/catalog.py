@@ -6,7 +6,7 @@ The controller fills it from the cards, so that checking a spec needs no workloa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +20,8 @@ class Offer:
     """Metrics and values of the recipe."""
     epochs: int | None = None
     """Of the recipe: the length of a training that does not reach its target earlier."""
+    recipes_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The recipes of a framework that does not have all of them."""
     problem: str | None = None
     """Why the workload cannot be used: it belongs to a broken plugin."""
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from trainmark.runfolder.document import CellRecord
 
-PRECISIONS = ("fp32", "tf32", "amp", "bf16")
+PRECISIONS = ("fp32", "tf32", "amp", "bf16", "fp16")
 DEVICES = ("cpu", "cuda")
 DataKind = Literal["synthetic", "cached", "real"]
 
@@ -57,7 +57,7 @@ class Cell:
     recipe: str
     """`reference`: as the original code; `fast`: the same mathematics with every allowed optimisation."""
     precision: str
-    """`fp32` (strict, TF32 off), `tf32`, `amp` (fp16 with a loss scaler) or `bf16`."""
+    """`fp32` (strict, TF32 off), `tf32`, `amp` (fp16 with a loss scaler), `bf16`, or `fp16` (weights in fp16 too)."""
     size: str
     """`full`: the input of the recipe; `small`: a reduced input for a CPU. Never compared with each other."""
     device: str

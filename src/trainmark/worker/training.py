@@ -172,7 +172,7 @@ class TrainingEngine(ABC, Generic[B]):
             rate=self.learning_rate(step - 1),
             peak=self._peak_rate,
             recipe_peak=self._recipe_rate,
-            is_fp16=self._cell.precision == "amp",
+            is_fp16=self._cell.precision in ("amp", "fp16"),
         )
 
     def weights_changed(self) -> bool:

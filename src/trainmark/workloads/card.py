@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +87,7 @@ class Card:
     """Plural of what a sample is: images, clips, sentences."""
     frameworks: tuple[str, ...]
     recipes: tuple[str, ...]
+    """Of all frameworks together."""
     sizes: Mapping[str, Size]
     num_parameters: int
     """Trainable, with the data set's own number of classes."""
@@ -108,3 +109,5 @@ class Card:
     """Whether the first loss is near ln(classes): cross-entropy, with untrained weights that prefer no class."""
     sync_batch_norm: bool = False
     """Whether BatchNorm computes its statistics over all devices."""
+    recipes_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The recipes of a framework that does not have all of them."""

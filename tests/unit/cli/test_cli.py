@@ -568,10 +568,22 @@ def test_the_set_of_flags_is_pinned() -> None:
         "compare": ["--json", "--lang", "--store", "--tolerance", "--vary"],
         "check": ["--baseline", "--json", "--junit", "--replay", "--since", "--store", "--update"],
         "accept": ["--because", "--json", "--law", "--store", "--withdraw"],
+        "parity": [
+            "--device",
+            "--frameworks",
+            "--json",
+            "--lang",
+            "--precision",
+            "--recipe",
+            "--size",
+            "--stages",
+            "--steps",
+            "--store",
+        ],
         "report": ["--format", "--json", "--lang", "--output", "--store"],
         "export": ["--format", "--output", "--store"],
     }
-    order = "list doctor data plan run mark import show compare accept check report export"
+    order = "list doctor data plan run mark import show compare accept check parity report export"
     assert " ".join(VERBS) == order
 
 

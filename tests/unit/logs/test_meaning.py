@@ -148,6 +148,25 @@ meaning = "{meaning}"
 """
 
 
+@pytest.mark.parametrize(("every", "codes"), [(1, []), (10, ["sampled-steps"])])
+def test_one_step_in_ten_without_a_total_is_a_warning(tmp_path: Path, every: int, codes: list[str]) -> None:
+    lines = [f"iter {step}: loss 2.1, time 45.12ms, mfu 3.45%" for step in range(0, 400 * every, every)]
+    row = import_text(tmp_path, "\n".join(["tokens per iteration will be: 16,384", *lines]) + "\n")
+    (result,) = describe_runs([row])
+    found = [warning for warning in result["warnings"] if warning["code"] == "sampled-steps"]
+    assert [warning["code"] for warning in found] == codes
+    assert all("one step in 10 " in warning["message"] for warning in found)
+
+
+@pytest.mark.parametrize(("validation", "codes"), [("", []), (" - val_loss: 0.3000", ["includes-validation"])])
+def test_an_epoch_of_keras_that_includes_its_validation_says_so(
+    tmp_path: Path, validation: str, codes: list[str]
+) -> None:
+    epochs = [f"Epoch {n}/9\n469/469 - 3s - 6ms/step - loss: 0.2{n}00{validation}\n" for n in range(1, 10)]
+    (result,) = describe_runs([import_text(tmp_path, "".join(epochs))])
+    assert [warning["code"] for warning in result["warnings"] if warning["code"] == "includes-validation"] == codes
+
+
 def own_log(tmp_path: Path, meaning: str, *, has_times: bool) -> RunRow:
     pattern = tmp_path / "ours.toml"
     pattern.write_text(PATTERN.format(meaning=meaning))

@@ -164,3 +164,20 @@ def test_this_machine_can_be_read() -> None:
     assert here.num_cores >= 1
     assert here.memory_bytes > 1 << 28
     assert here.best_device in ("cpu", "cuda")
+
+
+def test_what_a_framework_lacks_is_refused_with_the_way_out() -> None:
+    def refusal(device: str = "cpu", **changes: Any) -> str:
+        cell = make_cell(**{"framework": "paddle", "device": device, **changes})
+        return str(why_not(cell, machine(1, frameworks=("torch", "paddle")), Reach(), read_catalog()["resnet50"]))
+
+    assert refusal(precision="fp32") == "None"
+    for precision in ("amp", "bf16", "fp16"):
+        assert f"in {precision} on a GPU only, its CPU kernels lack it; use --precision fp32" in refusal(
+            precision=precision
+        )
+        assert refusal(device="cuda", precision=precision) == "None"
+    assert "torch does not train in fp16" in refusal(framework="torch", precision="fp16", device="cuda")
+    assert "to_static was slower" in refusal(recipe="fast")
+    missing = why_not(make_cell(framework="paddle"), machine(frameworks=("torch",)), Reach())
+    assert "pip install 'trainmark[paddle]'" in str(missing)

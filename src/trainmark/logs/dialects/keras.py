@@ -2,7 +2,7 @@
 
 Milliseconds are a mean since the second step of the epoch. `Epoch 3/10` stands before each epoch of several; a bar
 without it is `evaluate` or `predict`. The last line of an epoch includes its validation, so that it is used only if an
-epoch has no other (verbose=2, and the bars of TensorFlow 2, which tell no time before).
+epoch has no other (verbose=2, and the bars of TensorFlow 2, which tell no time before); the result then warns.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _read_bar(groups: Groups) -> LogRecord | None:
     if is_last and "val" in groups and "bar" in groups:
         return LogRecord(kind="section", name="eval")
     record = read_step(groups)
-    return None if record is None else replace(record, is_last=is_last)
+    return None if record is None else replace(record, is_last=is_last, includes_eval="val" in groups)
 
 
 def _read_epoch(groups: Groups) -> LogRecord | None:
@@ -46,7 +46,7 @@ def _read_epoch(groups: Groups) -> LogRecord | None:
     use_total = total is not None and mean is not None and total > mean
     dropped = ("mean", "mean_ms", "mean_us") if use_total else ("total",)
     record = read_step({name: text for name, text in groups.items() if name not in dropped})
-    return None if record is None else replace(record, is_last=True)
+    return None if record is None else replace(record, is_last=True, includes_eval="val" in groups)
 
 
 def _read_heading(groups: Groups) -> Found:

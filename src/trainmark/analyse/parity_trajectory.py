@@ -1,0 +1,59 @@
+"""Whether many steps stay as close to the reference as the reference stays to itself.
+
+The reference trains several times on the same samples, whose order inside each step is permuted: on paper that changes
+nothing, in floating point it changes the rounding. How far the losses of one such run are from the mean of the others
+is the reference's own noise. It grows by orders of magnitude during a training, so it is taken in windows of steps, and
+as a logarithm: d(run, window) = log of the root mean square over the window of log loss minus the mean of log losses.
+
+Another framework is one more run. In each window its d must not exceed the 99% prediction limit for a new run of the
+reference (Student's t over the repeats, corrected for the number of windows), or twice the reference's typical
+distance if that is more: as with rounding, another order of summation in every kernel may cost a factor of two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainmark.analyse.distributions import t_quantile
+from trainmark.analyse.parity import conclude
+from trainmark.runfolder.parity import TRAJECTORY, StageRecord
+
+_WINDOWS = 10
+_OUTSIDE = 0.01
+_LEAST_FACTOR = 2.0
+_SMALLEST = 1e-12
+"""A relative distance of losses that counts as none."""
+
+
+def check_trajectory(
+    reference: Sequence[NDArray[np.float64]], other: NDArray[np.float64], *, precision: str
+) -> StageRecord:
+    """`reference`: the losses of each repeat, step by step; `other`: those of the framework.
+
+    Measured is the distance relative to the limit of its window, so the limit is 1.
+    """
+    logs = np.log(np.stack(reference))
+    own = np.log(np.where(other > 0, other, np.nan))
+    num_runs, num_steps = logs.shape
+    windows = np.array_split(np.arange(num_steps), min(_WINDOWS, num_steps))
+    factor = t_quantile(2 * _OUTSIDE / len(windows), num_runs - 1) * math.sqrt(1 + 1 / num_runs)
+    found: dict[str, float] = {}
+    for steps in windows:
+        apart = [_distance(logs[run], np.delete(logs, run, axis=0), steps) for run in range(num_runs)]
+        typical, spread = float(np.mean(apart)), float(np.std(apart, ddof=1))
+        limit = typical + max(math.log(_LEAST_FACTOR), factor * spread)
+        distance = _distance(own, logs, steps)
+        name = f"steps {steps[0] + 1} to {steps[-1] + 1}"
+        found[name] = math.exp(min(distance - limit, 700.0)) if math.isfinite(distance) else math.inf
+    parts = {name: value if math.isfinite(value) else None for name, value in found.items()}
+    return conclude(TRAJECTORY, precision, found, limit=1.0, parts=parts)
+
+
+def _distance(own: NDArray[np.float64], others: NDArray[np.float64], steps: NDArray[np.int64]) -> float:
+    apart = own[steps] - others[:, steps].mean(axis=0)
+    rms = math.sqrt(float(np.square(apart).mean())) if np.isfinite(apart).all() else math.inf
+    return math.log(max(rms, _SMALLEST))

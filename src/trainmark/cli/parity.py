@@ -1,0 +1,94 @@
+"""`trainmark parity`: do the frameworks train the same thing?"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainmark.cli.output import next_command, print_json, stdout_console, talk
+from trainmark.cli.parser import add_json_option, add_store_option, integer
+from trainmark.errors import InputError
+
+if TYPE_CHECKING:
+    from trainmark.controller.parity import ParityOptions
+    from trainmark.runfolder.parity import ParityRecord
+
+_STAGES = "mathematics, rounding, trajectory and work"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("workload", metavar="WORKLOAD", help="see `trainmark list workloads`")
+    parser.add_argument(
+        "--frameworks",
+        metavar="NAMES",
+        help="separated by commas, such as torch,paddle,jax (default: all that the workload has and this machine too)",
+    )
+    parser.add_argument("--recipe", default="reference", metavar="NAME", help="recipe to check (default: reference)")
+    parser.add_argument("--stages", metavar="NAMES", help=f"some of {_STAGES} (default: all)")
+    parser.add_argument(
+        "--precision", default="fp32,bf16", metavar="NAMES", help="for the stage of rounding (default: fp32,bf16)"
+    )
+    parser.add_argument("--size", default="small", metavar="NAME", help="input size (default: small)")
+    parser.add_argument("--steps", type=integer(), default=200, metavar="N", help="of a trajectory (default: 200)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="float64 is always on the CPU")
+    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the answer")
+    add_store_option(parser)
+    add_json_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from trainmark.controller.parity import check_options, run_parity
+    from trainmark.controller.parity_probes import ProcessProber
+    from trainmark.report.parity import describe_parity, print_parity
+    from trainmark.runfolder.parity import write_parity
+
+    options = _read_options(args)
+    check_options(options)
+    with tempfile.TemporaryDirectory(prefix="trainmark-parity-") as folder:
+        record = run_parity(options, ProcessProber(Path(folder) / "probe", tell=talk))
+    path = write_parity(Path(args.store), record)
+    if args.json:
+        print_json(**describe_parity(record), stored=str(path))
+    else:
+        print_parity(record, stdout_console(), lang=args.lang)
+    _say_next(record, store=args.store)
+    return 0 if record.holds else 1
+
+
+def _read_options(args: argparse.Namespace) -> ParityOptions:
+    from trainmark.controller.parity import ParityOptions, usable_frameworks
+    from trainmark.runfolder.parity import STAGES
+
+    stages = _split(args.stages) or STAGES
+    unknown = [name for name in stages if name not in STAGES]
+    if unknown:
+        raise InputError(f"--stages: unknown stage {unknown[0]!r}", hint=f"use some of {', '.join(STAGES)}")
+    return ParityOptions(
+        workload=args.workload,
+        frameworks=_split(args.frameworks) or usable_frameworks(args.workload),
+        recipe=args.recipe,
+        stages=stages,
+        precisions=_split(args.precision),
+        size=args.size,
+        device=args.device,
+        steps=args.steps,
+    )
+
+
+def _split(text: str | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word.strip() for word in (text or "").split(",") if word.strip()))
+
+
+def _say_next(record: ParityRecord, *, store: str) -> None:
+    """A comparison if it is allowed now, else the stage that failed by itself: the rest need not run again."""
+    failed = next((stage for pair in record.pairs for stage in pair.stages if not stage.holds), None)
+    if failed is None:
+        one, other = record.pairs[0].one, record.pairs[0].other
+        is_recipe = one.framework == other.framework
+        names = (one.recipe, other.recipe) if is_recipe else (one.framework, other.framework)
+        axis = "recipe" if is_recipe else "framework"
+        next_command(f"trainmark compare {axis}={names[0]} {axis}={names[1]}", store=store)
+    else:
+        next_command(f"trainmark parity {record.workload} --stages {failed.stage} --json", store=store)

@@ -1,0 +1,335 @@
+"""`trainmark parity`: the same weights and batches through several frameworks, and what that proves.
+
+PyTorch's reference recipe is what the others are measured against. Each framework runs in its own processes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from trainmark.analyse.parity import Observed, check_mathematics, check_rounding, worse_of
+from trainmark.analyse.parity_trajectory import check_trajectory
+from trainmark.analyse.parity_work import Work, check_work
+from trainmark.controller.parity_code import code_digest
+from trainmark.controller.parity_inputs import (
+    make_batches,
+    settle_weights,
+    shuffled_steps,
+    steady_rates,
+    unequal_rates,
+)
+from trainmark.controller.parity_probes import Prober
+from trainmark.datasets.formats import MakeRequest, find_format, make_dataset
+from trainmark.errors import InputError
+from trainmark.frameworks import frameworks
+from trainmark.runfolder.document import WorkloadCell
+from trainmark.runfolder.parity import (
+    MATHEMATICS,
+    ROUNDING,
+    STAGES,
+    TRAJECTORY,
+    WORK,
+    Contestant,
+    PairRecord,
+    ParityRecord,
+    StageRecord,
+)
+from trainmark.weights.neutral import Weights
+from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, leaves
+from trainmark.workloads.card import Card
+from trainmark.workloads.data import Arrays
+from trainmark.workloads.registry import load_card
+
+REFERENCE = ("torch", "reference")
+BATCH_SIZE = 4
+"""Enough that the order of the samples changes the rounding: a sum of two has none."""
+_NUM_BATCHES = 3
+_STATISTICS = ("running_mean", "running_var")
+_WORK_PRECISION = "fp32"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParityOptions:
+    workload: str
+    frameworks: tuple[str, ...]
+    recipe: str = "reference"
+    """Of every framework but the reference itself."""
+    stages: tuple[str, ...] = STAGES
+    precisions: tuple[str, ...] = ("fp32", "bf16")
+    """For the stage of rounding."""
+    size: str = "small"
+    device: str = "cpu"
+    steps: int = 200
+    """Of the stage of trajectories."""
+    repeats: int = 8
+    """Of the reference there."""
+    seed: int = 1
+
+    @property
+    def contestants(self) -> tuple[tuple[str, str], ...]:
+        """(framework, recipe), the reference first."""
+        return tuple(dict.fromkeys((REFERENCE, *((name, self.recipe) for name in self.frameworks))))
+
+
+def check_options(options: ParityOptions) -> Card:
+    """Refuses what cannot be checked, before anything is started."""
+    card = load_card(options.workload)
+    for name in dict.fromkeys((REFERENCE[0], *options.frameworks)):
+        framework = frameworks().load(name)
+        if framework.installed_version() is None:
+            raise InputError(f"{framework.summary} is not installed", hint=f"pip install 'trainmark[{name}]'")
+        if name not in card.frameworks:
+            known = ", ".join(card.frameworks)
+            raise InputError(f"{card.name} has no implementation in {framework.summary}", hint=f"it has: {known}")
+    if options.recipe not in card.recipes:
+        raise InputError(f"{card.name} has no recipe {options.recipe!r}", hint=f"it has: {', '.join(card.recipes)}")
+    if options.size not in card.sizes:
+        raise InputError(f"{card.name} has no size {options.size!r}", hint=f"it has: {', '.join(card.sizes)}")
+    if len(options.contestants) < 2:
+        raise InputError(
+            "parity needs two sides", hint="install another of the workload's frameworks, or use --recipe fast"
+        )
+    return card
+
+
+def usable_frameworks(workload: str) -> tuple[str, ...]:
+    """Those that the workload has and that are installed here, the reference's first."""
+    known = load_card(workload).frameworks
+    return tuple(name for name in known if frameworks().load(name).installed_version() is not None)
+
+
+def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
+    card = check_options(options)
+    batches = make_batches(card, size=options.size, batch_size=BATCH_SIZE, num_batches=_NUM_BATCHES, seed=options.seed)
+    check = _Check(options, card, prober, batches)
+    stages: dict[tuple[int, int], list[StageRecord]] = {pair: [] for pair in check.pairs}
+    for stage in (stage for stage in STAGES if stage in options.stages):
+        for pair, records in check.run(stage).items():
+            stages[pair] += records
+    return ParityRecord(
+        workload=card.name,
+        card_version=card.version,
+        size=options.size,
+        device=options.device,
+        code=code_digest(card.name, [framework for framework, _ in options.contestants]),
+        unix_s=time.time(),
+        pairs=tuple(
+            PairRecord(one=check.contestant(one), other=check.contestant(other), stages=tuple(found))
+            for (one, other), found in stages.items()
+        ),
+    )
+
+
+class _Check:
+    """The stages of one check; what several of them need is computed once."""
+
+    def __init__(self, options: ParityOptions, card: Card, prober: Prober, batches: Sequence[Arrays]) -> None:
+        self._options, self._card, self._prober, self._batches = options, card, prober, batches
+        self._sides = options.contestants
+        self.pairs = list(itertools.combinations(range(len(self._sides)), 2))
+        self._versions: dict[int, str] = {}
+        self._weights = self._make_weights()
+        self._exact: list[list[Observed]] = []
+        self._rounded: dict[str, list[list[ProbeResult]]] = {}
+
+    def contestant(self, side: int) -> Contestant:
+        framework, recipe = self._sides[side]
+        return Contestant(framework=framework, recipe=recipe, version=self._versions.get(side, framework))
+
+    def run(self, stage: str) -> Mapping[tuple[int, int], list[StageRecord]]:
+        stages = {
+            MATHEMATICS: self._mathematics,
+            ROUNDING: self._rounding,
+            TRAJECTORY: self._trajectory,
+            WORK: self._work,
+        }
+        return stages[stage]()
+
+    # -- stages --------------------------------------------------------------------------------------------------------
+
+    def _mathematics(self) -> dict[tuple[int, int], list[StageRecord]]:
+        found = [self._exact_runs()[0] if side == 0 else self._three_steps(side) for side in range(len(self._sides))]
+        return {(one, other): [check_mathematics(found[one], found[other])] for one, other in self.pairs}
+
+    def _rounding(self) -> dict[tuple[int, int], list[StageRecord]]:
+        exact = self._exact_runs()
+        stages: dict[tuple[int, int], list[StageRecord]] = {pair: [] for pair in self.pairs}
+        for precision in self._options.precisions:
+            runs = [[_observe(result) for result in results] for results in self._single_steps(precision)]
+            own = [check_rounding(exact, runs[0], theirs, precision=precision) for theirs in runs]
+            for one, other in self.pairs:
+                stages[one, other].append(worse_of(own[one], own[other]))
+        return stages
+
+    def _trajectory(self) -> dict[tuple[int, int], list[StageRecord]]:
+        options = self._options
+        rates = steady_rates(self._card, batch_size=BATCH_SIZE, num_steps=options.steps)
+
+        def losses(side: int, seeds: Sequence[int]) -> list[np.ndarray]:
+            requests = [
+                self._request(
+                    side,
+                    _WORK_PRECISION,
+                    batches=shuffled_steps(
+                        self._batches, batch_size=BATCH_SIZE, num_steps=options.steps, seed=options.seed * seed
+                    ),
+                    rates=rates,
+                )
+                for seed in seeds
+            ]
+            return [result.losses for result in self._probe(side, requests)]
+
+        reference = losses(0, range(1, options.repeats + 1))
+        found = [
+            check_trajectory(reference, losses(side, [0])[0], precision=_WORK_PRECISION)
+            for side in range(1, len(self._sides))
+        ]
+        own = [None, *found]
+        return {
+            (one, other): [second if first is None else worse_of(first, second)]
+            for one, other in self.pairs
+            for first, second in [(own[one], own[other])]
+            if second is not None
+        }
+
+    def _work(self) -> dict[tuple[int, int], list[StageRecord]]:
+        with tempfile.TemporaryDirectory(prefix="trainmark-parity-") as folder:
+            data = Path(folder) / "data"
+            _make_data(self._card, data)
+            epochs = [self._prober.run_epoch(self._epoch_request(side, data)) for side in range(len(self._sides))]
+        steps = self._single_steps(_WORK_PRECISION)
+        work = [_describe_work(results[0], epoch) for results, epoch in zip(steps, epochs, strict=True)]
+        return {(a, b): [check_work(work[a], work[b], precision=_WORK_PRECISION)] for a, b in self.pairs}
+
+    # -- probes --------------------------------------------------------------------------------------------------------
+
+    def _make_weights(self) -> Weights:
+        request = replace(self._request(0, "fp32"), weights=None, batches=(), rates=(), keep_weights_after=(0,))
+        [found] = self._prober.run_steps([request])
+        return settle_weights(found.weights[0], np.random.default_rng(self._options.seed))
+
+    def _request(
+        self, side: int, precision: str, *, batches: Sequence[Arrays] = (), rates: Sequence[float] = ()
+    ) -> ProbeRequest:
+        framework, recipe = self._sides[side]
+        is_exact = precision == "fp64"
+        return ProbeRequest(
+            workload=self._card.name,
+            framework=framework,
+            recipe=recipe,
+            precision=precision,
+            size=self._options.size,
+            device="cpu" if is_exact else self._options.device,
+            num_classes=self._card.num_classes,
+            seed=self._options.seed,
+            weights=getattr(self, "_weights", None),
+            batches=batches,
+            rates=tuple(rates),
+            counts_work=False,
+        )
+
+    def _probe(self, side: int, requests: Sequence[ProbeRequest]) -> list[ProbeResult]:
+        results = self._prober.run_steps(requests)
+        self._versions[side] = str(results[0].facts["framework"])
+        return results
+
+    def _three_steps(self, side: int) -> Observed:
+        return _observe(self._probe(side, [self._long_request(side)])[0])
+
+    def _long_request(self, side: int) -> ProbeRequest:
+        rates = unequal_rates(self._card, batch_size=BATCH_SIZE)
+        request = self._request(side, "fp64", batches=self._batches, rates=rates)
+        return replace(request, keep_weights_after=(len(rates),))
+
+    def _exact_runs(self) -> list[Observed]:
+        """The reference in float64: three steps, of which rounding needs the first; and a first step on each batch."""
+        if not self._exact:
+            rate = unequal_rates(self._card, batch_size=BATCH_SIZE)[:1]
+            others = [self._request(0, "fp64", batches=[batch], rates=rate) for batch in self._batches[1:]]
+            wanted = others if ROUNDING in self._options.stages else []
+            self._exact.append([_observe(result) for result in self._probe(0, [self._long_request(0), *wanted])])
+        return self._exact[0]
+
+    def _single_steps(self, precision: str) -> list[list[ProbeResult]]:
+        """Of each side, a first step on each batch; the work is counted on the first."""
+        if precision not in self._rounded:
+            rate = unequal_rates(self._card, batch_size=BATCH_SIZE)[:1]
+            wanted = self._batches if ROUNDING in self._options.stages else self._batches[:1]
+            self._rounded[precision] = [
+                self._probe(
+                    side,
+                    [
+                        replace(self._request(side, precision, batches=[batch], rates=rate), counts_work=number == 0)
+                        for number, batch in enumerate(wanted)
+                    ],
+                )
+                for side in range(len(self._sides))
+            ]
+        return self._rounded[precision]
+
+    def _epoch_request(self, side: int, data: Path) -> EpochRequest:
+        framework, recipe = self._sides[side]
+        cell = WorkloadCell(
+            workload=self._card.name,
+            framework=framework,
+            recipe=recipe,
+            precision=_WORK_PRECISION,
+            size=self._options.size,
+            device=self._options.device,
+            nodes=1,
+            devices_per_node=1,
+            batch_size_per_device=_EPOCH_BATCH,
+            data=str(data),
+            epochs=None,
+            lr=None,
+            until_target={},
+            seed=self._options.seed,
+            repeat=1,
+        )
+        return EpochRequest(cell=cell, num_steps=_EPOCH_STEPS + 1)
+
+
+_EPOCH_BATCH, _EPOCH_STEPS = 2, 2
+"""Two steps are an epoch, and a third one shows the order of the next; one sample is left over in each."""
+
+
+def _make_data(card: Card, root: Path) -> None:
+    """As small as it can be with a sample that fills no batch, which must be left out."""
+    options = find_format(card.dataset).options
+    num_train, num_val = _EPOCH_BATCH * _EPOCH_STEPS + 1, 3
+    wanted = {
+        "num_samples": num_train + num_val,
+        "num_classes": 2,
+        "val_fraction": num_val / (num_train + num_val),
+        "seed": 1,
+    }
+    make_dataset(card.dataset, root, MakeRequest(**{n: v for n, v in wanted.items() if n in options}))  # type: ignore[arg-type]
+
+
+def _observe(result: ProbeResult) -> Observed:
+    last = result.weights[max(result.weights)] if result.weights else {}
+    statistics = {name: array for name, array in last.items() if name.endswith(_STATISTICS)}
+    return Observed(
+        outputs=result.outputs,
+        terms=result.terms,
+        gradients=result.gradients,
+        weights={name: array for name, array in last.items() if name not in statistics},
+        statistics=statistics,
+    )
+
+
+def _describe_work(result: ProbeResult, epoch: EpochResult) -> Work:
+    return Work(
+        facts=result.facts,
+        samples_per_step=int(epoch.facts["samples_per_step"]),
+        steps_per_epoch=epoch.facts["steps_per_epoch"],
+        rates=epoch.rates,
+        batches=[list(leaves(batch)) for batch in epoch.batches],
+    )

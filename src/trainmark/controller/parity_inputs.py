@@ -1,0 +1,86 @@
+"""What all frameworks of a parity check are given: weights, batches and learning rates. Seeded, without a framework."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainmark.weights.neutral import Weights
+from trainmark.workloads.card import Card
+from trainmark.workloads.data import Arrays
+from trainmark.workloads.registry import load_module
+from trainmark.workloads.schedules import peak_learning_rate
+
+_BRANCH_END = re.compile(r"(\.bn\d|\.body\.\d+\.1)\.weight$")
+"""Scales inside residual branches, in the names of ResNet and of our HRNet."""
+_BRANCH_SCALE = 0.1
+_SPREAD = 0.1
+_UNEQUAL_RATES = (0.5, 1.0, 0.25)
+"""Of the recipe's peak: a rate that is applied one step late is seen at once."""
+
+
+def settle_weights(weights: Weights, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Fresh weights hide faults and magnify rounding; this changes both.
+
+    A bias of 0 is not seen to decay, a scale of 1 is not seen to be left out: all vectors get some noise, relative for
+    what must stay positive. And the residual branches of an untrained network are so strong that the gradients of
+    float32 are wrong by 2%; weaker ones, as in a network that has been trained for a while, leave a tenth of that.
+    """
+    settled = {}
+    for name, array in weights.items():
+        noise = _SPREAD * rng.standard_normal(array.shape).astype(array.dtype)
+        if array.ndim != 1:
+            settled[name] = array
+        elif name.endswith(("weight", "running_var")):
+            settled[name] = array * np.exp(noise) * (_BRANCH_SCALE if _BRANCH_END.search(name) else 1)
+        else:
+            settled[name] = array + noise
+    return {name: array.astype(weights[name].dtype) for name, array in settled.items()}
+
+
+def make_batches(card: Card, *, size: str, batch_size: int, num_batches: int, seed: int) -> list[Arrays]:
+    make = load_module(card.name, "synthetic").make_batch
+    return [
+        make(
+            np.random.default_rng([seed, number]),
+            batch_size=batch_size,
+            size=card.sizes[size],
+            num_classes=card.num_classes,
+            fixes_choices=True,
+        )
+        for number in range(num_batches)
+    ]
+
+
+def permute_samples(batch: Arrays, order: Sequence[int]) -> Arrays:
+    """The same samples in another order, in whatever nesting a workload has them."""
+    if isinstance(batch, np.ndarray):
+        return np.ascontiguousarray(batch[list(order)])
+    if isinstance(batch, Mapping):
+        return {name: permute_samples(part, order) for name, part in batch.items()}
+    if isinstance(batch, list) and len(batch) == len(order):  # one item for each sample
+        return [batch[number] for number in order]
+    return type(batch)(permute_samples(part, order) for part in batch)
+
+
+def shuffled_steps(batches: Sequence[Arrays], *, batch_size: int, num_steps: int, seed: int) -> list[Arrays]:
+    """A batch for each step, the given ones in turn; seed 0 leaves the samples of each in their order."""
+    rng = np.random.default_rng([seed, 1])
+    in_turn = [batches[step % len(batches)] for step in range(num_steps)]
+    if seed == 0:
+        return in_turn
+    return [permute_samples(batch, rng.permutation(batch_size).tolist()) for batch in in_turn]
+
+
+def unequal_rates(card: Card, *, batch_size: int) -> tuple[float, ...]:
+    peak = peak_learning_rate(card.schedule, global_batch=batch_size)
+    return tuple(peak * share for share in _UNEQUAL_RATES)
+
+
+def steady_rates(card: Card, *, batch_size: int, num_steps: int) -> tuple[float, ...]:
+    """Half of the recipe's peak: a training that learns, for as many steps as wanted."""
+    return (peak_learning_rate(card.schedule, global_batch=batch_size) / 2,) * num_steps

@@ -1,0 +1,167 @@
+"""parity/*.json of a store: whether frameworks were shown to train the same thing. `trainmark parity` writes them.
+
+A proof holds for one version of a workload's card, of each framework and of trainmark's own code for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainmark.runfolder.files import SCHEMA, Json, read_json, write_json
+from trainmark.runfolder.values import as_bool, as_float, as_int, as_object, as_text
+
+PARITY_FOLDER = "parity"
+MATHEMATICS, ROUNDING, TRAJECTORY, WORK = "mathematics", "rounding", "trajectory", "work"
+STAGES = (MATHEMATICS, ROUNDING, TRAJECTORY, WORK)
+_MAX_FILES = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contestant:
+    """One way to train a workload."""
+
+    framework: str
+    recipe: str
+    version: str
+    """As the framework says it: `torch 2.15.0`."""
+
+    @property
+    def name(self) -> str:
+        return self.framework if self.recipe == "reference" else f"{self.framework} {self.recipe}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageRecord:
+    stage: str
+    precision: str
+    measured: float | None
+    """The largest difference, in the unit of the limit; None if it is not a finite number."""
+    limit: float
+    holds: bool
+    worst: str
+    """What differs most: a tensor, a fact, a range of steps."""
+    failed: tuple[str, ...] = ()
+    """Everything beyond its limit, the worst first, at most a few."""
+    parts: Mapping[str, float | None] = field(default_factory=dict)
+    """The largest difference of each part."""
+
+    @classmethod
+    def from_json(cls, value: Any) -> StageRecord | None:
+        given = as_object(value)
+        stage, limit, failed = as_text(given.get("stage")), as_float(given.get("limit")), given.get("failed")
+        if stage is None or limit is None:
+            return None
+        return cls(
+            stage=stage,
+            precision=as_text(given.get("precision")) or "",
+            measured=as_float(given.get("measured")),
+            limit=limit,
+            holds=as_bool(given.get("holds")) or False,
+            worst=as_text(given.get("worst")) or "",
+            failed=tuple(as_text(item) or "" for item in failed) if isinstance(failed, list) else (),
+            parts={name: as_float(part) for name, part in as_object(given.get("parts")).items()},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairRecord:
+    one: Contestant
+    other: Contestant
+    stages: tuple[StageRecord, ...]
+
+    @property
+    def holds(self) -> bool:
+        return all(stage.holds for stage in self.stages)
+
+    @classmethod
+    def from_json(cls, value: Any) -> PairRecord | None:
+        given = as_object(value)
+        sides = [_contestant(given.get(name)) for name in ("one", "other")]
+        listed = given.get("stages")
+        stages = [StageRecord.from_json(item) for item in listed] if isinstance(listed, list) else []
+        if sides[0] is None or sides[1] is None or None in stages or not stages:
+            return None
+        return cls(one=sides[0], other=sides[1], stages=tuple(stage for stage in stages if stage is not None))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParityRecord:
+    workload: str
+    card_version: int
+    size: str
+    device: str
+    code: str
+    """Digest of trainmark's own code for this workload and these frameworks."""
+    unix_s: float
+    pairs: tuple[PairRecord, ...]
+
+    @property
+    def holds(self) -> bool:
+        return all(pair.holds for pair in self.pairs)
+
+    @classmethod
+    def from_json(cls, value: Any) -> ParityRecord | None:
+        """None for a file that is damaged or not ours: then nothing is proven."""
+        given = as_object(value)
+        listed = given.get("pairs")
+        pairs = [PairRecord.from_json(item) for item in listed] if isinstance(listed, list) else []
+        workload, version = as_text(given.get("workload")), as_int(given.get("card_version"))
+        if workload is None or version is None:
+            return None
+        return cls(
+            workload=workload,
+            card_version=version,
+            size=as_text(given.get("size")) or "",
+            device=as_text(given.get("device")) or "",
+            code=as_text(given.get("code")) or "",
+            unix_s=as_float(given.get("unix_s")) or 0.0,
+            pairs=tuple(pair for pair in pairs if pair is not None),
+        )
+
+    def to_json(self) -> Json:
+        found = asdict(self)
+        for pair, described in zip(self.pairs, found["pairs"], strict=True):
+            described["holds"] = pair.holds
+        return {"schema": SCHEMA, **found, "holds": self.holds}
+
+
+def write_parity(store: Path, record: ParityRecord) -> Path:
+    folder = store / PARITY_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(record.unix_s))
+    path = folder / f"{record.workload}-{stamp}-{hashlib.sha256(str(record).encode()).hexdigest()[:6]}.json"
+    write_json(path, record.to_json())
+    return path
+
+
+def read_parity(store: Path) -> list[ParityRecord]:
+    """The newest first."""
+    try:
+        paths = sorted((store / PARITY_FOLDER).glob("*.json"))[-_MAX_FILES:]
+    except OSError:
+        return []
+    found = (ParityRecord.from_json(read_json(path)) for path in paths)
+    return sorted((record for record in found if record is not None), key=lambda record: -record.unix_s)
+
+
+def digest_sources(package: Path, *, workload_folder: Path, frameworks: Sequence[str]) -> str:
+    """Of what decides what is computed: the workload's files and the frameworks' steps. `package` is trainmark's."""
+    folders = [workload_folder, package / "workloads", *(package / "worker" / name for name in sorted(frameworks))]
+    found = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(folder.glob("*.py")):
+            found.update(f"{path.name}\n".encode() + path.read_bytes())
+    return found.hexdigest()[:12]
+
+
+def _contestant(value: Any) -> Contestant | None:
+    given = as_object(value)
+    framework, recipe, version = (as_text(given.get(name)) for name in ("framework", "recipe", "version"))
+    if framework is None or recipe is None or version is None:
+        return None
+    return Contestant(framework=framework, recipe=recipe, version=version)

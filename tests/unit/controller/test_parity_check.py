@@ -1,0 +1,175 @@
+"""The order of a parity check, with frameworks that are a few lines of numpy; and what a comparison makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trainmark.controller import parity
+from trainmark.controller.parity import ParityOptions, check_options, run_parity
+from trainmark.controller.parity_inputs import permute_samples, settle_weights, shuffled_steps
+from trainmark.controller.parity_proofs import read_proofs
+from trainmark.errors import InputError
+from trainmark.runfolder.parity import STAGES, read_parity, write_parity
+from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, leaves
+
+TYPES = {"fp64": np.float64, "fp32": np.float32, "bf16": np.float16}
+
+
+class NumpyProber:
+    """Linear regression by gradient descent. `fault` names what the framework `paddle` does wrong."""
+
+    def __init__(self, fault: str = "") -> None:
+        self.fault = fault
+        self.asked: list[tuple[str, str, int]] = []
+
+    def run_steps(self, requests: Sequence[ProbeRequest]) -> list[ProbeResult]:
+        return [self._run(request) for request in requests]
+
+    def _run(self, request: ProbeRequest) -> ProbeResult:
+        self.asked.append((request.framework, request.precision, len(request.rates)))
+        fault = self.fault if request.framework == "paddle" else ""
+        dtype = TYPES[request.precision]
+        weights = {"w": np.linspace(0, 1, 192), "bn.running_mean": np.zeros(192)} if request.weights is None else {}
+        w = np.asarray((request.weights or weights)["w"], dtype)
+        results = []
+        mean = np.zeros(192, dtype)
+        for number, rate in enumerate(request.rates):
+            images, labels = request.batches[number % len(request.batches)]
+            x = images.reshape(len(images), -1)[:, :192].astype(dtype)
+            if fault == "float16 inside" and request.precision == "fp32":
+                x = x.astype(np.float16).astype(dtype)
+            mean = (mean * dtype(0.9) + x.mean(axis=0, dtype=dtype) * dtype(0.1)).astype(dtype)
+            apart = x @ w - labels.astype(dtype) / dtype(1000)
+            gradient = (2 * x.T @ apart / dtype(len(x)) / dtype(192)).astype(dtype)
+            results.append((x @ w, np.square(apart).mean(), gradient))
+            w = (w - dtype(rate) * (gradient + dtype(1e-4 if fault != "weight decay" else 0) * w)).astype(dtype)
+        if not results:
+            return ProbeResult(weights={0: {name: array.astype(np.float32) for name, array in weights.items()}})
+        outputs, loss, gradient = results[0]
+        return ProbeResult(
+            outputs={"logits": outputs},
+            terms={"loss": np.asarray(loss)},
+            gradients={"w": gradient},
+            losses=np.array([float(loss) + 1.0 for _, loss, _ in results]),
+            weights={step: {"w": w, "bn.running_mean": mean} for step in request.keep_weights_after},
+            facts={
+                "framework": f"{request.framework} 1.0",
+                "num_parameters": 192,
+                "gradient_bytes": 768,
+                "optimizer_steps": len(request.rates),
+                "tf32": fault == "tf32",
+                "forward_flops": 1000 if request.counts_work else None,
+                "layout": "NCHW",
+            },
+        )
+
+    def run_epoch(self, request: EpochRequest) -> EpochResult:
+        is_late = self.fault == "late" and request.cell.framework == "paddle"
+        batches = [(np.full((2, 3), number, np.uint8), np.arange(2)) for number in range(request.num_steps)]
+        return EpochResult(
+            rates=np.arange(request.num_steps) + (0.0 if is_late else 1.0),
+            batches=batches,
+            facts={"steps_per_epoch": 2, "samples_per_step": 2},
+        )
+
+
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parity, "_make_data", lambda card, root: None)
+    monkeypatch.setattr(parity, "check_options", lambda options: parity.load_card(options.workload))
+
+
+OPTIONS = ParityOptions(workload="resnet50", frameworks=("torch", "paddle"), steps=20)
+
+
+def test_equal_frameworks_pass_all_stages() -> None:
+    prober = NumpyProber()
+    record = run_parity(OPTIONS, prober)
+    [pair] = record.pairs
+    assert {stage.stage for stage in pair.stages} == set(STAGES)
+    assert record.holds, pair.stages
+    assert [stage.precision for stage in pair.stages] == ["fp64", "fp32", "bf16", "fp32", "fp32"]
+    assert (pair.one.version, pair.other.version) == ("torch 1.0", "paddle 1.0")
+    assert prober.asked.count(("torch", "fp32", 20)) == 8
+    assert prober.asked.count(("paddle", "fp32", 20)) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "stage", "worst"),
+    [
+        ("weight decay", "mathematics", "weights: w"),
+        ("float16 inside", "rounding", "all "),
+        ("tf32", "work", "tf32"),
+        ("late", "work", "learning rates"),
+    ],
+)
+def test_a_fault_is_caught_by_its_stage(fault: str, stage: str, worst: str) -> None:
+    stages = tuple(name for name in STAGES if name != "trajectory")
+    [pair] = run_parity(replace(OPTIONS, stages=stages), NumpyProber(fault)).pairs
+    failed = [record for record in pair.stages if not record.holds]
+    assert [record.stage for record in failed] == [stage]
+    assert failed[0].worst.startswith(worst)
+
+
+def test_three_frameworks_are_three_pairs_and_two_others_share_the_reference() -> None:
+    options = replace(OPTIONS, frameworks=("torch", "paddle", "jax"), stages=("mathematics", "work"))
+    record = run_parity(options, NumpyProber("weight decay"))
+    assert [(pair.one.name, pair.other.name, pair.holds) for pair in record.pairs] == [
+        ("torch", "paddle", False),
+        ("torch", "jax", True),
+        ("paddle", "jax", False),
+    ]
+
+
+def test_a_record_comes_back_and_other_code_makes_it_outdated(tmp_path: Path) -> None:
+    record = run_parity(replace(OPTIONS, stages=("mathematics",)), NumpyProber())
+    write_parity(tmp_path, record)
+    write_parity(tmp_path, replace(record, code="other", unix_s=record.unix_s - 1))
+    (tmp_path / "parity" / "damaged.json").write_text('{"workload": 3')
+    assert read_parity(tmp_path)[0] == record
+    proofs = read_proofs([tmp_path])
+    assert (list(proofs.current), [found.code for found in proofs.outdated]) == ([record], ["other"])
+
+
+def test_samples_are_permuted_in_any_nesting() -> None:
+    batch = {"images": [np.array([0]), np.array([1]), np.array([2])], "x": np.arange(3), "pair": (np.arange(3),)}
+    found = permute_samples(batch, [2, 0, 1])
+    assert [array.tolist() for _, array in leaves(found)] == [[2], [0], [1], [2, 0, 1], [2, 0, 1]]
+    plain, shuffled = (shuffled_steps([batch], batch_size=3, num_steps=20, seed=seed) for seed in (0, 1))
+    assert all(step is batch for step in plain)
+    assert len({tuple(step["x"].tolist()) for step in shuffled}) > 3
+
+
+def test_settled_weights_keep_shapes_types_and_positive_variances() -> None:
+    weights = {
+        "layer1.0.bn3.weight": np.ones(5, np.float32),
+        "layer1.0.bn3.running_var": np.full(5, 0.01, np.float32),
+        "fc.bias": np.zeros(5, np.float32),
+        "fc.weight": np.ones((5, 2), np.float32),
+    }
+    settled = settle_weights(weights, np.random.default_rng(0))
+    assert {name: (array.shape, array.dtype) for name, array in settled.items()} == {
+        name: (array.shape, array.dtype) for name, array in weights.items()
+    }
+    assert (settled["layer1.0.bn3.running_var"] > 0).all()
+    assert 0 < settled["layer1.0.bn3.weight"].max() < 0.2
+    assert (settled["fc.bias"] != 0).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"frameworks": ("torch", "mxnet")}, "mxnet"),
+        ({"frameworks": ("torch",)}, "two sides"),
+        ({"recipe": "slow"}, "recipe 'slow'"),
+        ({"size": "huge"}, "size 'huge'"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(change: dict[str, object], what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        check_options(replace(ParityOptions(workload="resnet50", frameworks=("torch",)), **change))  # type: ignore[arg-type]
