@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -88,16 +91,45 @@ def test_two_processes_equal_one_with_the_double_batch(tmp_path: Path) -> None:
     assert losses[1][-1] != pytest.approx(losses[1][0], rel=1e-3)
 
 
+class Listeners:
+    """Addresses and ports on which processes of the runs of a store listen, looked at while they run."""
+
+    def __init__(self, store: Path) -> None:
+        self.found: set[tuple[str, int]] = set()
+        self._store, self._is_over = store, threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Listeners:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._is_over.wait(0.2):
+            processes = [process for path in self._store.glob("2*") for process in find(path.name)]
+            for process in processes:
+                with contextlib.suppress(psutil.Error):
+                    sockets = process.net_connections(kind="tcp")
+                    self.found |= {tuple(each.laddr) for each in sockets if each.status == psutil.CONN_LISTEN}
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_devices_2_goes_through_torchrun(tmp_path: Path) -> None:
     store = ["--store", str(tmp_path)]
-    (result,) = results(
-        trainmark(
-            "run", "resnet50", *SMALL, "--devices", "2", "--max-steps", "6", "--max-seconds", "400", *store, "--json"
+    with Listeners(tmp_path) as listeners:
+        (result,) = results(
+            trainmark(
+                *("run", "resnet50", *SMALL, "--devices", "2", "--max-steps", "6", "--max-seconds", "400"),
+                *(*store, "--json"),
+            )
         )
-    )
     assert result["outcome"] == "ok"
     assert result["devices"] == 2
+    assert len(listeners.found) >= 2, "the store of the launcher, and gloo"
+    assert {address for address, _ in listeners.found} == {"127.0.0.1"}, "other machines could reach the run"
     folder = tmp_path / result["id"]
     steps = [[r for r in read_records(folder / f"rank{rank}.jsonl") if r["kind"] == "step"] for rank in range(2)]
     assert [len(found) for found in steps] == [6, 6]

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from trainmark.cli.output import open_store
-from trainmark.store.columns import to_record
+from trainmark.store.columns import to_records
 
 _SCRIPT = """
 import sys
@@ -41,11 +41,12 @@ def test_four_controllers_at_once_lose_nothing(tmp_path: Path) -> None:
     told = [result for out, _ in said for result in json.loads(out)["results"]]
     assert len(told) == len({result["id"] for result in told}) == _WRITERS * _REPEATS
 
-    indexed = [to_record(row) for row in open_store(store).rows()]
-    assert {record["id"] for record in indexed} == {result["id"] for result in told}
-    assert {record["outcome"] for record in indexed} == {"ok"}
-    assert {one["id"]: one["num_records"] for one in indexed} == {one["id"]: one["records"] for one in told}
-    assert all(record["analysis_version"] for record in indexed)
+    indexed = [to_records(row) for row in open_store(store).rows()]
+    assert {record["runs"]["id"] for record in indexed} == {result["id"] for result in told}
+    assert {record["runs"]["outcome"] for record in indexed} == {"ok"}
+    counts = {one["runs"]["id"]: one["runs"]["num_records"] for one in indexed}
+    assert counts == {one["id"]: one["records"] for one in told}
+    assert all(record["runs"]["analysis_version"] for record in indexed)
 
     open_store(store).reindex()
-    assert [to_record(row) for row in open_store(store).rows()] == indexed
+    assert [to_records(row) for row in open_store(store).rows()] == indexed

@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 BOTTOM = {"units", "errors", "messages", "plugins", "frameworks", "runfolder", "parent_death", "rank_environment",
-    "host", "gpus", "mark", "observe", "silence_limit", "compile_cache"}  # fmt: skip
+    "host", "gpus", "mark", "observe", "redaction", "silence_limit", "compile_cache"}  # fmt: skip
 MAY_IMPORT = {
     "units": set(),
     "errors": set(),
@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "gpus": set(),
     "mark": set(),
     "observe": set(),
+    "redaction": set(),
     "compile_cache": set(),
     "silence_limit": {"runfolder"},
     "spec": BOTTOM,

@@ -15,12 +15,13 @@ from trainmark.messages.comparison import (
     breaks_law,
     changed_run,
     far_from_others,
+    incomplete_run,
     no_speed,
     not_ok,
     run_too_noisy,
 )
 from trainmark.messages.doubts import within_one_run
-from trainmark.messages.endings import changed_after_end
+from trainmark.messages.endings import changed_after_end, no_end_record
 from trainmark.messages.laws import far_repeat
 from trainmark.messages.message import Message
 from trainmark.store.rows import RunRow
@@ -99,8 +100,11 @@ def why_left_out(row: RunRow, *, ignored_laws: Collection[str] = ()) -> Message 
     """Why the speed of a run may not be compared; None if it may."""
     if row.outcome != "ok":
         return not_ok(outcome=row.outcome or "running")
-    if any(warning.get("code") == changed_after_end.code for warning in row.warnings):
+    found = {warning.get("code") for warning in row.warnings}
+    if changed_after_end.code in found:
         return changed_run()
+    if no_end_record.code in found:
+        return incomplete_run()
     broken = [law for law in laws.broken_laws(row) if law.code not in ignored_laws]
     if broken:
         return breaks_law(law=broken[0].code, why=broken[0])

@@ -203,6 +203,11 @@ def add_spec_options(parser: argparse.ArgumentParser, *, is_optional: bool = Fal
         metavar="NAME",
         help="container image that the runs use, with @sha256:... if known; recorded in env.json",
     )
+    where.add_argument(
+        "--allow-env",
+        metavar="A,B",
+        help="variables that the suite may set beside those of known libraries",
+    )
     add_store_option(parser)
     add_json_option(parser)
 
@@ -221,6 +226,8 @@ def read_overrides(args: argparse.Namespace) -> dict[str, Any]:
         if name in values:
             found[name] = _number(values[name])
     found |= {name: values[name] for name in ("device", "weights") if name in values}
+    if args.allow_env is not None:
+        found["allow_env"] = [part.strip() for part in args.allow_env.split(",")]
     image = {} if args.image is None else {"image": args.image}
     return {**found, **read_cluster_options(args), **image}
 

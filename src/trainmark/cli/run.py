@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trainmark.controller.listener import Listener
     from trainmark.controller.workload import Plan
     from trainmark.launch.job import Prints
+    from trainmark.redaction import Redactor
     from trainmark.store.rows import RunRow
 
 
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         if plan is not None and args.find_batch:
             request = with_largest_batches(request, plan, store, progress)
         options = SweepOptions(
-            command_line=shlex.join(["trainmark", *args.words]),
+            command_line=shlex.join(["trainmark", *_redactor(args).words(args.words)]),
             retries=args.retries,
             fresh=args.fresh,
             resume=args.resume,
@@ -157,8 +158,18 @@ def _command_options(args: argparse.Namespace) -> CommandOptions:
         overrides=read_overrides(args),
         launcher=args.launcher,
         pattern=None if args.pattern is None else Path(args.pattern),
+        redactor=_redactor(args),
         observe=not args.no_observe,
     )
+
+
+def _redactor(args: argparse.Namespace) -> Redactor:
+    """A dry run makes nothing, so it makes no salt either."""
+    from trainmark.launch.registry import launchers
+    from trainmark.redaction import Redactor
+
+    is_dry = launchers().load(args.launcher).prints is not None
+    return Redactor(Path(args.store), may_make_salt=not is_dry)
 
 
 def _render(request: RunRequest, prints: Prints, args: argparse.Namespace) -> int:

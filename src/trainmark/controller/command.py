@@ -7,7 +7,7 @@ import itertools
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,8 @@ from trainmark.launch.registry import launchers
 from trainmark.plan.estimate import repeat
 from trainmark.plan.identity import cell_id
 from trainmark.plan.machine import Machine, read_machine
+from trainmark.redaction import Redactor
 from trainmark.runfolder.document import MeasureRecord, RunDocument
-from trainmark.runfolder.files import ENVIRONMENT_FILE, write_json
 from trainmark.spec.cluster import CLUSTER_KEYS
 from trainmark.spec.command import CommandCell, CommandSuite, parse_command
 from trainmark.spec.suite import Measure
@@ -51,6 +51,8 @@ class CommandOptions:
     launcher: str = "auto"
     pattern: Path | None = None
     """TOML with regular expressions for the command's output; None: all known dialects."""
+    redactor: Redactor = field(default_factory=Redactor)
+    """Replaces passwords and tokens in what is written of the command."""
     observe: bool = True
     """Look for optimizer steps inside the Python processes of the command."""
 
@@ -61,6 +63,7 @@ def command_request(options: CommandOptions) -> RunRequest:
     is_here = not is_scheduled and not options.overrides.keys() & (set(CLUSTER_KEYS) - {"image"})
     device = "cpu" if is_here and not machine.gpus else None
     suite = parse_command(options.words, options.overrides, device=device)
+    suite = replace(suite, cells=tuple(_hide_secrets(cell, options.redactor) for cell in suite.cells))
     _check_program(suite.cells)
     dialects = _load_dialects(options.pattern)
     tasks = [
@@ -78,9 +81,15 @@ def command_request(options: CommandOptions) -> RunRequest:
     return RunRequest(tasks=tasks, settings={**sweep_settings(machine), **_code_settings(options, suite), **how})
 
 
+def _hide_secrets(cell: CommandCell, redactor: Redactor) -> CommandCell:
+    shown = redactor.words(cell.template)
+    return cell if shown == cell.template else replace(cell, shown=shown)
+
+
 def _code_settings(options: CommandOptions, suite: CommandSuite) -> dict[str, Any]:
     """Edited code asks another question, and an edited pattern reads another answer: both start a new sweep."""
-    described = (describe_code(cell.argv, cell.template, cwd=Path.cwd()) for cell in _one_per_script(suite.cells))
+    cells = _one_per_script(suite.cells)
+    described = (describe_code(cell.argv, cell.public_template, cwd=Path.cwd()) for cell in cells)
     pattern = options.pattern.read_bytes() if options.pattern is not None else b""
     return {
         "cwd": str(Path.cwd()),
@@ -217,11 +226,11 @@ def _write_environment(folder: Path, cell: CommandCell, machine: Machine, image:
 
     Found again for each run: the code may be edited while a sweep goes on.
     """
-    from trainmark.worker.environment import describe_environment
+    from trainmark.worker.environment import describe_environment, write_environment
 
     facts = {
         "device_name": machine.gpus[0].name if machine.gpus else None,
-        **describe_code(cell.argv, cell.template, cwd=Path.cwd()),
+        **describe_code(cell.argv, cell.public_template, cwd=Path.cwd()),
     }
     document = describe_environment(facts, gpu_index=0 if machine.gpus else None, image=image)
-    write_json(folder / ENVIRONMENT_FILE, document)
+    write_environment(folder, document)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from trainmark.runfolder.files import ENVIRONMENT_FILE, OBSERVER_FILE, Json, observed_files, read_json, write_json
+from trainmark.runfolder.files import ENVIRONMENT_FILE, OBSERVER_FILE, Json, observed_files, read_json
 from trainmark.runfolder.records import read_records
 from trainmark.runfolder.values import as_text
+from trainmark.worker.environment import write_environment
 from trainmark.worker.repository import find_repository, tracked_files
 
 _MAX_MODULE_BYTES = 8 << 20
@@ -28,7 +29,7 @@ def add_observed_code(folder: Path) -> None:
     if modules and isinstance(script, dict):
         found["script"] = {**script, "modules_sha256": _hash_modules(modules)}
     if found:
-        write_json(folder / ENVIRONMENT_FILE, {**environment, **found})
+        write_environment(folder, {**environment, **found})
 
 
 def _read_modules(folder: Path) -> dict[str, Path]:

@@ -19,6 +19,7 @@ from trainmark.errors import InputError, StoreError
 from trainmark.launch.job import WORKER_MODULE, Command, own_python
 from trainmark.launch.kubernetes import POD_VARIABLE, pod_argv
 from trainmark.runfolder.document import RunDocument
+from trainmark.runfolder.files import folder_mode
 from trainmark.runfolder.records import RUN_TAG, Outcome
 
 
@@ -43,7 +44,8 @@ def run_pod(*, node_rank: int, master: str, listener: Listener) -> Outcome:
 
 def _make_folder(folder: Path, document: RunDocument) -> None:
     try:
-        folder.mkdir(parents=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=folder_mode(folder.parent))
         replace(document, created_unix_s=time.time()).write(folder)
     except FileExistsError:
         hint = "a manifest can be run once: render another with the same command"

@@ -15,6 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -26,6 +27,7 @@ from trainmark.launch.rank_command import LEASE
 from trainmark.launch.worker_source import WorkerSource
 from trainmark.messages.endings import controller_failed, interrupted_steps_kept, timed_out
 from trainmark.messages.message import Message
+from trainmark.redaction import Redactor
 from trainmark.runfolder.ending import write_exit
 from trainmark.runfolder.files import (
     COMMAND_FILE,
@@ -77,7 +79,8 @@ def supervise(
 ) -> Ending:
     """Run `commands` in parallel until they end; write command.json and exit.json. Ctrl-C ends them and is raised."""
     source = source or WorkerSource(folder)
-    write_json(folder / COMMAND_FILE, _describe(commands, launcher))
+    redactor = Redactor(folder.parent)
+    write_json(folder / COMMAND_FILE, _describe(commands, launcher, redactor), is_private=True)
     for name, text in (item for command in commands for item in command.files.items()):
         write_text(folder / name, text)
     started = time.time()
@@ -105,7 +108,7 @@ def supervise(
                 processes.end(run_id, roots, grace_s=grace_s)
                 code = processes.returncode(roots) if code is None else code
                 run_ends = source.close(code)
-                ending = decide(run_ends=run_ends, returncode=code, ended_by=ended_by)
+                ending = _without_secrets(decide(run_ends=run_ends, returncode=code, ended_by=ended_by), redactor)
                 _write_exit(folder, ending, code, started)
     return ending
 
@@ -189,17 +192,22 @@ class _Watch:
             write_json(self._stop, reason.to_json())
 
 
-def _describe(commands: Sequence[Command], launcher: str) -> Json:
+def _describe(commands: Sequence[Command], launcher: str, redactor: Redactor) -> Json:
     first = commands[0]
     return {
         "schema": SCHEMA,
         "launcher": launcher,
-        "argv": list(first.argv),
-        "environment": dict(first.environment),
-        "argv_of_nodes": [list(command.argv) for command in commands],
+        "argv": list(redactor.words(first.argv)),
+        "environment": redactor.variables(first.environment),
+        "argv_of_nodes": [list(redactor.words(command.argv)) for command in commands],
         "hosts": [os.uname().nodename],
         "controller_pid": os.getpid(),
     }
+
+
+def _without_secrets(ending: Ending, redactor: Redactor) -> Ending:
+    """A reason may quote what the command printed."""
+    return replace(ending, reason=Message.from_reason(redactor.document(ending.reason.to_reason())))
 
 
 def _write_exit(folder: Path, ending: Ending, returncode: int | None, started: float) -> None:

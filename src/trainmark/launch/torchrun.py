@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from trainmark.launch.job import Command, Job, Launcher, on_host, own_python, worker_argv, worker_environment
 
+_LOOPBACK = "trainmark.worker.torch.loopback"
+"""torchrun whose rendezvous other machines cannot reach; it picks a free port itself."""
+
 
 def build_commands(job: Job) -> tuple[Command, ...]:
     environment = worker_environment(job)
     if job.num_nodes == 1 and not job.hosts:
-        # torchrun picks a free port for the rendezvous itself.
-        return (Command(argv=_argv(job, "--standalone", "--nnodes=1"), environment=environment),)
+        return (Command(argv=_argv(job, module=_LOOPBACK), environment=environment),)
     return tuple(
         on_host(job, host, _argv(job, *_rendezvous(job, number)), environment) for number, host in enumerate(job.hosts)
     )
 
 
-def _argv(job: Job, *how: str) -> tuple[str, ...]:
+def _argv(job: Job, *how: str, module: str = "torch.distributed.run") -> tuple[str, ...]:
     each = f"--nproc-per-node={job.processes_per_node}"
-    launcher = (*own_python(job.python), "torch.distributed.run")
+    launcher = (*own_python(job.python), module)
     return (*launcher, *how, each, "--max-restarts=0", "--no-python", *worker_argv(job))
 
 

@@ -20,9 +20,8 @@ from trainmark.messages.endings import imported
 from trainmark.messages.message import Message
 from trainmark.runfolder.document import CellRecord, LogFacts, Provenance, RunDocument
 from trainmark.runfolder.ending import write_exit
-from trainmark.runfolder.files import ENVIRONMENT_FILE, Json, rank_file, write_json
+from trainmark.runfolder.files import ENVIRONMENT_FILE, STEPS_FILE, Json, rank_file, write_json
 from trainmark.runfolder.records import Kind, Outcome, encode_record
-from trainmark.runfolder.step_table import STEPS_FILE
 
 
 def run_id_of(name: str, sha256: str) -> str:

@@ -47,6 +47,8 @@ NETWORK_REQUEST_FILE = "network-request.json"
 NETWORK_FILE = "network.json"
 """Of `doctor --network`: what to measure, and what was measured. Not part of a run."""
 STACKS_FILE = "stacks.txt"
+STEPS_FILE = "steps.npy"
+"""The steps of an imported log; see `step_table.py`."""
 OBSERVER_FILE = "observer.jsonl"
 """A line for each process of a command that the observer saw, each framework that it imported, and each failure."""
 
@@ -109,8 +111,10 @@ class _Draft:
     (/dev/stdout, /dev/fd/3) is written into, never replaced.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_private: bool = False) -> None:
+        """`is_private`: a new file is for its owner only."""
         self._is_stream = _is_stream(path)
+        self._mode = _private_mode(path.parent) if is_private else 0o666
         self._target = path if self._is_stream else Path(os.path.realpath(path))
         self._beside = self._target.with_name(f".{self._target.name}.{os.getpid()}-{os.urandom(4).hex()}")
 
@@ -120,7 +124,7 @@ class _Draft:
         path, flags = self._beside, os.O_CREAT | os.O_EXCL
         if self._is_stream:
             path, flags = self._target, os.O_APPEND | os.O_NOCTTY
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, 0o666), "wb") as file:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, self._mode), "wb") as file:
             if not self._is_stream:
                 _keep_mode(self._target, file.fileno())
             yield file
@@ -138,9 +142,9 @@ class _Draft:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, is_private: bool = False) -> Iterator[BinaryIO]:
     """A file to write, which appears at `path` whole when the block ends, or not at all when it raises."""
-    draft = _Draft(path)
+    draft = _Draft(path, is_private=is_private)
     try:
         with draft.open(is_forced=True) as file:
             yield file
@@ -178,14 +182,37 @@ def _naming(path: Path) -> Iterator[None]:
         raise
 
 
-def write_text(path: Path, text: str) -> None:
-    with replacing(path) as file:
+def write_text(path: Path, text: str, *, is_private: bool = False) -> None:
+    with replacing(path, is_private=is_private) as file:
         file.write(text.encode(errors="backslashreplace"))
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
+def write_json(path: Path, value: Mapping[str, Any], *, is_private: bool = False) -> None:
     """A lone surrogate in a string becomes its JSON escape."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n", is_private=is_private)
+
+
+def folder_mode(store: Path) -> int:
+    """Of a new run folder, which holds environments: for its owner only, unless the store is set up for a group."""
+    return _private_mode(store) | (0o110 if _is_for_group(store) else 0o100)
+
+
+def make_private(path: Path) -> None:
+    """An empty file for its owner only, unless there is one."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _private_mode(path.parent)))
+
+
+def _private_mode(folder: Path) -> int:
+    return 0o660 if _is_for_group(folder) else 0o600
+
+
+def _is_for_group(folder: Path) -> bool:
+    """The set-group-id bit: what is made inside belongs to the group of the folder."""
+    try:
+        return bool(folder.stat().st_mode & stat.S_ISGID)
+    except OSError:
+        return False
 
 
 def _is_stream(path: Path) -> bool:

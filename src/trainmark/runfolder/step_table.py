@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from trainmark.runfolder.files import NotRegularError, open_regular
 
-STEPS_FILE = "steps.npy"
-
 COLUMNS = (
     "is_trace",  # 1 for a number that is kept but is not a record of the dialect
     "step",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from trainmark.errors import Fault, SpecError
 from trainmark.spec.checking import Checker, Table, describe_faults, is_word
+from trainmark.spec.suite_variables import is_harmless
 
 RENDEZVOUS = ("static", "elastic")
 JOB_KINDS = ("PyTorchJob", "JobSet")
@@ -18,7 +19,6 @@ CLUSTER_KEYS = (
 )  # fmt: skip
 _TRUSTED = ("remote_shell", "mpi_arguments", "slurm_arguments")
 """Can start any program: accepted from --cluster FILE only, since a suite may come from a stranger."""
-_SUITE_VARIABLE = re.compile(r"(NCCL|GLOO|UCX|OMP|MKL|KMP|FI|CUDA)_(?!.*(PLUGIN|MODULE|PATH|DIR|LIB|FILE|PRELOAD)).*")
 _OURS = re.compile(r"TRAINMARK_.*|(LOCAL_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)")
 _SSH = ("ssh", "-tt", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "{host}")
 """With a terminal, so that remote processes end with the connection; keep-alives, so that a lost node is noticed."""
@@ -82,18 +82,19 @@ def read_cluster(raw: Table) -> Cluster:
     return cluster
 
 
-def check_suite_cluster(raw: Table, faults: list[Fault]) -> None:
-    """A suite may say where to run and set variables of libraries, but name no program and no file to load."""
+def check_suite_cluster(raw: Table, faults: list[Fault], *, allowed: Collection[str] = ()) -> None:
+    """A suite may say where to run and set variables of libraries, but name no program and no file to load.
+
+    `allowed`: other variables, which the user named on the command line.
+    """
     check = Checker(raw, "cluster", faults)
     for key in _TRUSTED:
         if key in raw:
             check.fault(key, "not allowed in a suite: it could start any program", "put it in a file: --cluster FILE")
     environment = raw.get("environment")
     for name in environment if isinstance(environment, dict) else ():
-        if not _SUITE_VARIABLE.fullmatch(str(name)):
-            hint = (
-                "a suite may set NCCL_, GLOO_, UCX_, OMP_, MKL_, KMP_, FI_ and CUDA_ variables; others: --cluster FILE"
-            )
+        if not is_harmless(str(name)) and name not in allowed:
+            hint = f"if you trust it, pass --allow-env {name}, or put it in a file: --cluster FILE"
             check.fault("environment", f"{name} is not allowed in a suite", hint)
 
 

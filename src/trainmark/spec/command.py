@@ -38,17 +38,26 @@ class CommandCell:
     precision: str | None
     seed: int | None
     repeat: int
+    shown: tuple[str, ...] | None = None
+    """The template without secrets, for everything that is written or printed; None: it has none."""
 
     @property
     def argv(self) -> tuple[str, ...]:
         """The words to run. Each stays one word whatever it contains: no shell is involved."""
+        return self._fill(self.template)
+
+    def _fill(self, template: Sequence[str]) -> tuple[str, ...]:
         values = {"devices": self.devices_per_node, "batch_size": self.batch_size_per_device}
         known = {**values, "precision": self.precision, "seed": self.seed}
 
         def fill(match: re.Match[str]) -> str:
             return str(known[match[1]]) if match[1] in known else match[0]
 
-        return tuple(_PLACEHOLDER.sub(fill, word) for word in self.template)
+        return tuple(_PLACEHOLDER.sub(fill, word) for word in template)
+
+    @property
+    def public_template(self) -> tuple[str, ...]:
+        return self.template if self.shown is None else self.shown
 
     @property
     def starts_its_own_processes(self) -> bool:
@@ -57,7 +66,7 @@ class CommandCell:
 
     @property
     def text(self) -> str:
-        return shlex.join(self.template)
+        return shlex.join(self.public_template)
 
     @property
     def label(self) -> str:
@@ -68,7 +77,7 @@ class CommandCell:
 
     @property
     def title(self) -> str:
-        parts = [shlex.join(self.argv)[:80], f"{self.nodes} × {self.devices_per_node}"]
+        parts = [shlex.join(self._fill(self.public_template))[:80], f"{self.nodes} × {self.devices_per_node}"]
         return ", ".join([*parts, f"repeat {self.repeat}"])
 
     @classmethod
@@ -99,7 +108,7 @@ class CommandCell:
             precision=self.precision,
             seed=self.seed,
             repeat=self.repeat,
-            command=self.template,
+            command=self.public_template,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -14,12 +14,18 @@ from trainmark.spec.suite import Measure, Suite, Sweep
 SUITE_KEYS = ("schema", "name", "summary", "measure", "cluster", "cells")
 MEASURE_KEYS = tuple(Measure.__dataclass_fields__)
 CELL_KEYS = tuple(Sweep.__dataclass_fields__)
+ALLOWED_VARIABLES = "allow_env"
+"""An option that is no key of a suite: names of variables that this suite may set."""
 _NEVER_ABOVE = (("min_seconds", "max_seconds"), ("min_seconds", "timeout_s"), ("max_seconds", "timeout_s"))
 
 
 def parse_suite(raw: Table, *, origin: str, catalog: Catalog, overrides: Table | None = None) -> Suite:
-    """`overrides` are the options beside a suite: they replace the same key in every cell of it."""
-    overrides = overrides or {}
+    """`overrides` are the options beside a suite: they replace the same key in every cell of it.
+
+    Only the command line can allow variables that a suite may not set by itself.
+    """
+    overrides = dict(overrides or {})
+    allowed = overrides.pop(ALLOWED_VARIABLES, ())
     faults: list[Fault] = []
     check = Checker(raw, "", faults)
     check.refuse_unknown(SUITE_KEYS)
@@ -30,7 +36,7 @@ def parse_suite(raw: Table, *, origin: str, catalog: Catalog, overrides: Table |
     cell_keys = {key: value for key, value in overrides.items() if key not in {*MEASURE_KEYS, *CLUSTER_KEYS}}
     measure = _parse_measure(check.table("measure"), measure_keys, faults)
     cluster_table = check.table("cluster")
-    check_suite_cluster(cluster_table, faults)
+    check_suite_cluster(cluster_table, faults, allowed=allowed)
     cluster = parse_cluster({**cluster_table, **cluster_keys}, faults)
     cells = raw.get("cells")
     if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -55,26 +55,47 @@ def _without_none(hint: Any) -> Any:
 RUNS, STEPS = "runs", "steps"
 KINDS = find_kinds(RunRow)
 ARRAYS = tuple(field.name for field in fields(Steps))
-TABLES = {RUNS: tuple(KINDS), STEPS: ("id", "document", *ARRAYS)}
-VERSION = hashlib.sha256(repr((sorted(KINDS.items()), sorted(ARRAYS))).encode()).hexdigest()[:12]
+DIGEST = "digest"
+"""The last column of a run: what the others were when they were written, since SQLite has no checksums of its own. In
+the table `steps` it is of the document; the arrays are compressed with a checksum."""
+TABLES = {RUNS: (*KINDS, DIGEST), STEPS: ("id", "document", DIGEST, *ARRAYS)}
+VERSION = hashlib.sha256(repr((sorted(KINDS.items()), TABLES)).encode()).hexdigest()[:12]
 """Computed from the columns, so that every change of them gives a new version."""
 
 _LISTS = tuple(name for name, kind in KINDS.items() if kind is Kind.LIST)
 _JSON = (*_LISTS, *(name for name, kind in KINDS.items() if kind is Kind.OBJECT))
 
 
-def to_record(row: RunRow) -> dict[str, Any]:
-    """The columns of both tables."""
-    values = {name: getattr(row, name) for name in KINDS}
-    documents = {name: json.dumps(values[name]) for name in _JSON}  # ASCII, so a lone surrogate can be written too
+def to_records(row: RunRow) -> dict[str, dict[str, Any]]:
+    """A row of each table."""
     arrays = {name: zlib.compress(getattr(row, name).astype("<f8").tobytes(), 1) for name in ARRAYS}
-    return {**values, **documents, **arrays, "document": row.load_document()}
+    derived = to_derived_records(row)
+    return {RUNS: _facts(row) | derived[RUNS], STEPS: {"id": row.id, **derived[STEPS], **arrays}}
 
 
-def to_derived_record(row: RunRow) -> dict[str, Any]:
-    """Only the columns that the analyser fills."""
-    analysis = json.dumps(row.analysis)
-    return {"analysis": analysis, "analysis_version": row.analysis_version, "document": row.load_document()}
+def to_derived_records(row: RunRow) -> dict[str, dict[str, Any]]:
+    """Only the columns that the analyser fills, and the digests, which change with them."""
+    facts, document = _facts(row), row.load_document()
+    own = {name: facts[name] for name in ("analysis", "analysis_version")}
+    return {
+        RUNS: {**own, DIGEST: digest_of(facts.values())},
+        STEPS: {"document": document, DIGEST: digest_of((row.id, document))},
+    }
+
+
+def _facts(row: RunRow) -> dict[str, Any]:
+    """The table `runs` without the digest."""
+    values = {name: getattr(row, name) for name in KINDS}
+    return {**values, **{name: json.dumps(values[name]) for name in _JSON}}  # ASCII: a lone surrogate is possible
+
+
+def digest_of(values: Iterable[Any]) -> str:
+    return hashlib.blake2b(repr(tuple(values)).encode(errors="surrogatepass"), digest_size=8).hexdigest()
+
+
+def is_sound(record: Sequence[Any]) -> bool:
+    """Whether a row of the table `runs` is as it was written."""
+    return isinstance(record[0], str) and digest_of(record[:-1]) == record[-1]
 
 
 def from_record(
@@ -84,8 +105,8 @@ def from_record(
     load_document: Callable[[str], str | None],
     analysis_version: str | None,
 ) -> RunRow:
-    """An analysis by another version is left out."""
-    values = dict(record)
+    """From a sound row. An analysis by another version is left out."""
+    values = {name: value for name, value in record.items() if name != DIGEST}
     for name in _JSON:
         values[name] = json.loads(values[name])
     for name in _LISTS:
@@ -98,6 +119,7 @@ def from_record(
 
 
 def read_arrays(values: Mapping[str, bytes]) -> Steps:
+    """zlib.error, TypeError or ValueError for damaged ones."""
     import numpy as np
 
     return Steps(**{name: np.frombuffer(zlib.decompress(values[name]), dtype="<f8") for name in ARRAYS})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,10 @@ from sqlalchemy import (
 )
 
 from trainmark.errors import StoreError
+from trainmark.runfolder.files import make_private
 from trainmark.store import columns
-from trainmark.store.columns import VERSION, Kind, to_derived_record, to_record
-from trainmark.store.index_file import BUSY_S
+from trainmark.store.columns import VERSION, Kind, to_derived_records, to_records
+from trainmark.store.index_file import BUSY_S, SCHEMA_QUERY, DamagedIndexError, fingerprint, is_damage, is_special
 from trainmark.store.rows import RunRow
 from trainmark.store.state import reading_version
 
@@ -48,108 +49,105 @@ _RUNS = Table(
     _METADATA,
     Column("id", String(128), primary_key=True),
     *(Column(name, _TYPES[kind]) for name, kind in columns.KINDS.items() if name != "id"),
+    Column(columns.DIGEST, String(16)),
 )
 _STEPS = Table(
     columns.STEPS,
     _METADATA,
     Column("id", String(128), primary_key=True),
     Column("document", Text),
+    Column(columns.DIGEST, String(16)),
     *(Column(name, LargeBinary) for name in columns.ARRAYS),
 )
 _OF_A_RUN = (_RUNS, _STEPS)
 
 
 class Database:
+    """A damaged index of our own is a DamagedIndexError, wherever it is noticed."""
+
     def __init__(self, root: Path, *, url: str | None, index: Path | None) -> None:
         """`index` is the file. Without it and without a URL it is in memory, so that a read-only store can be shown."""
         self._root, self._url, self._index = root, url, index
-        try:
-            self._engine = self._open_or_rebuild()
-        except (sqlalchemy.exc.SQLAlchemyError, ImportError, OSError) as error:
-            why = str(getattr(error, "orig", error)).splitlines()[0]
-            raise StoreError(f"cannot open the index of {root}", why=why, hint=_NEXT) from error
+        with self._explaining("open"):
+            self._engine = self._open_engine()
+
+    def close(self) -> None:
+        """Everything is in the file itself afterwards, so that it can be renamed."""
+        self._engine.dispose()
+        if self._index is not None:
+            with self._explaining("write"), closing(sqlite3.connect(self._index)) as connection:
+                connection.execute("PRAGMA journal_mode=DELETE")
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def read(self, table: str, names: Sequence[str], *, run_id: str | None) -> Sequence[Sequence[Any]]:
         found = _METADATA.tables[table]
         query = select(*(found.c[name] for name in names))
-        try:
-            with self._engine.connect() as connection:
-                return connection.execute(query if run_id is None else query.where(found.c.id == run_id)).all()
-        except sqlalchemy.exc.DBAPIError as error:
-            hint = f"remove {self._index}: it is rebuilt from the run folders" if self._index else _NEXT
-            raise StoreError(f"cannot read the index of {self._root}", why=str(error.orig), hint=hint) from error
+        with self._explaining("read"), self._engine.connect() as connection:
+            return connection.execute(query if run_id is None else query.where(found.c.id == run_id)).all()
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def write(self, rows: Sequence[RunRow], *, replace_all: bool = False, only_unsettled: bool = False) -> None:
+    def write(self, rows: Sequence[RunRow], *, only_unsettled: bool = False) -> None:
         """In one transaction: another process sees all of it or nothing.
 
-        `only_unsettled` keeps runs that ended and were indexed by their own controller since these rows were read. An
-        outcome that was derived from the state of a folder does not count as an end.
+        `only_unsettled` keeps runs that ended and were indexed by their own controller since these rows were read, as
+        the later time of their folder shows. An outcome that was derived from the state of a folder is no such end.
         """
         with self._begin() as connection:
             if only_unsettled:
-                runs = _RUNS.c
-                ended = select(runs.id).where(runs.outcome.is_not(None), runs.folder_state.is_(None))
-                settled = set(connection.scalars(ended.where(runs.reading_version == reading_version())))
-                rows = [row for row in rows if row.id not in settled]
-            written = [to_record(row) for row in rows]
-            for table in _OF_A_RUN:
-                if replace_all:
-                    connection.execute(delete(table))
-                elif rows:
-                    connection.execute(delete(table).where(table.c.id == bindparam("stale")), _stale(rows))
-                if rows:
-                    names = table.columns.keys()
-                    connection.execute(insert(table), [{name: record[name] for name in names} for record in written])
+                settled = _find_settled(connection)
+                rows = [row for row in rows if settled.get(row.id, -1) < (row.folder_stamp or 0)]
+            written = [to_records(row) for row in rows]
+            for table in _OF_A_RUN if rows else ():
+                connection.execute(delete(table).where(table.c.id == bindparam("stale")), _stale(rows))
+                connection.execute(insert(table), [record[table.name] for record in written])
 
     def write_analyses(self, rows: Sequence[RunRow]) -> None:
         """Only the derived columns, and only of runs for which no other process has just written the same."""
         if not rows:
             return
-        runs, steps = _OF_A_RUN
         with self._begin() as connection:
-            current = select(runs.c.id).where(runs.c.analysis_version == rows[0].analysis_version)
+            current = select(_RUNS.c.id).where(_RUNS.c.analysis_version == rows[0].analysis_version)
             done = set(connection.scalars(current))
-            found = [{"stale": row.id, **to_derived_record(row)} for row in rows if row.id not in done]
-            for table, names in ((runs, ("analysis", "analysis_version")), (steps, ("document",))):
-                change = update(table).where(table.c.id == bindparam("stale")).values({n: bindparam(n) for n in names})
-                if found:
-                    connection.execute(change, [{name: one[name] for name in ("stale", *names)} for one in found])
+            found = [(row.id, to_derived_records(row)) for row in rows if row.id not in done]
+            for table in _OF_A_RUN if found else ():
+                values = [{"stale": run_id, **records[table.name]} for run_id, records in found]
+                names = [name for name in values[0] if name != "stale"]
+                change = update(table).where(table.c.id == bindparam("stale"))
+                connection.execute(change.values({name: bindparam(name) for name in names}), values)
 
     def forget(self, run_ids: Sequence[str]) -> None:
         with self._begin() as connection:
-            for table in _OF_A_RUN:
-                connection.execute(delete(table).where(table.c.id.in_(run_ids)))
+            for table in _OF_A_RUN if run_ids else ():
+                gone = delete(table).where(table.c.id == bindparam("stale"))
+                connection.execute(gone, [{"stale": run_id} for run_id in run_ids])
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _begin(self) -> Iterator[sqlalchemy.Connection]:
-        try:
-            with self._engine.execution_options(**_WRITES).begin() as connection:
-                yield connection
-        except sqlalchemy.exc.DBAPIError as error:
-            raise StoreError(f"cannot write the index of {self._root}", why=str(error.orig), hint=_NEXT) from error
+        with self._explaining("write"), self._engine.execution_options(**_WRITES).begin() as connection:
+            yield connection
 
-    def _open_or_rebuild(self) -> Engine:
-        """Move a damaged index of our own aside: the run folders have everything that it had."""
+    @contextmanager
+    def _explaining(self, what: str) -> Iterator[None]:
         try:
-            return self._open_engine()
-        except sqlalchemy.exc.DatabaseError as error:
-            damaged = ("not a database", "malformed")
-            if self._url is not None or self._index is None or not any(text in str(error.orig) for text in damaged):
-                raise
-            self._index.replace(self._index.with_suffix(".damaged"))
-            return self._open_engine()
+            yield
+        except (sqlalchemy.exc.SQLAlchemyError, sqlite3.Error, ImportError, OSError) as error:
+            cause = getattr(error, "orig", error)
+            kind = DamagedIndexError if self._url is None and is_damage(cause) else StoreError
+            why = next(iter(str(cause).splitlines()), "")
+            raise kind(f"cannot {what} the index of {self._root}", why=why, hint=_NEXT) from error
 
     def _open_engine(self) -> Engine:
         if self._url is not None:
             engine = sqlalchemy.create_engine(self._url)
         elif self._index is not None:
+            if is_special(self._index):
+                raise sqlite3.DatabaseError("it is not a regular file")
             self._index.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._index)  # it holds environments, as the run folders do
             engine = sqlalchemy.create_engine(f"sqlite:///{self._index}", connect_args={"timeout": BUSY_S})
             event.listen(engine, "connect", _set_pragmas)
             event.listen(engine, "begin", _begin)
@@ -157,6 +155,14 @@ class Database:
             engine = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.StaticPool)
         _create(engine, is_shared=self._url is not None)
         return engine
+
+
+def _find_settled(connection: sqlalchemy.Connection) -> dict[str, int]:
+    """Runs that ended and were read by this version, with the time of their folder."""
+    runs = _RUNS.c
+    ended = select(runs.id, runs.folder_stamp).where(runs.outcome.is_not(None), runs.folder_state.is_(None))
+    found = connection.execute(ended.where(runs.reading_version == reading_version()))
+    return {run_id: stamp or 0 for run_id, stamp in found}
 
 
 def _stale(rows: Sequence[RunRow]) -> list[dict[str, str]]:
@@ -167,8 +173,11 @@ def _create(engine: Engine, *, is_shared: bool) -> None:
     """Create tables of this version. An index of another version is dropped: `sync` rebuilds it from the folders."""
     with engine.execution_options(**_WRITES).begin() as connection:
         _META.create(connection, checkfirst=True)
-        version = connection.scalar(select(_META.c.value).where(_META.c.key == "version"))
+        facts = {row.key: row.value for row in connection.execute(select(_META))}
+        version = facts.get("version")
         if version == VERSION:
+            if not is_shared and facts.get("schema") != _read_schema(connection):
+                raise sqlite3.DatabaseError("its tables are not as they were made")
             return
         if version is not None and is_shared:
             raise StoreError(
@@ -178,7 +187,12 @@ def _create(engine: Engine, *, is_shared: bool) -> None:
             )
         _METADATA.drop_all(connection)
         _METADATA.create_all(connection)
-        connection.execute(insert(_META), [{"key": "version", "value": VERSION}])
+        made = {"version": VERSION} if is_shared else {"version": VERSION, "schema": _read_schema(connection)}
+        connection.execute(insert(_META), [{"key": key, "value": value} for key, value in made.items()])
+
+
+def _read_schema(connection: sqlalchemy.Connection) -> str:
+    return fingerprint(connection.exec_driver_sql(SCHEMA_QUERY).all())
 
 
 def _set_pragmas(connection: sqlite3.Connection, _: Any) -> None:

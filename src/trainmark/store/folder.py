@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from trainmark.messages.endings import changed_after_end, died_after_last_step, 
 from trainmark.messages.message import Message
 from trainmark.runfolder.acceptance import read_accepted
 from trainmark.runfolder.document import CellRecord, RunDocument
-from trainmark.runfolder.ending import find_changed
+from trainmark.runfolder.ending import ExitRecord, find_changed
 from trainmark.runfolder.files import (
     COMMAND_FILE,
     ENVIRONMENT_FILE,
@@ -25,7 +26,7 @@ from trainmark.runfolder.values import as_object, as_text
 from trainmark.store.marked_steps import read_command
 from trainmark.store.rank_records import RankRecords, no_steps, read_import, read_ranks
 from trainmark.store.rows import RunRow
-from trainmark.store.state import FoundEnding, read_ending, read_state, reading_version
+from trainmark.store.state import FoundEnding, read_ending, read_stamp, read_state, reading_version
 
 _MAX_REASON = 300
 
@@ -45,13 +46,20 @@ def read_any_run(folder: Path) -> RunRow | None:
 
 
 def _was_ours(folder: Path) -> bool:
-    """A run.json that describes no run, beside files of ours. A run.json alone may belong to another program."""
+    """A run.json that describes no run, beside files of ours, or the end of a run without its beginning.
+
+    A run.json alone may belong to another program.
+    """
+    if not os.path.lexists(folder / RUN_FILE):
+        ending = ExitRecord.read(folder)
+        return ending is not None and ending.seal is not None
     left = (rank_file(0), COMMAND_FILE, ENVIRONMENT_FILE, EXIT_FILE)
-    return (folder / RUN_FILE).exists() and any((folder / name).exists() for name in left)
+    return any(os.path.lexists(folder / name) for name in left)
 
 
 def read_run(folder: Path) -> RunRow | None:
     """None if the folder has no run.json that describes a run."""
+    stamp = read_stamp(folder)  # first: what changes while this is read is seen next time
     document = RunDocument.read(folder)
     if document is None:
         return None
@@ -69,6 +77,7 @@ def read_run(folder: Path) -> RunRow | None:
         "first_step_s": _first_step_s(document, recorded),
         "warnings": (*warnings, *_warn_of_changes(folder, document, ending, recorded)),
         "folder_state": ending.state,
+        "folder_stamp": stamp,
         "accepted": read_accepted(folder),
     }
     return RunRow(**facts, load_steps=lambda: recorded.steps, reading_version=reading_version())
@@ -89,6 +98,7 @@ def _is_command(document: RunDocument) -> bool:
 def _warn_of_changes(folder: Path, document: RunDocument, ending: FoundEnding, recorded: RankRecords) -> list[Json]:
     """A finished run does not change: what was added, removed or damaged since may have changed its numbers."""
     changed = find_changed(folder, ending.seal) if ending.seal is not None else []
+    changed += [] if ending.is_whole else [EXIT_FILE]
     if changed:
         return [changed_after_end(files=changed).to_json()]
     if ending.outcome == Outcome.OK and not recorded.has_end and not _is_command(document):

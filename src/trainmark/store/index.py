@@ -6,23 +6,27 @@ killed, a folder was copied in), so losing the index loses nothing. SQLAlchemy i
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import itertools
 import os
 import shutil
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmark.errors import StoreError
-from trainmark.runfolder.files import RUN_FILE, write_json
+from trainmark.runfolder.files import RUN_FILE, folder_mode, write_json
 from trainmark.store import columns
-from trainmark.store.columns import RUNS, STEPS, TABLES
-from trainmark.store.index_file import FileReader
+from trainmark.store.columns import DIGEST, RUNS, STEPS, TABLES
+from trainmark.store.index_file import DamagedIndexError, FileReader, beside, discard, swap_in
 from trainmark.store.rows import Analyser, RunRow, Steps
-from trainmark.store.state import read_state, reading_version
+from trainmark.store.state import read_stamp, read_state, reading_version
 from trainmark.units import plain
 
 if TYPE_CHECKING:
@@ -63,8 +67,8 @@ class Store:
         """Create a run folder together with its run.json, so that a signal in between leaves no incomplete folder."""
         unseen, folder = self.root / f".{run_id}", self.root / run_id
         try:
-            unseen.mkdir(parents=True)
-            write_json(unseen / RUN_FILE, facts)
+            unseen.mkdir(parents=True, mode=folder_mode(self.root))
+            write_json(unseen / RUN_FILE, facts, is_private=True)
             if folder.exists():  # rename would silently replace an empty one
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
             return unseen.rename(folder)
@@ -77,7 +81,7 @@ class Store:
     def index(self, folder: Path) -> RunRow | None:
         row = self.read(folder)
         if row is not None:
-            self._open().write([row])
+            self._write([row])
         return row
 
     def read(self, folder: Path) -> RunRow | None:
@@ -85,37 +89,37 @@ class Store:
         from trainmark.store.folder import read_any_run
 
         row = read_any_run(folder)
-        return self._analyse(row) if row is not None else None
+        return self._analyse(replace(row, store=self._name)) if row is not None else None
 
     def forget(self, run_ids: Sequence[str]) -> None:
         """Remove runs whose folders were deleted."""
-        self._open().forget(run_ids)
+        self._change(lambda database: database.forget(run_ids))
 
     def reindex(self, *, tell: Tell = lambda _, __: None) -> int:
-        """Read every folder again. Our own index is cleared first; a shared one keeps the runs of others."""
-        database = self._open()
-        rows = list(self._read_folders(sorted(self._folders()), tell))
-        database.write(rows, replace_all=self._url is None)
+        """Read every folder again. Our own index is replaced by a new file; a shared one keeps the runs of others."""
+        num_rows = self._rebuild(tell) if self._url is None else self._index_all(self._open(), tell)
         self.sync()  # runs that started or ended while the folders were read
-        return len(rows)
+        return num_rows
 
     def sync(self, *, tell: Tell = lambda _, __: None) -> None:
         """Index folders that are not indexed, were still running, or were read by another version; analyse the rest.
 
-        An outcome that is not from exit.json is derived again if the folder has changed.
+        An outcome that is not from exit.json is derived again if the folder has changed. Runs whose folder was deleted
+        are forgotten.
         """
-        names = ("id", "outcome", "purpose", "folder_state", "reading_version", "analysis_version")
+        names = ("id", "outcome", "purpose", "folder_state", "folder_stamp", "store", "reading_version",
+                 "analysis_version")  # fmt: skip
         states = [dict(zip(names, state, strict=True)) for state in self._read(RUNS, names)]
+        present = set(self._folders())
+        self._forget_gone(states, present)
         ended = {state["id"]: state for state in states if state["outcome"] is not None}
-        fresh = sorted(name for name in self._folders() if name not in ended or self._has_changed(ended[name]))
-        batch: list[RunRow] = []
-        for row in self._read_folders(fresh, tell):
-            batch.append(row)
-            if len(batch) == _BATCH:
-                self._open().write(batch, only_unsettled=True)
-                batch = []
-        if batch:
-            self._open().write(batch, only_unsettled=True)
+        fresh = sorted(name for name in present if name not in ended or self._has_changed(ended[name]))
+        no_runs = {state["id"] for state in states} & set(fresh)  # any more, unless they can be read
+        for batch in _in_batches(self._read_folders(fresh, tell)):
+            self._write(batch, only_unsettled=True)
+            no_runs -= {row.id for row in batch}
+        if no_runs:
+            self.forget(sorted(no_runs))
         if self._analyser is not None:
             version, just_read = self._analyser.version, set(fresh)
             measured = [name for name, state in ended.items() if state["purpose"] is None and name not in just_read]
@@ -128,7 +132,7 @@ class Store:
         names = TABLES[RUNS]
         facts = {"purpose": None, **facts}
         start, asked = names.index("started_unix_s"), [(names.index(name), value) for name, value in facts.items()]
-        read = self._read(RUNS, names)
+        read = self._read_sound()
         found = [row for row in read if wanted(row[0]) and all(row[place] == value for place, value in asked)]
         found.sort(key=lambda row: (row[start] is not None, row[start], row[0]))
         version = self._analyser.version if self._analyser else None
@@ -154,13 +158,27 @@ class Store:
             if _is_text(name):
                 yield name
             elif (self.root / name / RUN_FILE).exists():
-                print(plain(f"{name}: skipped, its name is not valid UTF-8"), file=sys.stderr)
+                _say(f"{name}: skipped, its name is not valid UTF-8")
+
+    @cached_property
+    def _name(self) -> str:
+        return f"{os.uname().nodename}:{self.root.resolve()}"
 
     def _has_changed(self, state: dict[str, Any]) -> bool:
         """Does not open a folder whose outcome is from exit.json."""
         if state["reading_version"] != reading_version():
             return True
-        return state["folder_state"] is not None and state["folder_state"] != read_state(self.root / state["id"])
+        folder = self.root / state["id"]
+        if state["folder_state"] is not None:
+            return bool(state["folder_state"] != read_state(folder))
+        return bool(state["folder_stamp"] != read_stamp(folder))
+
+    def _forget_gone(self, states: Sequence[dict[str, Any]], present: Collection[str]) -> None:
+        """In a shared index only runs of this store."""
+        own = [state for state in states if self._url is None or state["store"] == self._name]
+        gone = [state["id"] for state in own if state["id"] not in present]
+        if gone and self.root.is_dir():
+            self.forget(gone)
 
     def _read_folders(self, names: Sequence[str], tell: Tell) -> Iterator[RunRow]:
         for done, name in enumerate(names, start=1):
@@ -195,18 +213,48 @@ class Store:
             for done, row in enumerate(rows[begin : begin + _BATCH], start=begin + 1):
                 batch.append(self._analyse(row))
                 tell(done, len(rows))
-            self._open().write_analyses([row for row in batch if row.analysis_version is not None])
+            self._write_analyses([row for row in batch if row.analysis_version is not None])
 
     def _load_steps(self, run_id: str) -> Steps:
+        """From the index, or from the folder if the index has lost or damaged them."""
         for values in self._read(STEPS, columns.ARRAYS, run_id=run_id):
-            return columns.read_arrays(dict(zip(columns.ARRAYS, values, strict=True)))
+            with contextlib.suppress(zlib.error, TypeError, ValueError):
+                return columns.read_arrays(dict(zip(columns.ARRAYS, values, strict=True)))
+        row = self.index(self.root / run_id) if (self.root / run_id).is_dir() else None
+        if row is not None:
+            return row.load_steps()
         hint = "another process replaced it: try again, or run trainmark show --reindex"
         raise StoreError(f"the steps of {run_id} are not in the index of {self.root}", hint=hint)
 
     def _load_document(self, run_id: str) -> str | None:
-        for (document,) in self._read(STEPS, ("document",), run_id=run_id):
-            return str(document) if document is not None else None
+        """None for one that is not as it was written: it is made again from the row."""
+        for document, digest in self._read(STEPS, ("document", DIGEST), run_id=run_id):
+            if document is not None and digest == columns.digest_of((run_id, document)):
+                return str(document)
         return None
+
+    # -- the index itself ----------------------------------------------------------------------------------------------
+
+    def _read_sound(self) -> Sequence[Sequence[Any]]:
+        """The whole table of runs. Damaged rows are read again from their folders; what that cannot repair is named."""
+        for _ in range(2):
+            read = self._read(RUNS, TABLES[RUNS])
+            damaged = [row for row in read if not columns.is_sound(row)]
+            if not damaged and len({row[0] for row in read}) == len(read):
+                return read
+            self._repair([row[0] for row in damaged])
+        for row in damaged:
+            _say(f"{row[0]}: left out, its row in the index is damaged and its folder is not here")
+        return [row for row in read if columns.is_sound(row)]
+
+    def _repair(self, run_ids: Sequence[Any]) -> None:
+        """One by one if the rows say which they are, else all of them."""
+        known = [run_id for run_id in run_ids if isinstance(run_id, str) and (self.root / run_id / RUN_FILE).exists()]
+        if self._url is None and (not known or len(known) < len(run_ids)):
+            self._heal(DamagedIndexError("", why="rows that cannot be read"))
+            return
+        for run_id in known:
+            self.index(self.root / run_id)
 
     def _read(self, table: str, names: Sequence[str], *, run_id: str | None = None) -> Sequence[Sequence[Any]]:
         if self._database is None:
@@ -214,9 +262,58 @@ class Store:
                 self._reader = self._reader or self._open_file()
                 if self._reader is not None:
                     return self._reader.read(table, names, run_id=run_id)
-            except sqlite3.Error:
-                self._reader = None  # missing, of another version, or damaged: Database handles it
-        return self._open().read(table, names, run_id=run_id)
+            except (sqlite3.Error, UnicodeError):
+                self._reader = None  # missing, of another version, or damaged: Database says which
+        try:
+            return self._open().read(table, names, run_id=run_id)
+        except DamagedIndexError as damage:
+            self._heal(damage)
+            return self._open().read(table, names, run_id=run_id)
+
+    def _write(self, rows: Sequence[RunRow], *, only_unsettled: bool = False) -> None:
+        self._change(lambda database: database.write(rows, only_unsettled=only_unsettled))
+
+    def _write_analyses(self, rows: Sequence[RunRow]) -> None:
+        self._change(lambda database: database.write_analyses(rows))
+
+    def _change(self, change: Callable[[Database], None]) -> None:
+        try:
+            change(self._open())
+        except DamagedIndexError as damage:
+            self._heal(damage)
+            change(self._open())
+
+    def _heal(self, damage: DamagedIndexError) -> None:
+        _say(f"the index of {self.root} is damaged ({damage.why}); rebuilding it from the run folders")
+        self._rebuild()
+
+    def _rebuild(self, tell: Tell = lambda _, __: None) -> int:
+        """A new file is built beside the old one and then swapped in, so that an interrupt leaves the old one."""
+        from trainmark.store.database import Database
+
+        self._database, self._reader = None, None
+        if not self._can_write_index():
+            return 0  # in memory: the next one is new
+        new = beside(self.root / INDEX_FILE)
+        try:
+            database = Database(self.root, url=None, index=new)
+            num_rows = self._index_all(database, tell)
+            database.close()
+            swap_in(new, self.root / INDEX_FILE)
+        except OSError as error:
+            why = error.strerror or str(error)
+            hint = f"remove {self.root / INDEX_FILE}: the run folders have everything that it had"
+            raise StoreError(f"cannot replace the index of {self.root}", why=why, hint=hint) from error
+        finally:
+            discard(new)
+        return num_rows
+
+    def _index_all(self, database: Database, tell: Tell) -> int:
+        num_rows = 0
+        for batch in _in_batches(self._read_folders(sorted(self._folders()), tell)):
+            database.write(batch)
+            num_rows += len(batch)
+        return num_rows
 
     def _open_file(self) -> FileReader | None:
         return FileReader(self.root / INDEX_FILE) if self._url is None and self._can_write_index() else None
@@ -226,15 +323,29 @@ class Store:
             from trainmark.store.database import Database
 
             index = self.root / INDEX_FILE if self._can_write_index() else None
-            self._database = Database(self.root, url=self._url, index=index)
+            try:
+                self._database = Database(self.root, url=self._url, index=index)
+            except DamagedIndexError as damage:
+                self._heal(damage)
+                self._database = Database(self.root, url=self._url, index=index)
         return self._database
 
     def _can_write_index(self) -> bool:
         index = self.root / INDEX_FILE
-        if index.exists() and not index.is_file():
-            return False  # SQLite would wait for a pipe, and read a device without end
         existing = next(path for path in (index, self.root, *self.root.parents) if path.exists())
         return os.access(existing, os.W_OK) and os.access(existing.parent if existing == index else existing, os.W_OK)
+
+
+def _in_batches(rows: Iterable[RunRow]) -> Iterator[list[RunRow]]:
+    found = iter(rows)
+    while batch := list(itertools.islice(found, _BATCH)):
+        yield batch
+
+
+def _say(text: str) -> None:
+    """The results are right without it, so nobody may fail because nobody listens."""
+    with contextlib.suppress(OSError, ValueError):
+        print(plain(text), file=sys.stderr)
 
 
 def _is_text(name: str) -> bool:

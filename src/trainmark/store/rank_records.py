@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trainmark.runfolder.files import Json, rank_file, rank_files, read_lines
+from trainmark.runfolder.files import STEPS_FILE, Json, rank_file, rank_files, read_lines
 from trainmark.runfolder.records import (
     MAX_SECONDS,
     MIN_SECONDS,
@@ -24,7 +24,7 @@ from trainmark.runfolder.records import (
     decode_record,
     read_records,
 )
-from trainmark.runfolder.step_table import STEPS_FILE, open_steps
+from trainmark.runfolder.step_table import open_steps
 from trainmark.runfolder.values import as_float
 from trainmark.store.imported_steps import read_table
 from trainmark.store.machine_records import read_energy, read_telemetry

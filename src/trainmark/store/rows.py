@@ -148,6 +148,10 @@ class RunRow:
     """Laws that the run breaks and a person accepted: law, because, unix_s; see `runfolder/acceptance.py`."""
     folder_state: str | None = None
     """None if exit.json has the outcome. Otherwise the state of the folder from which the outcome was derived."""
+    folder_stamp: int | None = None
+    """When a file of the folder was last added, replaced or removed, in ns; it is read again when this changes."""
+    store: str | None = None
+    """Host and path of the store; in a shared index it tells whose the run is."""
     reading_version: str | None = None
     """Version of the code that read the folder."""
     analysis: dict[str, Any] | None = None

@@ -13,11 +13,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.messages.endings import controller_gone, running, starting
+from trainmark.messages.endings import controller_gone, file_damaged, running, starting
 from trainmark.messages.message import Message
 from trainmark.runfolder import acceptance, document, ending, files, records, values
 from trainmark.runfolder.ending import ExitRecord, Seal
-from trainmark.runfolder.files import OUTPUT_FILE, RUN_FILE, Json, NotRegularError, open_regular
+from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, NotRegularError, open_regular
 from trainmark.runfolder.records import Outcome
 
 _STARTING_S = 60.0
@@ -48,6 +48,14 @@ def read_state(folder: Path) -> str:
         return "changing"  # it changed during this call: the next one gives another state
 
 
+def read_stamp(folder: Path) -> int:
+    """The time of the last change of the folder itself: of a file that was added, replaced or removed. -1 if gone."""
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return -1
+
+
 def _stat(found: os.stat_result) -> tuple[int, int]:
     return found.st_ctime_ns, found.st_size
 
@@ -63,6 +71,8 @@ class FoundEnding:
     state: str | None = None
     """Of the folder, where no exit.json states the outcome: the judgement holds until the state changes."""
     seal: Seal | None = None
+    is_whole: bool = True
+    """Whether exit.json is as it was written."""
 
     @classmethod
     def judged(cls, outcome: str | None, reason: Message, state: str) -> FoundEnding:
@@ -81,11 +91,14 @@ def read_ending(folder: Path, state: str) -> FoundEnding:
             reason_params=stated.reason_params,
             wall_s=stated.wall_s,
             seal=stated.seal,
+            is_whole=stated.is_whole,
         )
     if was_live:
         return FoundEnding.judged(None, running(), state)
     if _is_starting(folder):
         return FoundEnding.judged(None, starting(), state)
+    if os.path.lexists(folder / EXIT_FILE):
+        return FoundEnding.judged(str(Outcome.KILLED), file_damaged(file=EXIT_FILE), state)
     return FoundEnding.judged(str(Outcome.KILLED), controller_gone(), state)
 
 

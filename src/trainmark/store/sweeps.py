@@ -90,7 +90,7 @@ class Sweeps:
         try:
             lock = _take_lock(path.with_suffix(".lock"))
             assert lock is not None
-            write_json(path, document)
+            write_json(path, document, is_private=True)
         except OSError as error:
             raise _cannot_write(path, error) from error
         record = SweepRecord(id=sweep_id, content=content, started_unix_s=started, host=host)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import Any
 import trainmark
 from trainmark import host
 from trainmark.gpus import read_gpus
+from trainmark.redaction import Redactor
+from trainmark.runfolder.files import ENVIRONMENT_FILE, write_json
 from trainmark.worker.container import describe_container, describe_image
 from trainmark.worker.repository import describe_repository, find_repository
 from trainmark.worker.telemetry.sensors import GpuSensor
@@ -60,6 +62,13 @@ def describe_environment(
         "device_memory_bytes": sensor.memory_bytes() if sensor is not None else None,
         **framework_facts,
     }
+
+
+def write_environment(folder: Path, document: Mapping[str, Any]) -> None:
+    """Without the secrets that variables may hold, and for its owner only."""
+    found = {name: str(value) for name, value in document.get("variables", {}).items()}
+    variables = Redactor(folder.parent).variables(found)
+    write_json(folder / ENVIRONMENT_FILE, {**document, "variables": variables}, is_private=True)
 
 
 def _matters(key: str) -> bool:

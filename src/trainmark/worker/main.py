@@ -25,14 +25,12 @@ from trainmark.parent_death import die_with
 from trainmark.runfolder.document import MeasureRecord, RunDocument
 from trainmark.runfolder.files import (
     CHECKPOINT_FILE,
-    ENVIRONMENT_FILE,
     RUN_FILE,
     SCHEMA,
     STOP_FILE,
     rank_file,
     read_json,
     stacks_file,
-    write_json,
 )
 from trainmark.runfolder.records import Kind, Outcome
 from trainmark.silence_limit import SilenceLimit
@@ -40,7 +38,7 @@ from trainmark.worker.alarm import Alarm
 from trainmark.worker.checkpoint import CheckpointRefusedError
 from trainmark.worker.communication import measure_communication
 from trainmark.worker.engine import Engine, EnginePackage
-from trainmark.worker.environment import describe_environment
+from trainmark.worker.environment import describe_environment, write_environment
 from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop
 from trainmark.worker.recorder import Recorder
 from trainmark.worker.resume import Past, resume
@@ -199,7 +197,7 @@ class Worker:
     def _write_environment(self, facts: dict[str, Any]) -> None:
         if self._rank == 0:
             document = describe_environment(facts, gpu_index=self._gpu_index, image=self._run.image)
-            write_json(self._folder / ENVIRONMENT_FILE, document)
+            write_environment(self._folder, document)
 
     def _load_package(self) -> EnginePackage:
         framework = frameworks().load(self._cell.framework)

@@ -551,7 +551,7 @@ def test_the_set_of_flags_is_pinned() -> None:
         )
     axes = "batch-size data device devices epochs framework json lr max-seconds max-steps min-seconds nodes precision"
     axes += " recipe repeat seed size store target-ci timeout-s until-target hang-factor hang-least-s"
-    axes += " cluster hosts image launcher weights"
+    axes += " allow-env cluster hosts image launcher weights"
     doctor = "cluster device devices hosts json launcher network nodes store"
     own = "find-batch fresh no-observe no-preflight pattern resume retries"
     show = "columns commit failed json protocol reindex reverse since sort store workload"

@@ -80,18 +80,18 @@ def test_a_lost_analysis_comes_back_the_same(tmp_path: Path, say: Say) -> None:
     root = tmp_path / "runs"
     make_store(root, 20)
     before = say("show", "--json", "--store", root)
-    rows = [columns.to_record(row) for row in open_store(root).rows()]
+    rows = [columns.to_records(row) for row in open_store(root).rows()]
     for change in ("analysis = 'null', analysis_version = NULL", "analysis_version = 'older'"):
         with sqlite3.connect(root / INDEX_FILE) as connection:
             connection.execute(f"UPDATE runs SET {change}")
             connection.execute("UPDATE steps SET document = 'wrong'")
         assert say("show", "--json", "--store", root) == before
-        assert [columns.to_record(row) for row in open_store(root).rows()] == rows
+        assert [columns.to_records(row) for row in open_store(root).rows()] == rows
     assert say("show", "--json", "--reindex", "--store", root) == before
     for path in root.glob(f"{INDEX_FILE}*"):
         path.unlink()
     assert say("show", "--json", "--store", root) == before
-    assert [columns.to_record(row) for row in open_store(root).rows()] == rows
+    assert [columns.to_records(row) for row in open_store(root).rows()] == rows
 
 
 def test_an_index_of_an_older_program_is_rebuilt(tmp_path: Path, say: Say) -> None:

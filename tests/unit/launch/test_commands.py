@@ -49,7 +49,7 @@ def test_local_command() -> None:
 def test_torchrun_on_one_machine() -> None:
     (command,) = torchrun.build_commands(JOB)
     assert command.argv == (
-        "/py", "-P", "-m", "torch.distributed.run", "--standalone", "--nnodes=1", "--nproc-per-node=4",
+        "/py", "-P", "-m", "trainmark.worker.torch.loopback", "--nproc-per-node=4",
         "--max-restarts=0", "--no-python", *WORKER,
     )  # fmt: skip
 

@@ -13,7 +13,8 @@ from samples import import_text
 from trainmark.logs.rate_summary import RateSums, exact_median
 from trainmark.report.document import describe_runs
 from trainmark.runfolder import step_table
-from trainmark.runfolder.step_table import STEPS_FILE, StepTableWriter, open_steps
+from trainmark.runfolder.files import STEPS_FILE
+from trainmark.runfolder.step_table import StepTableWriter, open_steps
 
 
 @pytest.mark.parametrize("num", [1, 2, 3, 1000, 100_001])

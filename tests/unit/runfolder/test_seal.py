@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from making import make_run
+from trainmark.analyse.comparable import why_left_out
 from trainmark.logs.importing import Task, import_file
 from trainmark.logs.record import Facts
 from trainmark.report.columns import describe_numbers
 from trainmark.runfolder.ending import write_exit
-from trainmark.runfolder.files import EXIT_FILE, rank_file, write_text
+from trainmark.runfolder.files import EXIT_FILE, STEPS_FILE, rank_file, write_text
 from trainmark.store import folder as reading
 from trainmark.store.folder import read_run
 from trainmark.store.index import Store
@@ -184,6 +185,63 @@ def test_an_imported_log_is_sealed(tmp_path: Path) -> None:
     with (folder / rank_file(0)).open("ab") as file:
         file.write(b"\n")
     assert "changed-after-end" in codes(folder)
+
+
+def import_log(root: Path) -> Path:
+    log = root / "other.log"
+    line = (
+        "2021-05-11 00:00:{n:02d} [INFO]\t[TRAIN] epoch: 1, iter: {n}/100, loss: 1.5, lr: 0.01, "
+        "batch_cost: 0.3{n}, reader_cost: 0.001, ips: 20.5 samples/sec | ETA 07:41:26\n"
+    )
+    log.write_text("".join(line.format(n=n) for n in range(10, 50)))
+    task = Task(path=log, store=root / "store", given=Facts(devices=1), pattern=None, targets={})
+    run_id = import_file(task).run_id
+    assert run_id is not None
+    return root / "store" / run_id
+
+
+def test_the_steps_of_an_imported_log_are_sealed(tmp_path: Path) -> None:
+    folder = import_log(tmp_path)
+    path = folder / STEPS_FILE
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    assert "changed-after-end" in codes(folder)
+
+
+def test_a_seal_of_before_does_not_know_these_steps(tmp_path: Path) -> None:
+    folder = import_log(tmp_path)
+    document = json.loads((folder / EXIT_FILE).read_text())
+    del document["files"][STEPS_FILE], document["sha256"]
+    (folder / EXIT_FILE).write_text(json.dumps(document))
+    assert "changed-after-end" not in codes(folder)
+
+
+@pytest.mark.parametrize("change", [("12.0", "13.0"), ('"done"', '"dome"'), ('"num_bytes": ', '"num_bytes": 1')])
+def test_the_end_itself_is_sealed(tmp_path: Path, change: tuple[str, str]) -> None:
+    folder = make_sealed(tmp_path, "run")
+    text = (folder / EXIT_FILE).read_text()
+    (folder / EXIT_FILE).write_text(text.replace(*change))
+    (warning,) = read(folder).warnings
+    assert EXIT_FILE in warning["params"]["files"]
+    why = why_left_out(read(folder))
+    assert why is not None
+    assert why.code == "run-changed"
+
+
+def test_an_end_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    folder = make_sealed(tmp_path, "run")
+    (folder / EXIT_FILE).write_text((folder / EXIT_FILE).read_text()[:40])
+    assert (read(folder).outcome, read(folder).reason) == ("killed", "exit.json is damaged")
+
+
+def test_incomplete_records_are_not_compared(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "run")
+    path = folder / rank_file(0)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    why = why_left_out(read(folder))
+    assert why is not None
+    assert why.code == "run-incomplete"
 
 
 def test_files_are_hashed_only_when_a_folder_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

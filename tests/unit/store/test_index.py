@@ -13,7 +13,7 @@ import pytest
 from making import make_cell, make_run
 from trainmark.errors import StoreError
 from trainmark.runfolder.files import EXIT_FILE, RUN_FILE, SCHEMA, read_json, write_json
-from trainmark.store.columns import to_record
+from trainmark.store.columns import to_records
 from trainmark.store.database import Database
 from trainmark.store.folder import read_run
 from trainmark.store.index import INDEX_FILE, Store
@@ -24,13 +24,13 @@ def test_reindexing_gives_the_same_rows(tmp_path: Path) -> None:
     for number in range(3):
         extra = [{"kind": "warning", "code": "bad-sample", "message": "x.jpg: 坏"}] if number else []
         store.index(make_run(tmp_path, f"run{number}", cell=make_cell(repeat=number + 1), extra=extra))
-    before = [to_record(row) for row in store.rows()]
+    before = [to_records(row) for row in store.rows()]
     assert store.reindex() == 3
-    assert [to_record(row) for row in store.rows()] == before
+    assert [to_records(row) for row in store.rows()] == before
     (tmp_path / INDEX_FILE).unlink()
     fresh = Store(tmp_path)
     fresh.sync()
-    assert [to_record(row) for row in fresh.rows()] == before
+    assert [to_records(row) for row in fresh.rows()] == before
 
 
 def test_steps_come_back_exactly(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from torch import distributed, nn
 
 from trainmark import host
 from trainmark.worker.ranks import Ranks
+from trainmark.worker.torch import loopback
 
 T = TypeVar("T")
 
@@ -55,9 +56,12 @@ class TorchRanks(Ranks):
 
 def join_processes(device: torch.device) -> TorchRanks:
     """Join the default group (gloo or NCCL), and make another one of the hosts over which the ranks agree."""
-    interface = host.interface_to(os.environ.get("MASTER_ADDR", ""))
+    master = os.environ.get("MASTER_ADDR", "")
+    interface = host.interface_to(master)
     if interface is not None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+    if loopback.is_loopback(master):
+        loopback.serve_processes()
     if device.type == "cpu":
         distributed.init_process_group("gloo")
     else:
