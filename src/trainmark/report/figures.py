@@ -108,6 +108,7 @@ def _draw_study(study: Study, title: str, number: int, lang: str) -> StudyFigure
         base=base,
         name=f"scaling-{number}",
         title=plain(f"{words['scaling_title']}: {title}"),
+        caption=words["scaling_title"],
         description="; ".join(point.tip for point in points),
         words={name: words[name] for name in ("devices", "speedup", "ideal")},
     )
@@ -119,6 +120,7 @@ def _draw_study(study: Study, title: str, number: int, lang: str) -> StudyFigure
             [words[name] for name in ("communication", "compute", "rest")],
             name=f"lost-{number}",
             title=plain(f"{words['lost_title']}: {title}"),
+            caption=words["lost_title"],
             description="; ".join(f"{loss.label}: {', '.join(loss.words)}" for loss in split),
         )
     return StudyFigure(study=study, title=title, curve=curve, losses=losses)

@@ -98,7 +98,7 @@ def _draw_steps(run: RunRow, title: str, number: int, columns: int, lang: str) -
     description = ", ".join(f"{name} {value}" for name, value in summary)
     is_log = run.dialect is not None
     frame = Frame(
-        name=f"steps-{number}", title=f"{words['shape']}: {title}",
+        name=f"steps-{number}", title=f"{words['shape']}: {title}", caption=words["shape"],
         description=f"{description}{'; ' + words['clipped'] if is_clipped else ''}",
         across=words["record" if is_log else "step"], up=words["step_time"], columns=columns, clip=clip,
         rows=summary, header=(words["step_time"], words["value"]), marks=_mark_steps(run, shape, numbers, words),
@@ -181,6 +181,7 @@ def _draw_training(run: RunRow, title: str, number: int, columns: int, lang: str
                 [Series(label=words["loss"], x=times, y=run.losses, place=1)],
                 Frame(
                     name=f"loss-{number}",
+                    caption=words["loss"],
                     title=f"{words['loss']}: {title}",
                     description=", ".join(" ".join(row) for row in rows),
                     across=across,
@@ -231,6 +232,7 @@ def _draw_metrics(run: RunRow, title: str, number: int, words: dict[str, str]) -
                 [Series(label=name, x=x, y=y, place=2 + place, has_dots=True)],
                 Frame(
                     name=f"metric-{number}-{place}",
+                    caption=plain(name),
                     title=plain(f"{name}: {title}"),
                     description=plain(f"{name}: {y[0]:.4g} … {y[-1]:.4g}"),
                     across=across,
@@ -265,7 +267,7 @@ def _draw_machine(run: RunRow, title: str, number: int, lang: str) -> list[Chart
                                 ("largest", np.nanmax(values)))
         )  # fmt: skip
         frame = Frame(
-            name=f"{column.replace('_', '-')}-{number}", title=f"{words[word]}: {title}",
+            name=f"{column.replace('_', '-')}-{number}", title=f"{words[word]}: {title}", caption=words[word],
             description=", ".join(" ".join(row) for row in rows), across=words["time_s"], up=words[word], width=440,
             height=180, columns=220, rows=rows, header=(words[word], words["value"]), is_from_zero=True,
             marks=_mark_measuring(run, samples, words),

@@ -70,7 +70,7 @@ def study_table(study: Study, lang: str) -> Table:
         cells = describe_case(case, lang) | {"devices": name_count(case)}
         rows.append([*(cells[name] for name in names), explain(case, lang) or ABSENT])
     header = [*(say_heading(name, lang) for name in names), words["why"]]
-    numbers = frozenset(place for place, name in enumerate(names) if name != "software")
+    numbers = frozenset(place for place, name in enumerate(names) if name not in ("devices", "software"))
     return Table(header=header, rows=rows, numbers=numbers)
 
 

@@ -31,10 +31,10 @@ from trainmark.messages.answers import (
 from trainmark.messages.message import Message
 from trainmark.report.cells import format_ratio, say_devices, say_workload
 from trainmark.store.rows import RunRow
-from trainmark.units import ABSENT, format_number, format_plus_minus, plain
+from trainmark.units import ABSENT, format_count, format_number, format_plus_minus, plain
 
-_MOST = 5
-"""Sentences of one kind; the rest is counted."""
+_MOST, _MANY = 4, 8
+"""Sentences of one kind, and of all kinds: where there are more, two of a kind are said and the rest is counted."""
 _CAUSES = {
     "communication": "communication",
     "compute": "slower compute",
@@ -61,25 +61,19 @@ def tell(lines: Sequence[Line], studies: Sequence[Study]) -> list[Sentence]:
     if not any(line.known for line in lines):
         return [Sentence(parts=(answer_nothing(),), kind="bad"), *_tell_endings(lines)]
     fastest = [_tell_fastest(best, lines) for best in fastest_lines(lines)]
+    found = [fastest, list(_tell_scaling(studies)), list(_tell_changes(lines)), list(_tell_targets(lines))]
+    most = _MOST if sum(map(len, found)) <= _MANY else 2
+    num_more = sum(max(0, len(sentences) - most) for sentences in found)
     return [
-        *_limited(fastest),
-        *_limited(list(_tell_scaling(studies))),
-        *_limited(list(_tell_changes(lines))),
-        *_limited(list(_tell_targets(lines))),
+        *(sentence for sentences in found for sentence in sentences[:most]),
+        *([Sentence(parts=(answer_more(num=num_more),), kind="plain")] if num_more else []),
         *_tell_endings(lines),
         *_tell_doubts(lines),
     ]
 
 
-def _limited(sentences: Sequence[Sentence]) -> list[Sentence]:
-    if len(sentences) <= _MOST:
-        return list(sentences)
-    more = Sentence(parts=(answer_more(num=len(sentences) - _MOST),), kind="plain")
-    return [*sentences[:_MOST], more]
-
-
 def fastest_lines(lines: Sequence[Line]) -> list[Line]:
-    """The best of each workload, unit and size, in the order of the lines; what breaks a law is not the best."""
+    """The best of each workload, unit and size, ours before others; what breaks a law is not the best."""
     best: dict[tuple[object, ...], Line] = {}
     for line in lines:
         if line.known is None or any(marks_of(run) for run in line.runs):
@@ -87,7 +81,7 @@ def fastest_lines(lines: Sequence[Line]) -> list[Line]:
         kind = _kind(line.first)
         if kind not in best or line.known.value > _value(best[kind]):
             best[kind] = line
-    return list(best.values())
+    return sorted(best.values(), key=lambda line: line.first.workload is None)
 
 
 def _value(line: Line) -> float:
@@ -135,6 +129,7 @@ def configuration(line: Line) -> str:
     row = line.first
     what = " ".join(part for part in (row.framework, row.recipe, row.precision) if part)
     devices = say_devices(line, "en")
+    devices = format_count(int(devices), "devices") if devices.isdecimal() else devices
     batch = f"batch {row.batch_size_per_device}" if row.batch_size_per_device else None
     return plain(", ".join(part for part in (what, devices if devices != ABSENT else None, batch) if part) or ABSENT)
 
@@ -166,7 +161,7 @@ def _tell_changes(lines: Sequence[Line]) -> Iterator[Sentence]:
     """The newest environment of each configuration against the one before it."""
     variants: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
-        if line.variant and line.known is not None:
+        if line.variant and line.known is not None and line.first.dialect is None:
             variants.setdefault((line.first.cell_id, line.first.unit), []).append(line)
     for same in variants.values():
         if len(same) < 2:

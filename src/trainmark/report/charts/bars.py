@@ -11,7 +11,7 @@ from trainmark.report.charts.svg import Chart, line, path, rect, text
 _WIDTH = 900
 _ROW = 46
 _TOP = 10
-_RIGHT = 190
+_RIGHT = 250
 _LEFT = 4
 
 

@@ -9,7 +9,7 @@ from trainmark.report.charts.axis import Scale, labels, round_ticks
 from trainmark.report.charts.svg import Chart, circle, line, path, rect, text
 
 _WIDTH, _HEIGHT = 440, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 16, 14, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 16, 20, 44
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,19 +30,25 @@ class Loss:
 
 
 def draw_scaling(
-    points: Sequence[Point], *, base: int, name: str, title: str, description: str, words: dict[str, str]
+    points: Sequence[Point], *, base: int, name: str, title: str, caption: str, description: str, words: dict[str, str]
 ) -> Chart:
     most = max(point.devices for point in points)
     top = max(most / base, *(point.interval[1] if point.interval else point.speedup for point in points))
-    across = Scale(low=base, high=most, begin=_LEFT + 10, end=_WIDTH - _RIGHT - 8, is_log=most > 4 * base)
-    up = Scale(low=0.0, high=top * 1.05, begin=_HEIGHT - _BOTTOM, end=_TOP)
-    parts = _axes(points, across, up, top, words)
-    ideal = [
-        (across(base + (most - base) * share / 40), up((base + (most - base) * share / 40) / base))
-        for share in range(41)
-    ]
-    parts.append(path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in ideal), "ideal", tip=words["ideal"]))
-    parts.append(text(words["ideal"], ideal[-1][0] - 6, ideal[-1][1] + 16, "s", anchor="end"))
+    # By factors in both directions, where ideal is a straight line too; else many devices would hide the few.
+    is_log = most > 4 * base
+    lowest = min(1.0, *(point.interval[0] if point.interval else point.speedup for point in points))
+    across = Scale(low=base, high=most, begin=_LEFT + 10, end=_WIDTH - _RIGHT - 8, is_log=is_log)
+    up = Scale(
+        low=lowest * 0.85 if is_log else 0.0,
+        high=top * (1.2 if is_log else 1.05),
+        begin=_HEIGHT - _BOTTOM,
+        end=_TOP,
+        is_log=is_log,
+    )
+    parts = _axes(points, across, up, base, words)
+    ends = (across(base), up(1.0), across(most), up(most / base))
+    parts.append(path(f"M{ends[0]:.1f} {ends[1]:.1f}L{ends[2]:.1f} {ends[3]:.1f}", "ideal", tip=words["ideal"]))
+    parts.append(text(words["ideal"], (ends[0] + ends[2]) / 2 - 8, (ends[1] + ends[3]) / 2 - 8, "s", anchor="end"))
     ordered = sorted(points, key=lambda point: point.devices)
     parts.append(path("M" + "L".join(f"{across(one.devices):.1f} {up(one.speedup):.1f}" for one in ordered), "l0"))
     for point in ordered:
@@ -54,14 +60,17 @@ def draw_scaling(
             )
         parts.append(circle(x, up(point.speedup), 4.5, "f0", tip=point.tip))
     return Chart(
-        name=name, title=title, description=description, width=_WIDTH, height=_HEIGHT, body="".join(parts),
-        header=(words["devices"], words["speedup"]), rows=tuple((str(one.devices), one.tip) for one in ordered),
+        name=name, title=title, caption=caption, description=description, width=_WIDTH, height=_HEIGHT,
+        body="".join(parts), header=(words["devices"], words["speedup"]),
+        rows=tuple((str(one.devices), one.tip) for one in ordered),
     )  # fmt: skip
 
 
-def _axes(points: Sequence[Point], across: Scale, up: Scale, top: float, words: dict[str, str]) -> list[str]:
-    parts = []
-    ticks = round_ticks(0.0, top, most=5)
+def _axes(points: Sequence[Point], across: Scale, up: Scale, base: int, words: dict[str, str]) -> list[str]:
+    parts = [text(words["speedup"], 4, 11, "s")]
+    ticks = round_ticks(0.0, up.high, most=5)
+    if up.is_log:
+        ticks = sorted({point.devices / base for point in points})
     for value, label in zip(ticks, labels(ticks), strict=True):
         parts.append(line(_LEFT, up(value), _WIDTH - _RIGHT, up(value), "grid"))
         parts.append(text(label, _LEFT - 6, up(value) + 4, "s", anchor="end"))
@@ -76,7 +85,9 @@ def _axes(points: Sequence[Point], across: Scale, up: Scale, top: float, words: 
     return parts
 
 
-def draw_losses(losses: Sequence[Loss], legend: Sequence[str], *, name: str, title: str, description: str) -> Chart:
+def draw_losses(
+    losses: Sequence[Loss], legend: Sequence[str], *, name: str, title: str, caption: str, description: str
+) -> Chart:
     """One bar for each count: how its lost time divides among the causes of the legend."""
     row, top = 44, 34
     height = top + row * len(losses)
@@ -97,6 +108,6 @@ def draw_losses(losses: Sequence[Loss], legend: Sequence[str], *, name: str, tit
             x += width
     rows = tuple((loss.label, *loss.words) for loss in losses)
     return Chart(
-        name=name, title=title, description=description, width=_WIDTH, height=height, body="".join(parts),
-        header=("", *legend), rows=rows,
+        name=name, title=title, caption=caption, description=description, width=_WIDTH, height=height,
+        body="".join(parts), header=("", *legend), rows=rows,
     )  # fmt: skip

@@ -49,6 +49,7 @@ class Frame:
     across: str
     """What the horizontal axis counts."""
     up: str
+    caption: str = ""
     width: int = 900
     height: int = 230
     columns: int = 900
@@ -85,7 +86,7 @@ def draw_series(series: Sequence[Series], frame: Frame) -> Chart:
         zoom = {"low": low_x, "high": high_x, "left": float(_LEFT), "right": float(right), "unit": frame.across}
     return Chart(
         name=frame.name, title=frame.title, description=frame.description, width=frame.width, height=frame.height,
-        body="".join(body), header=frame.header, rows=frame.rows, zoom=zoom,
+        body="".join(body), caption=frame.caption, header=frame.header, rows=frame.rows, zoom=zoom,
     )  # fmt: skip
 
 

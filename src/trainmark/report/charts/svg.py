@@ -23,6 +23,8 @@ class Chart:
     height: int
     body: str
     """The elements inside."""
+    caption: str = ""
+    """Instead of the title, where a heading above says the rest of it."""
     header: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     """The same numbers as a table."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -20,7 +21,7 @@ from trainmark.analyse.table import Line
 from trainmark.report.cells import format_ratio, per_joule, say_unit, say_workload
 from trainmark.report.charts.svg import Chart, inline, style
 from trainmark.report.commands import list_commands
-from trainmark.report.contents import Contents
+from trainmark.report.contents import Contents, Table
 from trainmark.report.figures import draw_studies, draw_throughput
 from trainmark.report.page_words import PAGE_WORDS
 from trainmark.report.provenance import say_provenance, to_utc
@@ -72,10 +73,20 @@ def render_html(contents: Contents) -> str:
 @cache
 def _environment() -> Environment:
     found = Environment(
-        loader=PackageLoader(_PACKAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader(_PACKAGE),
+        autoescape=True,
+        finalize=_finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     found.filters["svg"] = _to_markup
     return found
+
+
+def _finalize(value: Any) -> Any:
+    """Before it is escaped: nothing that drives a terminal or turns the reading direction, wherever it came from."""
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _to_markup(chart: Chart) -> Markup:
@@ -163,12 +174,10 @@ def _tile(line: Line, lang: str) -> dict[str, str]:
 def _describe_results(contents: Contents) -> dict[str, Any]:
     lang, lines = contents.lang, contents.lines
     words = PAGE_WORDS[lang]
-    tables = seed_tables(lines, lang)
     drawn, num_left = draw_runs(lines, lang)
     return {
-        "seed_tables": tables[:_MOST_TABLES],
-        "seed_more": tables[_MOST_TABLES:],
-        "seed_more_title": f"{words['results']} (+{len(tables) - _MOST_TABLES})",
+        "seed_units": _by_heading(seed_tables(lines, lang)),
+        "most_groups": _MOST_TABLES,
         "bars": draw_throughput(lines, lang),
         "details": detail_tables(lines[:_MOST_DETAILS], lang),
         "sparks": [_spark(line) for line in lines[:_MOST_SPARKS]],
@@ -188,6 +197,14 @@ def _describe_results(contents: Contents) -> dict[str, Any]:
         ],
         "misfits": misfits(contents),
     }
+
+
+def _by_heading(tables: Sequence[Table]) -> list[list[Table]]:
+    """Tables with the same headings are shown as one, with a line above each."""
+    found: dict[tuple[str, ...], list[Table]] = {}
+    for table in tables:
+        found.setdefault(tuple(table.header), []).append(table)
+    return list(found.values())
 
 
 def _spark(line: Line) -> Markup:
