@@ -22,6 +22,7 @@ _SMALL = {
     "import_speed": ("--gigabytes", "0.001", "--passes", "1"),
     "dense_import": ("--megabytes", "3", "--passes", "1", "--program", "timm"),
     "observer_cost": ("--script", "images", "--pairs", "2", "--steps", "2"),
+    "plan_ranges": ("--sweeps", "0"),
     "many_runs": ("--runs", "3", "--passes", "1"),
     "fast": (
         "--device", "cpu", "--only", "resnet50", "--size", "small", "--batch-size", "1", "--seconds", "0.1",

@@ -29,9 +29,7 @@ class RunPhase(StrEnum):
     """The framework."""
     BUILDING = "building"
     """Model, optimizer and data."""
-    COMPILING = "compiling"
     FIRST_STEP = "first step"
-    """On a GPU it chooses kernels."""
     WARMING_UP = "warming up"
     MEASURING = "measuring"
     TRAINING = "training"
@@ -51,7 +49,7 @@ class RunStatus:
     unit: str
     """Of the samples: `images`, `clips`, `samples`."""
     what: str | None = None
-    """Of the phase: the framework that is imported."""
+    """More about the phase: the framework that is imported, whether the model is compiled."""
     estimate: Estimate | None = None
     """Throughput at the last look; None before the first."""
     evaluation: Evaluation | None = None

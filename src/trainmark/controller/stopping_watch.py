@@ -24,7 +24,6 @@ def make_rule(measure: Measure) -> StoppingRule:
 _PHASES = {
     "load": RunPhase.IMPORTING,
     "build": RunPhase.BUILDING,
-    "compile": RunPhase.COMPILING,
     "first_step": RunPhase.FIRST_STEP,
     "eval": RunPhase.EVALUATING,
     "checkpoint": RunPhase.SAVING,

@@ -89,22 +89,23 @@ class Worker:
         with Telemetry(self._recorder, gpu_index=self._gpu_index):
             self._begin_phase("load", what=self._cell.framework)
             package = self._load_package()
-            self._begin_phase("build")
+            compiles = self._cell.recipe == "fast" or self._cell.framework == "jax"
+            self._begin_phase("build", what="and compiling" if compiles else None)
             if self._run.memory_limit_bytes is not None:
                 package.limit_memory(self._cell.device, self._run.memory_limit_bytes)
             self._engine = package.build_engine(self._cell)
             start = start_from_file(self._engine, self._run)
             self._write_environment({**self._engine.facts(), **start})
-            self._begin_phase("first_step")
+            self._begin_phase("first_step", what="(choosing kernels)" if self._cell.device == "cuda" else None)
             end = self._build_loop(self._engine).run()
             peak = self._engine.peak_memory_bytes()
             self._recorder.write({"kind": Kind.PHASE, "phase": "end", "edge": "end", "peak_memory_bytes": peak})
             self._look_at_communication(self._engine, end)
             return end
 
-    def _begin_phase(self, name: str, **facts: Any) -> None:
+    def _begin_phase(self, name: str, *, what: str | None = None) -> None:
         """What the process does until the next phase or step; for whoever watches, so it has no seconds."""
-        self._recorder.write({"kind": Kind.PHASE, "phase": name, "edge": "begin", **facts})
+        self._recorder.write({"kind": Kind.PHASE, "phase": name, "edge": "begin", "what": what})
 
     def _look_at_communication(self, engine: Engine, end: LoopEnd) -> None:
         """After a measurement of speed that succeeded on all ranks. A failure here does not fail the run."""
