@@ -550,9 +550,11 @@ def test_the_set_of_flags_is_pinned() -> None:
             o for a in parser._actions for o in a.option_strings if o.startswith("--") and o != "--help"
         )
     axes = "batch-size data device devices epochs framework json lr max-seconds max-steps min-seconds nodes precision"
+    axes += " weights"
     axes += " recipe repeat seed size store target-ci timeout-s until-target hang-factor hang-least-s"
-    axes += " allow-env cluster hosts image launcher weights"
-    doctor = "cluster device devices hosts json launcher network nodes store"
+    axes += " allow-env cluster hosts image launcher"
+    doctor = "cluster device devices hosts json launcher network nodes peaks store"
+    ablate = "batch-size device json only precision rounds seconds size"
     own = "find-batch fresh no-observe no-preflight pattern resume retries"
     show = "columns commit failed json protocol reindex reverse since sort store workload"
     facts = "batch-size devices framework json model nodes pattern precision protocol store workers workload"
@@ -580,10 +582,11 @@ def test_the_set_of_flags_is_pinned() -> None:
             "--steps",
             "--store",
         ],
+        "ablate": sorted(f"--{name}" for name in ablate.split()),
         "report": ["--format", "--json", "--lang", "--output", "--store"],
         "export": ["--format", "--output", "--store"],
     }
-    order = "list doctor data plan run mark import show compare accept check parity report export"
+    order = "list doctor data plan run mark import show compare accept check parity ablate report export"
     assert " ".join(VERBS) == order
 
 
