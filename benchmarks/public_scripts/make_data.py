@@ -54,14 +54,6 @@ def make_fashion(folder: Path) -> None:
     (folder / "new" / "MNIST" / "raw").rename(folder / "FashionMNIST" / "raw")
 
 
-def make_keras_mnist(folder: Path) -> None:
-    (folder / "datasets").mkdir(parents=True)
-    dice = np.random.default_rng(0)
-    parts = {"x_train": (9000, 28, 28), "y_train": (9000,), "x_test": (640, 28, 28), "y_test": (640,)}
-    arrays = {name: dice.integers(0, 10, shape, dtype=np.uint8) for name, shape in parts.items()}
-    np.savez(folder / "datasets" / "mnist.npz", **arrays)
-
-
 def make_images(folder: Path) -> None:
     """Six classes in folders."""
     from PIL import Image
@@ -182,7 +174,6 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "mnist_small": make_small_mnist,
     "mnist60k": make_large_mnist,
     "fashion": make_fashion,
-    "keras": make_keras_mnist,
     "images": make_images,
     "detection": make_detection,
     "timm": make_timm,
