@@ -60,7 +60,9 @@ def problem_of(line: str) -> str | None:
         what = getattr(args, "what", None) if args.verb in ("run", "plan") else None
         names_a_file = what is not None and what.endswith(".toml")
         if what is not None and not names_a_file and args.cluster is None:
-            make_plan(SpecOptions(what=what, overrides=read_overrides(args), launcher=args.launcher))
+            overrides = read_overrides(args)
+            overrides.pop("weights", None)  # a file that only the reader has
+            make_plan(SpecOptions(what=what, overrides=overrides, launcher=args.launcher))
     except (InputError, SystemExit) as error:
         return str(error)
     return None

@@ -552,6 +552,7 @@ def test_the_set_of_flags_is_pinned() -> None:
             o for a in parser._actions for o in a.option_strings if o.startswith("--") and o != "--help"
         )
     axes = "batch-size data device devices epochs framework json lr max-seconds max-steps min-seconds nodes precision"
+    axes += " weights"
     axes += " recipe repeat seed size store target-ci timeout-s until-target hang-factor hang-least-s"
     axes += " allow-env cluster hosts image launcher"
     doctor = "cluster device devices hosts json launcher network nodes peaks store"
