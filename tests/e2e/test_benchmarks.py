@@ -28,6 +28,7 @@ _SMALL = {
         "--device", "cpu", "--only", "resnet50", "--size", "small", "--batch-size", "1", "--seconds", "0.1",
         "--rounds", "2", "--no-cold", "--without", "compile", "--output", "DIR/fast.jsonl",
     ),
+    "parity_mutants": ("--only", "label-smoothing", "--expected-only"),
     "small_costs": ("--passes", "1", "--images", "40"),
 }  # fmt: skip
 _NEEDS_A_GPU = {"gpu_resize"}
