@@ -177,7 +177,7 @@ def judge(case: Case, result: dict[str, Any], lines: list[tuple[str, float]]) ->
     if not isinstance(throughput, dict) or not found:
         reason = f"outcome {result.get('outcome')}, {len(found)} steps counted, throughput {throughput}"
         return Outcome(case=case, steps=len(found), failure=reason)
-    same, last = found[throughput["warmup_steps"] :], found[len(found) // 5 :]
+    same, last = found[-throughput["steps"] :], found[len(found) // 5 :]
     return Outcome(
         case=case,
         dialect=result["dialect"],

@@ -169,6 +169,25 @@ def make_models(folder: Path) -> None:
     ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder / "vit")
 
 
+_ACCURACY = """
+import datasets
+import evaluate
+class Accuracy(evaluate.Metric):
+    def _info(self):
+        features = datasets.Features({"predictions": datasets.Value("int32"), "references": datasets.Value("int32")})
+        return evaluate.MetricInfo(description="", citation="", features=features)
+    def _compute(self, predictions, references):
+        equal = sum(one == other for one, other in zip(predictions, references))
+        return {"accuracy": equal / len(references)}
+"""
+
+
+def make_metrics(folder: Path) -> None:
+    """What the examples of transformers load from the hub."""
+    (folder / "accuracy").mkdir(parents=True)
+    (folder / "accuracy" / "accuracy.py").write_text(_ACCURACY)
+
+
 MAKERS: dict[str, Callable[[Path], None]] = {
     "mnist": make_mnist,
     "mnist_small": make_small_mnist,
@@ -182,6 +201,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "words": make_words,
     "enwik8": make_enwik8,
     "models": make_models,
+    "metrics": make_metrics,
 }
 
 

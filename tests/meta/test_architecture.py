@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "launch": BOTTOM | {"spec", "plan"},
     "workloads": BOTTOM | {"datasets"},
     "datasets": BOTTOM,
-    "weights": BOTTOM,
+    "weights": BOTTOM | {"workloads"},
     "worker": BOTTOM | {"workloads", "datasets", "weights"},
     "logs": BOTTOM,
     "store": BOTTOM,
