@@ -95,14 +95,15 @@ serve(step)
 """,
     "images": """
 from torch.utils.data import DataLoader, Dataset
-batch, size, width = (256, 112, 64) if big else (16, 32, 8)
+batch, size, width, depth = (128, 64, 256, 8) if big else (16, 32, 8, 0)
 class Images(Dataset):
     def __len__(self): return 1 << 20
     def __getitem__(self, index): return images[index % 64], index % 10
 images = torch.randn(64, 3, size, size)
 def block(a, b): return nn.Sequential(nn.Conv2d(a, b, 3, 2, 1), nn.BatchNorm2d(b), nn.ReLU())
-model = nn.Sequential(block(3, width), block(width, 2 * width), block(2 * width, 4 * width), nn.AdaptiveAvgPool2d(1),
-    nn.Flatten(), nn.Linear(4 * width, 10)).to(device)
+middle = [nn.Conv2d(2 * width, 2 * width, 3, 1, 1) for _ in range(depth)]
+model = nn.Sequential(block(3, width), block(width, 2 * width), *middle, block(2 * width, 4 * width),
+    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, 10)).to(device)
 torch.use_deterministic_algorithms(True, warn_only=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 scaler = torch.amp.GradScaler(device, enabled=big)

@@ -54,14 +54,6 @@ def make_fashion(folder: Path) -> None:
     (folder / "new" / "MNIST" / "raw").rename(folder / "FashionMNIST" / "raw")
 
 
-def make_keras_mnist(folder: Path) -> None:
-    (folder / "datasets").mkdir(parents=True)
-    dice = np.random.default_rng(0)
-    parts = {"x_train": (9000, 28, 28), "y_train": (9000,), "x_test": (640, 28, 28), "y_test": (640,)}
-    arrays = {name: dice.integers(0, 10, shape, dtype=np.uint8) for name, shape in parts.items()}
-    np.savez(folder / "datasets" / "mnist.npz", **arrays)
-
-
 def make_images(folder: Path) -> None:
     """Six classes in folders."""
     from PIL import Image
@@ -177,12 +169,30 @@ def make_models(folder: Path) -> None:
     ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder / "vit")
 
 
+_ACCURACY = """
+import datasets
+import evaluate
+class Accuracy(evaluate.Metric):
+    def _info(self):
+        features = datasets.Features({"predictions": datasets.Value("int32"), "references": datasets.Value("int32")})
+        return evaluate.MetricInfo(description="", citation="", features=features)
+    def _compute(self, predictions, references):
+        equal = sum(one == other for one, other in zip(predictions, references))
+        return {"accuracy": equal / len(references)}
+"""
+
+
+def make_metrics(folder: Path) -> None:
+    """What the examples of transformers load from the hub."""
+    (folder / "accuracy").mkdir(parents=True)
+    (folder / "accuracy" / "accuracy.py").write_text(_ACCURACY)
+
+
 MAKERS: dict[str, Callable[[Path], None]] = {
     "mnist": make_mnist,
     "mnist_small": make_small_mnist,
     "mnist60k": make_large_mnist,
     "fashion": make_fashion,
-    "keras": make_keras_mnist,
     "images": make_images,
     "detection": make_detection,
     "timm": make_timm,
@@ -191,6 +201,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "words": make_words,
     "enwik8": make_enwik8,
     "models": make_models,
+    "metrics": make_metrics,
 }
 
 

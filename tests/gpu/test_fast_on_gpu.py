@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from trainmark.spec.cell import DataSource
 from trainmark.worker.images import Crops
 from trainmark.worker.torch.engine import TorchEngine
 from trainmark.worker.torch.images import Format
+from trainmark.workloads.mask_rcnn import torch as mask_rcnn
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
@@ -73,9 +76,14 @@ class Trained:
     statistics: Tensor
 
 
-def train(workload: str, recipe: str, precision: str, *, size: str, batch_size: int) -> Trained:
+def train(
+    workload: str, recipe: str, precision: str, *, size: str, batch_size: int, layout: torch.memory_format | None = None
+) -> Trained:
+    """`layout` changes the order of sums and nothing else."""
     facts = {"workload": workload, "recipe": recipe, "precision": precision, "size": size}
     engine = TorchEngine(make_workload_cell(device="cuda", batch_size_per_device=batch_size, **facts))
+    if layout is not None:
+        engine.model.to(memory_format=layout)
     engine.learning_rate = lambda _: 0.002  # type: ignore[method-assign]
     engine.begin_epoch(0)
     engine.step()
@@ -104,27 +112,59 @@ def errors(one: Trained, true: Trained) -> Trained:
     )
 
 
-@pytest.mark.parametrize(
-    ("workload", "size", "batch_size"), [("tsm", "medium", 16), ("psenet", "medium", 8), ("hrnet_w18", "full", 4)]
+CASES = pytest.mark.parametrize(
+    ("workload", "size", "batch_size"),
+    [("tsm", "medium", 16), ("psenet", "medium", 8), ("hrnet_w18", "full", 4), ("mask_rcnn", "medium", 2)],
 )
-def test_fast_is_as_near_to_fp32_as_the_reference_is(
-    workload: str, size: str, batch_size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In half precision within 3 times the error of the reference's own half precision; in fp32 nearly equal."""
+
+
+@pytest.fixture
+def _same_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainmark.workloads.tsm.torch.DROPOUT", 0.0)  # compiled, it draws other numbers
+    monkeypatch.setattr("trainmark.workloads.mask_rcnn.torch.synthetic_batch", with_keys(mask_rcnn.synthetic_batch))
+
+
+@CASES
+@pytest.mark.usefixtures("_same_choices")
+def test_fast_bf16_is_as_near_to_fp32_as_the_reference_is(workload: str, size: str, batch_size: int) -> None:
+    """Within 3 times the error of the reference's own half precision."""
     run = partial(train, workload, size=size, batch_size=batch_size)
     true = run("reference", "fp32")
-    reference, fast, fast_fp32 = (
-        errors(run(recipe, precision), true)
-        for recipe, precision in (("reference", "bf16"), ("fast", "bf16"), ("fast", "fp32"))
-    )
-    print(f"\n{workload}: {reference=} {fast=} {fast_fp32=}")
+    reference, fast = (errors(run(recipe, "bf16"), true) for recipe in ("reference", "fast"))
+    print(f"\n{workload} bf16: {reference=} {fast=}")
     assert fast.losses <= 3 * reference.losses
     assert fast.gradients <= 3 * reference.gradients
     assert fast.statistics <= 3 * reference.statistics
-    assert fast_fp32.losses < 0.01
-    assert fast_fp32.gradients < 0.1 * reference.gradients
-    assert fast_fp32.statistics < 1e-4
+
+
+@CASES
+@pytest.mark.usefixtures("_same_choices")
+def test_fast_fp32_is_the_reference_but_for_the_order_of_sums(workload: str, size: str, batch_size: int) -> None:
+    """Within 3 times what the reference changes by when its sums have another order, that of channels_last.
+
+    Choices by rank, as of PSENet's hard negatives and Mask R-CNN's proposals, make a rounding error larger from step
+    to step.
+    """
+    run = partial(train, workload, size=size, batch_size=batch_size)
+    true = run("reference", "fp32")
+    own, fast = errors(run("reference", "fp32", layout=torch.channels_last), true), errors(run("fast", "fp32"), true)
+    print(f"\n{workload} fp32: {own=} {fast=}")
+    assert fast.losses <= max(0.01, 3 * own.losses)
+    assert fast.gradients <= max(0.05, 3 * own.gradients)
+    assert fast.statistics <= max(1e-4, 3 * own.statistics)
+
+
+def with_keys(make: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """The same anchors and regions are sampled by both recipes."""
+
+    def make_with_keys(**facts: Any) -> dict[str, Any]:
+        batch, generator = make(**facts), facts["generator"]
+        for target in batch["targets"]:
+            for name, count in (("anchor_keys", 400_000), ("region_keys", 6000)):
+                target[name] = torch.rand(count, generator=generator, device=generator.device)
+        return batch
+
+    return make_with_keys
 
 
 def test_the_stem_is_the_same_convolution() -> None:
@@ -217,3 +257,30 @@ def test_the_gradient_of_a_resize_is_the_frameworks(factor: int, dtype: torch.dt
     alone = coarse.detach().clone().requires_grad_()
     enlarge(alone, size).backward(gradient[:, 8:].float())
     torch.testing.assert_close(alone.grad, twin_coarse.grad, rtol=1e-4, atol=1e-3)
+
+
+def test_the_scan_and_the_pooling_of_regions_are_torchvisions() -> None:
+    from torchvision.ops import MultiScaleRoIAlign
+
+    from trainmark.workloads.mask_rcnn.torch_choice import suppress
+    from trainmark.workloads.mask_rcnn.torch_regions import pool_regions
+
+    corners = 300 * torch.rand(4, 2000, 2, device="cuda")
+    boxes = torch.cat([corners, corners + 20 + 60 * torch.rand(4, 2000, 2, device="cuda")], dim=2)
+    got = suppress([boxes, boxes[:, :700]], min_side=1e-3, threshold=0.7)
+    wanted = suppress([boxes.cpu(), boxes[:, :700].cpu()], min_side=1e-3, threshold=0.7)
+    for one, other in zip(got, wanted, strict=True):
+        assert (one.cpu() != other).float().mean() < 1e-3  # an overlap of exactly the threshold is rounded either way
+        assert 0.1 < one.float().mean() < 0.95
+    features = [
+        torch.randn(4, 256, 96 >> n, 128 >> n, device="cuda").to(memory_format=torch.channels_last).requires_grad_()
+        for n in range(4)
+    ]
+    theirs = MultiScaleRoIAlign(featmap_names=list("0123"), output_size=7, sampling_ratio=2)
+    expected = theirs(dict(zip("0123", features, strict=True)), list(boxes[:, :512]), [(384, 512)] * 4)
+    pooled = pool_regions(features, boxes[:, :512], side=7)
+    torch.testing.assert_close(pooled, expected, rtol=1e-3, atol=1e-3)
+    gradient = torch.randn_like(expected)
+    pairs = zip(*(torch.autograd.grad(x, features, gradient) for x in (pooled, expected)), strict=True)
+    for one, other in pairs:
+        assert (one - other).norm() < 1e-3 * other.norm()

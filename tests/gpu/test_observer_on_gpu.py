@@ -77,6 +77,15 @@ for number, (x,) in enumerate(DataLoader(TensorDataset(torch.randn(160, 256)), b
     scaler.step(opt); scaler.update()
 show(net, scale=scaler.get_scale())
 """
+WORKERS = """
+from torch.utils.data import DataLoader, TensorDataset
+net = make(256, 2); opt = torch.optim.SGD(net.parameters(), lr=1e-4)
+data = TensorDataset(torch.randn(80, 256))
+for epoch in range(3):  # workers are forked anew for each epoch, after the first steps on the device
+    for (x,) in DataLoader(data, batch_size=8, num_workers=2):
+        opt.zero_grad(); net(x.cuda()).square().mean().backward(); opt.step()
+show(net)
+"""
 COMPILED = """
 net = make(256, 2); opt = torch.optim.SGD(net.parameters(), lr=1e-4)
 fast = torch.compile(net, mode="reduce-overhead")
@@ -138,6 +147,14 @@ def test_skipped_steps_of_a_loss_scaler_are_steps(tmp_path: Path, options: str, 
     assert observed.counts == (19,)
     assert observed.samples.tolist() == [8.0] * 19
     assert observed.num_skipped == skipped
+
+
+def test_workers_of_a_data_loader_that_are_forked_later(tmp_path: Path) -> None:
+    _, folder = both(tmp_path, WORKERS)
+    observed = read_observed(folder)
+    assert observed is not None
+    assert observed.counts == (29,)
+    assert set(observed.samples.tolist()) == {8.0}
 
 
 def test_a_compiled_model_with_graphs(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 BOTTOM = {"units", "errors", "messages", "plugins", "frameworks", "runfolder", "parent_death", "rank_environment",
-    "host", "gpus", "mark", "observe", "redaction", "silence_limit", "compile_cache"}  # fmt: skip
+    "host", "gpus", "mark", "observe", "redaction", "silence_limit", "compile_cache", "measured_peaks"}  # fmt: skip
 MAY_IMPORT = {
     "units": set(),
     "errors": set(),
@@ -31,13 +31,14 @@ MAY_IMPORT = {
     "observe": set(),
     "redaction": set(),
     "compile_cache": set(),
+    "measured_peaks": set(),
     "silence_limit": {"runfolder"},
     "spec": BOTTOM,
     "plan": BOTTOM | {"spec"},
     "launch": BOTTOM | {"spec", "plan"},
     "workloads": BOTTOM | {"datasets"},
     "datasets": BOTTOM,
-    "weights": BOTTOM,
+    "weights": BOTTOM | {"workloads"},
     "worker": BOTTOM | {"workloads", "datasets", "weights"},
     "logs": BOTTOM,
     "store": BOTTOM,

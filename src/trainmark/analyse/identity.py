@@ -202,6 +202,7 @@ def _work(row: RunRow) -> _Axis:
         "data": row.data,
         "epochs": row.epochs,
         "learning rate": row.lr,
+        "weights": _object(row.environment.get("weights")).get("sha256"),
         "target": json.dumps(row.until_target, sort_keys=True) if row.until_target else None,
         **shared,
     }

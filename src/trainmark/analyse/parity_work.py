@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ Leaves = Sequence[tuple[str, NDArray[Any]]]
 _FLOPS_LIMIT = 0.01
 """Relative: frameworks differ in what they express as a matrix product, such as a resize."""
 _RATE_LIMIT = 1e-12
+_SHORT_DIGEST = 12
 _INPUT_LIMIT = 1e-6
 """Relative, of normalised pixels: bytes are divided in another order."""
 
@@ -33,6 +34,8 @@ class Work:
     rates: NDArray[np.float64]
     batches: Sequence[Leaves]
     """The first augmented batches of a run on generated data."""
+    digests: Sequence[str]
+    """Of each of these batches: equal if every bit is."""
 
 
 def check_work(one: Work, other: Work, *, precision: str) -> StageRecord:
@@ -49,7 +52,20 @@ def check_work(one: Work, other: Work, *, precision: str) -> StageRecord:
         found[f"batch {number + 1}"] = _compare_batches(first, second)
     found["number of batches"] = _equal(len(one.batches), len(other.batches))
     parts = {name: value if np.isfinite(value) else None for name, value in found.items()}
-    return conclude(WORK, precision, found, limit=1.0, parts=parts)
+    record = conclude(WORK, precision, found, limit=1.0, parts=parts)
+    ours, theirs = _describe(one), _describe(other)
+    return replace(record, facts={name: (ours[name], theirs.get(name, "")) for name in ours})
+
+
+def _describe(work: Work) -> dict[str, str]:
+    """What was compared, and the layout, which may differ."""
+    return {
+        **{name: str(value) for name, value in work.facts.items() if name != "framework"},
+        "samples_per_step": str(work.samples_per_step),
+        "samples_per_epoch": str(_samples(work)),
+        "learning_rates": " ".join(f"{rate:.6g}" for rate in work.rates),
+        "batches": " ".join(digest[:_SHORT_DIGEST] for digest in work.digests),
+    }
 
 
 def _samples(work: Work) -> int | None:

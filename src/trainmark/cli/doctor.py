@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from trainmark.cli.output import next_command, print_commands, print_json, stdout_console
 from trainmark.cli.parser import add_json_option, add_machine_options, add_store_option, integer, read_cluster_options
+from trainmark.compile_cache import compile_cache_folder, count_bytes
 from trainmark.errors import InputError
+from trainmark.measured_peaks import describe_peaks, read_peaks
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.units import format_bytes, format_count
 
@@ -22,6 +26,11 @@ _NETWORK_OPTIONS = ("nodes", "devices", "device", "launcher", "hosts", "cluster"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from trainmark.launch.registry import launchers
 
+    parser.add_argument(
+        "--peaks",
+        action="store_true",
+        help="measure matrix product, copy and JPEG decoding, and keep the results",
+    )
     group = parser.add_argument_group("network")
     group.add_argument(
         "--network", action="store_true", help="measure all-reduce latency and bandwidth between processes instead"
@@ -43,15 +52,20 @@ def run(args: argparse.Namespace) -> int:
     refuse_file(Path(args.store))
     if args.network:
         return _measure_network(args)
+    if args.peaks:
+        return _measure_peaks(args)
     for option in _NETWORK_OPTIONS:
         if vars(args)[option] is not None:
             raise InputError(f"--{option} needs --network", hint="trainmark doctor --network")
-    machine = read_machine()
+    machine, peaks = read_machine(), read_peaks(os.environ)
     problems = _find_problems(machine, Path(args.store))
+    cache = compile_cache_folder(os.environ)
+    compiled = {"path": str(cache), "bytes": count_bytes(cache)}
     if args.json:
-        print_json(machine=asdict(machine), problems=problems)
+        print_json(machine=asdict(machine), compile_cache=compiled, peaks=peaks, problems=problems)
         return 0
     _print(machine, problems)
+    _print_kept(compiled, peaks)
     next_command("trainmark run quick", store=args.store)
     return 0
 
@@ -83,6 +97,30 @@ def _measure_network(args: argparse.Namespace) -> int:
     print_network(network, stdout_console())
     next_command("trainmark run scaling", store=args.store)
     return 0
+
+
+def _measure_peaks(args: argparse.Namespace) -> int:
+    from trainmark.controller.peaks import measure_peaks
+
+    for option in (name for name in _NETWORK_OPTIONS if name != "device"):
+        if vars(args)[option] is not None:
+            raise InputError(f"--{option} needs --network", hint="trainmark doctor --network")
+    peaks = measure_peaks(args.device or read_machine().best_device, os.environ)
+    if args.json:
+        print_json(peaks=peaks)
+        return 0
+    for line in describe_peaks(peaks):
+        stdout_console().print(line)
+    next_command("trainmark run quick", store=args.store)
+    return 0
+
+
+def _print_kept(compiled: dict[str, Any], peaks: Sequence[Mapping[str, Any]]) -> None:
+    console = stdout_console()
+    size = format_bytes(compiled["bytes"]) if compiled["bytes"] else "empty"
+    console.print(f"{'compiled':<{_INDENT}}{compiled['path']} ({size})")
+    for line in describe_peaks(peaks) if peaks else ["not measured: trainmark doctor --peaks"]:
+        console.print(f"{'peaks':<{_INDENT}}{line}")
 
 
 def _find_problems(machine: Machine, store: Path) -> list[dict[str, str]]:

@@ -29,6 +29,7 @@ VERBS = {
     "accept": "admit runs that break a law, with a written reason",
     "check": "judge the latest runs against a baseline file, for CI",
     "parity": "check that frameworks train the same thing",
+    "ablate": "say what each optimisation of the recipe fast is worth here",
     "report": "write a report of the results",
     "export": "write the results in the formats of other systems",
 }

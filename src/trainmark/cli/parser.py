@@ -176,6 +176,12 @@ def add_spec_options(parser: argparse.ArgumentParser, *, is_optional: bool = Fal
     for name, text in _LIST_OPTIONS.items():
         axes.add_argument(f"--{name}", metavar="A,B", help=text)
     axes.add_argument("--device", metavar="KIND", help="cpu or cuda (default: cuda if there is a GPU)")
+    axes.add_argument(
+        "--weights",
+        metavar="FILE",
+        type=path_word,
+        help="start from a checkpoint: .pth or .pt, .pdparams, .safetensors; read as data, never run",
+    )
     how = parser.add_argument_group("how long and how often")
     for metavar, options in _NUMBER_OPTIONS.items():
         for name, text in options.items():
@@ -219,8 +225,7 @@ def read_overrides(args: argparse.Namespace) -> dict[str, Any]:
         name = option.replace("-", "_")
         if name in values:
             found[name] = _number(values[name])
-    if "device" in values:
-        found["device"] = values["device"]
+    found |= {name: values[name] for name in ("device", "weights") if name in values}
     if args.allow_env is not None:
         found["allow_env"] = [part.strip() for part in args.allow_env.split(",")]
     image = {} if args.image is None else {"image": args.image}

@@ -138,7 +138,7 @@ def _refuse_combinations(args: argparse.Namespace, *, is_rendered: bool) -> None
 
 
 def _plan_workload(args: argparse.Namespace, listener: Listener) -> Plan:
-    from trainmark.controller.workload import SpecOptions, check_data, make_plan, refuse_idle
+    from trainmark.controller.workload import SpecOptions, check_data, check_start, make_plan, refuse_idle
 
     plan = make_plan(SpecOptions(what=args.what, overrides=read_overrides(args), launcher=args.launcher))
     if args.resume and not any(cell.is_training for cell in plan.cells):
@@ -146,6 +146,7 @@ def _plan_workload(args: argparse.Namespace, listener: Listener) -> Plan:
         raise InputError("--resume: nothing to resume", why=why, hint="pass the same --epochs or --until-target")
     refuse_idle(plan, listener)
     check_data(plan)
+    check_start(plan, listener)
     return plan
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainmark.analyse.parity import Observed, check_mathematics, check_rounding, worse_of
+from trainmark.analyse.parity import ROUNDING_LIMITS, Observed, check_mathematics, check_rounding, worse_of
 from trainmark.analyse.parity_trajectory import check_trajectory
 from trainmark.analyse.parity_work import Work, check_work
 from trainmark.controller.parity_code import code_digest
@@ -42,7 +42,7 @@ from trainmark.runfolder.parity import (
     StageRecord,
 )
 from trainmark.weights.neutral import Weights
-from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, leaves
+from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, digest, leaves
 from trainmark.workloads.card import Card
 from trainmark.workloads.data import Arrays
 from trainmark.workloads.registry import load_card
@@ -92,11 +92,21 @@ def check_options(options: ParityOptions) -> Card:
         raise InputError(f"{card.name} has no recipe {options.recipe!r}", hint=f"it has: {', '.join(card.recipes)}")
     if options.size not in card.sizes:
         raise InputError(f"{card.name} has no size {options.size!r}", hint=f"it has: {', '.join(card.sizes)}")
+    for precision in options.precisions:
+        if precision not in ROUNDING_LIMITS or precision not in precisions_of(REFERENCE[0], options.device):
+            known = ", ".join(name for name in precisions_of(REFERENCE[0], options.device) if name in ROUNDING_LIMITS)
+            raise InputError(f"--precision: PyTorch has no {precision!r} on {options.device}", hint=f"it has: {known}")
     if len(options.contestants) < 2:
         raise InputError(
             "parity needs two sides", hint="install another of the workload's frameworks, or use --recipe fast"
         )
     return card
+
+
+def precisions_of(framework: str, device: str) -> tuple[str, ...]:
+    """Those that the framework can train in: Paddle, for one, has no bf16 on a CPU."""
+    found = frameworks().load(framework)
+    return found.cpu_precisions if device == "cpu" else found.precisions
 
 
 def usable_frameworks(workload: str) -> tuple[str, ...]:
@@ -137,7 +147,7 @@ class _Check:
         self._versions: dict[int, str] = {}
         self._weights = self._make_weights()
         self._exact: list[list[Observed]] = []
-        self._rounded: dict[str, list[list[ProbeResult]]] = {}
+        self._rounded: dict[str, dict[int, list[ProbeResult]]] = {}
 
     def contestant(self, side: int) -> Contestant:
         framework, recipe = self._sides[side]
@@ -162,10 +172,12 @@ class _Check:
         exact = self._exact_runs()
         stages: dict[tuple[int, int], list[StageRecord]] = {pair: [] for pair in self.pairs}
         for precision in self._options.precisions:
-            runs = [[_observe(result) for result in results] for results in self._single_steps(precision)]
-            own = [check_rounding(exact, runs[0], theirs, precision=precision) for theirs in runs]
+            steps = self._single_steps(precision)
+            runs = {side: [_observe(result) for result in results] for side, results in steps.items()}
+            own = {side: check_rounding(exact, runs[0], theirs, precision=precision) for side, theirs in runs.items()}
             for one, other in self.pairs:
-                stages[one, other].append(worse_of(own[one], own[other]))
+                if one in own and other in own:
+                    stages[one, other].append(worse_of(own[one], own[other]))
         return stages
 
     def _trajectory(self) -> dict[tuple[int, int], list[StageRecord]]:
@@ -205,7 +217,7 @@ class _Check:
             _make_data(self._card, data)
             epochs = [self._prober.run_epoch(self._epoch_request(side, data)) for side in range(len(self._sides))]
         steps = self._single_steps(_WORK_PRECISION)
-        work = [_describe_work(results[0], epoch) for results, epoch in zip(steps, epochs, strict=True)]
+        work = [_describe_work(steps[side][0], epoch) for side, epoch in enumerate(epochs)]
         return {(a, b): [check_work(work[a], work[b], precision=_WORK_PRECISION)] for a, b in self.pairs}
 
     # -- probes --------------------------------------------------------------------------------------------------------
@@ -257,21 +269,22 @@ class _Check:
             self._exact.append([_observe(result) for result in self._probe(0, [self._long_request(0), *wanted])])
         return self._exact[0]
 
-    def _single_steps(self, precision: str) -> list[list[ProbeResult]]:
-        """Of each side, a first step on each batch; the work is counted on the first."""
+    def _single_steps(self, precision: str) -> dict[int, list[ProbeResult]]:
+        """Of each side that has the precision, a first step on each batch; the work is counted on the first."""
         if precision not in self._rounded:
             rate = unequal_rates(self._card, batch_size=BATCH_SIZE)[:1]
             wanted = self._batches if ROUNDING in self._options.stages else self._batches[:1]
-            self._rounded[precision] = [
-                self._probe(
+            self._rounded[precision] = {
+                side: self._probe(
                     side,
                     [
                         replace(self._request(side, precision, batches=[batch], rates=rate), counts_work=number == 0)
                         for number, batch in enumerate(wanted)
                     ],
                 )
-                for side in range(len(self._sides))
-            ]
+                for side, (framework, _) in enumerate(self._sides)
+                if precision in precisions_of(framework, self._options.device)
+            }
         return self._rounded[precision]
 
     def _epoch_request(self, side: int, data: Path) -> EpochRequest:
@@ -332,4 +345,5 @@ def _describe_work(result: ProbeResult, epoch: EpochResult) -> Work:
         steps_per_epoch=epoch.facts["steps_per_epoch"],
         rates=epoch.rates,
         batches=[list(leaves(batch)) for batch in epoch.batches],
+        digests=[digest(batch) for batch in epoch.batches],
     )

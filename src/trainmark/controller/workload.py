@@ -15,6 +15,7 @@ from trainmark.controller.execute import RunRequest, Task
 from trainmark.controller.launching import choose_launcher, make_job, name_hosts, read_reach
 from trainmark.controller.listener import Listener
 from trainmark.controller.outlook import read_past
+from trainmark.controller.start_weights import check_weights, identify_weights, weights_record
 from trainmark.controller.sweep import SweepRuns, find_unfinished
 from trainmark.errors import DataError, InputError
 from trainmark.frameworks import frameworks
@@ -87,6 +88,10 @@ def make_plan(options: SpecOptions) -> Plan:
         frameworks().load(name)  # an unknown one, or one of a broken plugin, is an error
     if not launchers().load(options.launcher).has_own_files:
         cells = tuple(replace(cell, data=cell.data.from_here()) for cell in cells)
+    elif any(cell.weights for cell in cells):
+        why = f"the processes of --launcher {options.launcher} have files of their own"
+        raise InputError("--weights is not possible", why=why, hint="run trainmark inside the container")
+    cells = identify_weights(cells)
     skipped = {
         cell: reason for cell in cells if (reason := why_not(cell, machine, reach, catalog[cell.workload])) is not None
     }
@@ -187,6 +192,7 @@ def _make_task(cell: Cell, plan: Plan) -> Task:
         eval_every=None if cell.epochs is None else evaluation_interval(card.schedule, epochs=cell.epochs),
         memory_limit_bytes=memory_limit_bytes(),
         image=plan.suite.cluster.image,
+        weights=weights_record(cell),
     )
     limit_s = measure.limit_s(is_training=cell.is_training)
     return Task(
@@ -255,6 +261,11 @@ def check_data(plan: Plan) -> None:
             why = f"{format_count(num_samples, f'training {unit}')}, a global batch of {cell.global_batch_size}"
             hint = f"use a smaller --batch-size or more {unit}"
             raise DataError(f"{cell.data.path} has fewer {unit} than one batch", why=why, hint=hint)
+
+
+def check_start(plan: Plan, listener: Listener) -> None:
+    """Finds a file of weights that does not fit before the first process starts."""
+    check_weights(plan.runnable, listener)
 
 
 def _max_batch_size(cell: Cell) -> int | None:

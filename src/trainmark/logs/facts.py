@@ -16,6 +16,8 @@ from trainmark.units import plain
 _SIXTEEN_BITS = ("amp", "fp16", "pure_fp16")
 """Names for 16-bit training. A log often shows only that it is 16-bit; a path may be more specific."""
 
+_COUNTED = 3
+"""The strength of a claim about what happened; see `Claim`."""
 _COMPARED = ("framework", "devices", "batch_size_per_device", "precision", "workload")
 
 
@@ -33,7 +35,7 @@ def resolve(claims: Mapping[str, Sequence[Claim]], path: Facts, given: Facts, di
     found: dict[str, Any] = {**path.known(), **log, **given.known()}
     if "precision" not in given.known():
         found["precision"] = _precision(log.get("precision"), path.precision, dialect)
-    _complete(found, log, path, given)
+    _complete(found, log, path, given, is_total_counted=_is_counted(claims.get("global_batch_size", ())))
     disagreeing = [
         path_disagrees(name=name, log=_show(log[name]), path=_show(getattr(path, name)))
         for name in _COMPARED
@@ -71,7 +73,14 @@ def _of_log(claims: Mapping[str, Sequence[Claim]], dialect: Dialect | None) -> d
     return {name: value for name, value in log.items() if value is not None}
 
 
-def _complete(found: dict[str, Any], log: Mapping[str, Any], path: Facts, given: Facts) -> None:
+def _is_counted(claims: Sequence[Claim]) -> bool:
+    """By the program that ran: it knows its processes and its gradient accumulation."""
+    return bool(claims) and claims[0].strength >= _COUNTED
+
+
+def _complete(
+    found: dict[str, Any], log: Mapping[str, Any], path: Facts, given: Facts, *, is_total_counted: bool
+) -> None:
     """Derive what follows from the rest: devices from nodes, batch size per device, global batch size."""
     if "devices" not in found and found.get("devices_per_node"):
         found["devices"] = found["devices_per_node"] * found.get("nodes", 1)
@@ -88,7 +97,7 @@ def _complete(found: dict[str, Any], log: Mapping[str, Any], path: Facts, given:
         if share is not None and path.batch_size_per_device in (None, share):
             found["batch_size_per_device"] = share
     batch = found.get("batch_size_per_device")
-    if batch and devices:
+    if batch and devices and not is_total_counted:
         found["global_batch_size"] = batch * devices  # otherwise the one in the log, if any
     found["devices_per_node"] = None
 

@@ -27,6 +27,7 @@ class Recorder:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._failures: set[str] = set()
+        self._kept: list[object] = []
         self._at_exit: list[Callable[[], None]] = []
         self._after_fork: list[Callable[[], None]] = []
         self._reset()
@@ -35,6 +36,7 @@ class Recorder:
 
     def _reset(self) -> None:
         self._file: int | None = None
+        self._identity: tuple[int, int] | None = None
         self._lines: list[str] = []
         self._written_s = 0.0
         self._has_failed = False
@@ -51,6 +53,13 @@ class Recorder:
         self._reset()
         for action in self._after_fork:
             self.guard("fork", action)
+
+    def keep_forever(self, value: object) -> None:
+        """For objects of the device in a forked child: to destroy one there, even at its exit, aborts the process."""
+        self._kept.append(value)
+        import ctypes
+
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
     def line(self, text: str, now: float) -> None:
         """One record as JSON without its line end; `now` is of the monotonic clock."""
@@ -69,11 +78,19 @@ class Recorder:
         if not lines or self._has_failed:
             return
         try:
-            if self._file is None:
+            if self._file is None or not self._is_own(self._file):
                 self._file = _open_own_file(self._folder)
+                self._identity = _identify(self._file)
             os.write(self._file, ("\n".join(lines) + "\n").encode())
         except OSError:
             self._has_failed = True
+
+    def _is_own(self, file: int) -> bool:
+        """A daemon closes all descriptors, and the next file that the script opens may get the number of ours."""
+        try:
+            return _identify(file) == self._identity
+        except OSError:
+            return False
 
     def note(self, kind: str, what: str) -> None:
         """A line for the controller, about this process."""
@@ -109,6 +126,11 @@ class Recorder:
         for action in self._at_exit:
             self.guard("exit", action)
         self.guard("exit", self.flush)
+
+
+def _identify(file: int) -> tuple[int, int]:
+    found = os.fstat(file)
+    return found.st_dev, found.st_ino
 
 
 def _open_own_file(folder: str) -> int:

@@ -67,8 +67,14 @@ class StepCounter:
         self._texts: dict[tuple[int, int | None, bool, int, bool], str] = {}
         """Most steps have the same batches: what is written about them is made once."""
         self._reset()
-        recorder.on_fork(self._reset)
+        recorder.on_fork(self._forget)
         recorder.on_exit(self._finish)
+
+    def _forget(self) -> None:
+        """In a forked child: its steps are its own, but the events of its parent are not its to destroy."""
+        inherited = [self._last, self._pending]
+        self._reset()
+        self.recorder.keep_forever(inherited)
 
     def _reset(self) -> None:
         self.signal: str | None = None

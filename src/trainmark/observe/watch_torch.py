@@ -49,7 +49,8 @@ class _Watch:
         self._has_looked_for_model = False
         self._num_steps_in_call = 0
         """Optimizer steps since the outermost call of a loss scaler began."""
-        self._num_captured = 0
+        self._captured: list[int] = []
+        """Optimizers that stepped since the capture of a graph began."""
         self._is_initialized: Callable[[], bool] = torch.cuda.is_initialized
         self._free_events: list[Any] = []
         """Events of steps that were written: to make one takes longer than to record it."""
@@ -79,7 +80,7 @@ class _Watch:
     def _step(self, optimizer: Any) -> None:
         self._num_steps_in_call += 1
         if self._is_capturing():
-            self._num_captured += 1
+            self._captured.append(id(optimizer))
             return
         self._counter.optimizer_step(id(optimizer), FRAMEWORK)
         if not self._has_looked_for_model and not self._counter.has_data_loader:
@@ -246,33 +247,38 @@ class _Watch:
     # -- CUDA ----------------------------------------------------------------------------------------------------------
 
     def cuda(self) -> None:
+        self._counter.recorder.on_fork(self._forget_events)
         self._counter.mark_time = self._mark_time
         self._counter.device_seconds = self._device_seconds
         graph = self._torch.cuda.CUDAGraph
-        steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        steps: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
         begin, end, replay, attempt = graph.capture_begin, graph.capture_end, graph.replay, self._try
 
         @functools.wraps(begin)
         def capture_begin(self_: Any, *args: Any, **kwargs: Any) -> Any:
-            self._num_captured = 0
+            self._captured = []
             return begin(self_, *args, **kwargs)
 
         @functools.wraps(end)
         def capture_end(self_: Any) -> Any:
             result = end(self_)
-            if self._num_captured:
-                attempt("graph", steps.__setitem__, self_, self._num_captured)
-                self._num_captured = 0
+            if self._captured:
+                attempt("graph", steps.__setitem__, self_, self._captured)
+                self._captured = []
             return result
 
         @functools.wraps(replay)
         def replay_(self_: Any) -> Any:
             result = replay(self_)
-            if self_ in steps:
-                attempt("graph", self._counter.optimizer_step, id(self_), FRAMEWORK)
+            for optimizer in steps.get(self_, ()):
+                attempt("graph", self._counter.optimizer_step, optimizer, FRAMEWORK)
             return result
 
         graph.capture_begin, graph.capture_end, graph.replay = capture_begin, capture_end, replay_
+
+    def _forget_events(self) -> None:
+        self._counter.recorder.keep_forever(self._free_events)
+        self._free_events = []
 
     def _is_capturing(self) -> bool:
         return self._is_initialized() and bool(self._torch.cuda.is_current_stream_capturing())

@@ -20,6 +20,7 @@ def run_command(cell: Cell, *, offer: Offer, repeat: int = 1, has_data: bool = T
     argv += [] if cell.data.kind == "synthetic" else ["--data", str(cell.data) if has_data else "DIR"]
     argv += [] if cell.epochs is None else ["--epochs", str(cell.epochs)]
     argv += [] if cell.lr is None else ["--lr", repr(cell.lr)]
+    argv += [] if cell.weights is None else ["--weights", cell.weights.path]
     argv += [] if cell.seed == 0 else ["--seed", str(cell.seed)]
     argv += [] if repeat == 1 else ["--repeat", str(repeat)]
     argv += [] if cell.nodes == 1 else ["--hosts", ",".join(node_names(cell.nodes))]

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection
 
 from trainmark.spec.catalog import Catalog, Offer
-from trainmark.spec.cell import Cell
+from trainmark.spec.cell import Cell, StartWeights
 from trainmark.spec.suite import Suite, Sweep
 
 
@@ -65,6 +65,7 @@ def _expand_sweep(sweep: Sweep, repeat: int, offer: Offer, device: str, installe
             until_target=_resolve_target(sweep, offer),
             seed=sweep.seed,
             repeat=repeat,
+            weights=None if sweep.weights is None else StartWeights(path=sweep.weights),
         )
         for framework, recipe, precision, size, nodes, devices, data in axes
         for batch_size in sweep.batch_size or (offer.batch_sizes[size],)

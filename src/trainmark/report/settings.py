@@ -58,7 +58,6 @@ def _environment(row: RunRow, words: Mapping[str, str]) -> dict[str, str]:
     environment = row.environment
     code, machine = identity_of(row).facts["code"], identity_of(row).facts["machine"]
     memory = environment.get("memory_bytes")
-    image = environment.get("image")
     facts: dict[str, Any] = {
         words["machine"]: row.machine,
         words["cpu"]: environment.get("cpu"),
@@ -74,9 +73,16 @@ def _environment(row: RunRow, words: Mapping[str, str]) -> dict[str, str]:
         "driver": code.get("driver"),
         "trainmark": environment.get("trainmark"),
         words["commit"]: (code.get("commit") or "")[:12] or None,
-        words["image"]: image.get("name") if isinstance(image, dict) else None,
+        words["image"]: _image(environment.get("image")),
     }
     return {plain(name): plain(value) for name, value in facts.items() if value not in (None, "")}
+
+
+def _image(image: object) -> str | None:
+    """With its digest, if it is known: a name may be given to another image later."""
+    if not isinstance(image, dict) or not image.get("name"):
+        return None
+    return "@".join(str(part) for part in (image["name"], image.get("digest")) if part)
 
 
 def setup_tables(lines: Sequence[Line], lang: str) -> list[Table]:

@@ -34,6 +34,7 @@ class WorkloadCell:
     until_target: Mapping[str, float]
     seed: int
     repeat: int
+    weights: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,8 @@ class CellRecord:
     until_target: Mapping[str, float] | None = None
     seed: int | None = None
     repeat: int | None = None
+    weights: str | None = None
+    """SHA-256 of the file that the training starts from."""
     devices: int | None = None
     """Of all nodes together, where a log tells only that."""
     command: tuple[str, ...] | None = None
@@ -75,11 +78,11 @@ class CellRecord:
         )
 
     def to_json(self) -> Json:
-        """All fields of a cell, null where unknown; `devices` and `command` only where they are known."""
+        """All fields of a cell, null where unknown; `devices`, `command` and `weights` only where they are known."""
         found: Json = {item.name: getattr(self, item.name) for item in fields(self)}
         found["until_target"] = None if self.until_target is None else dict(self.until_target)
         found["command"] = None if self.command is None else list(self.command)
-        return {name: value for name, value in found.items() if value is not None or name not in ("devices", "command")}
+        return {name: value for name, value in found.items() if value is not None or name not in _ONLY_IF_KNOWN}
 
     @property
     def num_devices(self) -> int | None:
@@ -96,9 +99,11 @@ class CellRecord:
         return WorkloadCell(**{**found, "until_target": self.until_target or {}})
 
 
-_CELL_TEXTS = ("workload", "framework", "recipe", "precision", "size", "device", "data")
+_CELL_TEXTS = ("workload", "framework", "recipe", "precision", "size", "device", "data", "weights")
 _CELL_INTEGERS = ("nodes", "devices_per_node", "batch_size_per_device", "epochs", "seed", "repeat", "devices")
-_MAY_BE_NULL = ("epochs", "lr", "until_target")
+_MAY_BE_NULL = ("epochs", "lr", "until_target", "weights")
+_ONLY_IF_KNOWN = ("devices", "command", "weights")
+"""Left out, so that cells without them keep the identity they had in older versions."""
 
 
 def _numbers(value: Any) -> dict[str, float] | None:
@@ -238,6 +243,8 @@ class RunDocument:
     """How the batch size was found; for people to read."""
     image: str | None = None
     """The container image as the user named it: NAME or NAME@sha256:DIGEST."""
+    weights: Json | None = None
+    """The file that the training starts from: `path` and `sha256`."""
     asked: str | None = None
     """The command line."""
     sweep: str | None = None
@@ -271,6 +278,7 @@ class RunDocument:
             find_batch=as_object(value.get("find_batch")) or None,
             witnesses=as_object(value.get("witnesses")) or None,
             observer=as_object(value.get("observer")) or None,
+            weights=as_object(value.get("weights")) or None,
             created_unix_s=as_float(value.get("created_unix_s")),
             log=LogFacts.from_json(value["log"]) if has_log else None,
             provenance=Provenance.from_json(value),

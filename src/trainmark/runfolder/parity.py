@@ -49,6 +49,8 @@ class StageRecord:
     """Everything beyond its limit, the worst first, at most a few."""
     parts: Mapping[str, float | None] = field(default_factory=dict)
     """The largest difference of each part."""
+    facts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """What each side was seen to do, by name, where the stage compares facts."""
 
     @classmethod
     def from_json(cls, value: Any) -> StageRecord | None:
@@ -65,6 +67,7 @@ class StageRecord:
             worst=as_text(given.get("worst")) or "",
             failed=tuple(as_text(item) or "" for item in failed) if isinstance(failed, list) else (),
             parts={name: as_float(part) for name, part in as_object(given.get("parts")).items()},
+            facts={name: _two(pair) for name, pair in as_object(given.get("facts")).items()},
         )
 
 
@@ -157,6 +160,11 @@ def digest_sources(package: Path, *, workload_folder: Path, frameworks: Sequence
         for path in sorted(folder.glob("*.py")):
             found.update(f"{path.name}\n".encode() + path.read_bytes())
     return found.hexdigest()[:12]
+
+
+def _two(value: Any) -> tuple[str, str]:
+    both = value if isinstance(value, list | tuple) and len(value) == 2 else ("", "")
+    return as_text(both[0]) or "", as_text(both[1]) or ""
 
 
 def _contestant(value: Any) -> Contestant | None:

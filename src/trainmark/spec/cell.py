@@ -40,6 +40,15 @@ class DataSource:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StartWeights:
+    """A file of weights to start from. What is measured depends on its content, not on where it is."""
+
+    path: str
+    sha256: str | None = None
+    """None: not read yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cell:
     workload: str
     """What is trained: see `trainmark list workloads`."""
@@ -66,6 +75,8 @@ class Cell:
     seed: int
     repeat: int
     """Number of the repeat, from 1."""
+    weights: StartWeights | None = None
+    """None: the workload's own random ones."""
 
     @property
     def is_training(self) -> bool:
@@ -95,14 +106,22 @@ class Cell:
     def from_json(cls, value: Any) -> Cell:
         """The inverse of `to_json`; a ValueError names what is missing or invalid."""
         found = asdict(CellRecord.from_json(value).workload_cell())
+        sha256 = found["weights"]
         return cls(
-            **{**found, "data": DataSource.parse(found["data"]), "until_target": tuple(found["until_target"].items())}
+            **{
+                **found,
+                "data": DataSource.parse(found["data"]),
+                "until_target": tuple(found["until_target"].items()),
+                "weights": None if sha256 is None else StartWeights(path="", sha256=sha256),
+            }
         )
 
     @property
     def record(self) -> CellRecord:
         """As run.json holds it."""
-        return CellRecord(**{**asdict(self), "data": str(self.data), "until_target": dict(self.until_target)})
+        sha256 = None if self.weights is None else self.weights.sha256
+        found = {**asdict(self), "data": str(self.data), "until_target": dict(self.until_target), "weights": sha256}
+        return CellRecord(**found)
 
     def to_json(self) -> dict[str, Any]:
         return self.record.to_json()

@@ -77,6 +77,7 @@ def _parse_sweep(cell: Table, where: str, catalog: Catalog, options: Table, faul
         "until_target": _parse_target(raw, check),
         "seed": check.integer("seed", least=0),
         "repeat": check.integer("repeat"),
+        "weights": check.word("weights"),
     }
     check.refuse_many_runs(axes.values(), axes["repeat"])
     key = "until_target" if axes["until_target"] else "epochs"

@@ -57,6 +57,8 @@ class Sweep:
     """True: the target of the recipe; a number: this value of its first metric."""
     seed: int = 0
     repeat: int = 1
+    weights: str | None = None
+    """Path of a file of weights to start from; None: the workload's own random ones."""
 
 
 @dataclass(frozen=True, kw_only=True)

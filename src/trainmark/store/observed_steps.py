@@ -7,6 +7,8 @@ time includes that; but where this would leave less than half of the steps, it i
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
 _LEFT_OUT = (frozenset({"eval", "checkpoint", "restart"}), frozenset({"eval", "checkpoint"}), frozenset[str]())
 """What steps may be beside to be left out: the first of these that leaves enough steps."""
 _MAX_COUNT = 1e15
+_MOST_STEPS = 1 << 17
+"""Of all processes together; the speed of a longer command is that of these. See `bounded`."""
+_USED = ("seconds", "unix_s", "samples", "tokens", "step", "beside", "language", "batches")
+_MAX_AHEAD = 64
+"""Batches that a loader fetches before they are used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +68,9 @@ class Observed:
 
 def read_observed(folder: Path) -> Observed | None:
     """None if no step was observed."""
-    processes = [found for path in observed_files(folder) if (found := _read_process(path)).steps]
+    paths = observed_files(folder)
+    most = _MOST_STEPS // max(1, len(paths))  # the memory is for all of them together
+    processes = [found for path in paths if (found := _read_process(path, most)).steps]
     strongest = max((_strength(found.signal) for found in processes), default=0)
     # What another process did without an optimizer is not the training.
     processes = [found for found in processes if _strength(found.signal) == strongest]
@@ -84,7 +93,7 @@ class _Process:
         self.num_skipped = 0
 
 
-def _read_process(path: Path) -> _Process:
+def _read_process(path: Path, most_steps: int) -> _Process:
     """Only the steps by the strongest signal count: those by backward passes only where no optimizer stepped later."""
     found = _Process()
     signal = None
@@ -95,11 +104,58 @@ def _read_process(path: Path) -> _Process:
             if _strength(signal) > _strength(found.signal):
                 found.steps.clear()
                 found.signal, found.framework = signal, as_text(record.get("framework"))
-        elif kind == Kind.STEP and signal == found.signal and _is_sound(record):
-            found.steps.append(record)
+        elif kind == Kind.STEP and signal == found.signal and len(found.steps) < most_steps and _is_sound(record):
+            found.steps.append({name: record[name] for name in _USED if name in record})
         elif kind == "skipped_steps":
             found.num_skipped += as_int(record.get("count")) or 0
+    found.steps = _return_fetched_ahead(found.steps)
     return found
+
+
+def _return_fetched_ahead(steps: list[Json]) -> list[Json]:
+    """A loader that fetches ahead has batches of later steps at the first step of an epoch, and none at the last.
+
+    Batches are used in the order in which they were fetched, the usual number at each step.
+    """
+    counts = [_num_batches(step) for step in steps]
+    starts = [place for place, names in enumerate(_beside(steps)) if "restart" in names]
+    usual = int(np.median(counts)) if counts else 0
+    ahead = int(np.median([counts[place] for place in starts])) - usual if starts else 0
+    if usual < 1 or not 0 < ahead <= _MAX_AHEAD or sum(counts) > 8 * _MOST_STEPS:
+        return steps
+    made = list[Json]()
+    for begin, end in itertools.pairwise([0, *(start for start in starts if start > 0), len(steps)]):
+        made += _share_out(steps[begin:end], usual=usual, ahead=ahead)
+    return made
+
+
+def _share_out(steps: Sequence[Json], *, usual: int, ahead: int) -> Sequence[Json]:
+    """The batches of one epoch; as they are if their number is not what fetching ahead explains."""
+    fetched = [_of_one_batch(step) for step in steps for _ in range(_num_batches(step))]
+    missing = usual * len(steps) - len(fetched)
+    if missing == ahead and fetched:  # the first step of the process had them, which only starts the clock
+        fetched = [fetched[0]] * ahead + fetched
+    elif missing not in (0, -ahead):  # the end of the run may leave some that were fetched and not used
+        return steps
+    groups = [fetched[place * usual : (place + 1) * usual] for place in range(len(steps))]
+    return [{**step, **_add_batches(group)} for step, group in zip(steps, groups, strict=True)]
+
+
+def _num_batches(step: Json) -> int:
+    return (as_int(step.get("batches")) or 1) if "samples" in step or "tokens" in step else 0
+
+
+def _of_one_batch(step: Json) -> Json:
+    counts = {name: as_float(step.get(name)) for name in ("samples", "tokens")}
+    each: Json = {name: value / _num_batches(step) for name, value in counts.items() if value is not None}
+    return {**each, "language": True} if step.get("language") is True else each
+
+
+def _add_batches(group: Sequence[Json]) -> Json:
+    known = {name for batch in group for name in batch if name != "language"}
+    sums = {name: math.fsum(as_float(batch.get(name)) or 0.0 for batch in group) for name in known}
+    whole: Json = {name: int(total) if total.is_integer() else total for name, total in sums.items()}
+    return {**whole, "language": all("language" in batch for batch in group), "batches": len(group)}
 
 
 def _is_sound(record: Json) -> bool:

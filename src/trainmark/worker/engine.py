@@ -26,6 +26,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from numpy.typing import NDArray
+
 from trainmark.messages.message import Message
 from trainmark.runfolder.document import WorkloadCell
 
@@ -104,6 +106,12 @@ class Engine(Protocol):
 
     def restore(self, path: Path) -> Mapping[str, float]:
         """Undo everything since `save`; returns its `progress`."""
+
+    def export_weights(self) -> Mapping[str, NDArray[Any]]:
+        """Of the model, as `trainmark.weights.neutral` describes them."""
+
+    def import_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        """All tensors of the model, before the first step."""
 
     def advise_on_bad_loss(self, step: int) -> Message | None:
         """What to try if the loss of a step is not finite."""

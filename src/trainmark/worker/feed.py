@@ -72,6 +72,9 @@ class Feed(Protocol[B_co]):
         """`step` is the step of the epoch to start at, for a run that is resumed."""
 
     def next_batch(self) -> B_co: ...
+    def restart(self) -> None:
+        """At the end of a pause: throw away what was prepared while the clock stood still, except for one batch."""
+
     def eval_batches(self) -> Iterator[B_co]:
         """Every validation sample once over all ranks."""
 
@@ -130,6 +133,9 @@ class RepeatingFeed(Generic[B]):
     def next_batch(self) -> B:
         return next(self._batches)
 
+    def restart(self) -> None:
+        pass
+
     def eval_batches(self) -> Iterator[B]:
         return iter(())
 
@@ -163,6 +169,8 @@ class DataFeed(Generic[B]):
         self.can_evaluate = data.num_val > 0
         self._training: Stream[B] | None = None
         self._next = (0, 0)
+        self._first: list[B] = []
+        """The batch that `restart` waited for."""
 
     def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
         """Consecutive epochs are one stream; only a jump opens a new one."""
@@ -177,7 +185,16 @@ class DataFeed(Generic[B]):
             raise RuntimeError("begin_epoch comes first")
         epoch, step = self._next
         self._next = (epoch, step + 1) if step + 1 < self.steps_per_epoch else (epoch + 1, 0)
-        return next(self._training)
+        return self._first.pop() if self._first else next(self._training)
+
+    def restart(self) -> None:
+        """Loaders that fill their queue during a checkpoint would make the steps after it 3 to 6% too fast."""
+        if self._training is None:
+            return
+        self._stop()
+        epoch, step = self._next
+        self._training = self._source.training(epoch=epoch, step=step)
+        self._first = [next(self._training)]
 
     def eval_batches(self) -> Iterator[B]:
         if not self.can_evaluate:
@@ -196,3 +213,4 @@ class DataFeed(Generic[B]):
         if self._training is not None:
             self._training.close()
             self._training = None
+        self._first = []

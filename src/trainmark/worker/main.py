@@ -42,6 +42,7 @@ from trainmark.worker.environment import describe_environment, write_environment
 from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop
 from trainmark.worker.recorder import Recorder
 from trainmark.worker.resume import Past, resume
+from trainmark.worker.start_weights import start_from_file
 from trainmark.worker.telemetry.sampler import Telemetry
 
 
@@ -93,7 +94,8 @@ class Worker:
             if self._run.memory_limit_bytes is not None:
                 package.limit_memory(self._cell.device, self._run.memory_limit_bytes)
             self._engine = package.build_engine(self._cell)
-            self._write_environment(dict(self._engine.facts()))
+            start = start_from_file(self._engine, self._run)
+            self._write_environment({**self._engine.facts(), **start})
             self._begin_phase("first_step", what="(choosing kernels)" if self._cell.device == "cuda" else None)
             end = self._build_loop(self._engine).run()
             peak = self._engine.peak_memory_bytes()

@@ -207,6 +207,7 @@ class TrainingEngine(ABC, Generic[B]):
             write_checkpoint(path, lambda file: self._dump(state, file))
 
         self._ranks.run_on_first(write)
+        self._feed.restart()
 
     def restore(self, path: Path) -> Mapping[str, float]:
         if self.rank == 0:

@@ -7,27 +7,23 @@ more pass over the sum of both paths in each direction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.models.resnet import ResNet
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def uncompiled(function: _F) -> _F:
-    """Python runs this itself; what it calls is compiled, each part on its own."""
-    plain: _F = torch.compiler.disable(function, recursive=False)
-    return plain
+from trainmark.workloads.torch_parts import run_part, uncompiled
 
 
 class Started(NamedTuple):
-    """A block's input and what its last convolutions made of it; `shortcut` is None where that is the input itself."""
+    """What the last convolutions of a block made of its input, and the input where that is the shortcut.
 
-    x: Tensor
+    A part must return nothing that is not used: autograd would fill a gradient of zeros for it, and add it.
+    """
+
+    x: Tensor | None
     branch: Tensor
     shortcut: Tensor | None
 
@@ -42,42 +38,49 @@ class Unjoined(NamedTuple):
 
 
 @uncompiled
-def run_stages(stages: Sequence[Any], first: Started) -> tuple[list[Tensor], Unjoined]:
+def run_stages(stages: Sequence[Any], first: Started, *, keeps_outputs: bool = False) -> tuple[list[Tensor], Unjoined]:
     """All blocks of torchvision's Bottleneck after the start of the first.
 
-    Returns the outputs of all stages but the last, and of the last one the paths of its last block.
+    Returns the outputs of all stages but the last if asked to, and of the last one the paths of its last block.
     """
     outputs: list[Tensor] = []
     unjoined = _paths(stages[0][0], first)
     for number, stage in enumerate(stages):
         for block in stage[1:] if number == 0 else stage:
-            started = _next_block(block, *unjoined)
+            is_output = keeps_outputs and block is stage[0]
+            started: Started = run_part(_next_block, block, is_output, *unjoined)
             unjoined = _paths(block, started)
-            if block is stage[0]:
+            if is_output:
+                assert started.x is not None
                 outputs.append(started.x)
     return outputs, unjoined
 
 
 @uncompiled
 def _paths(block: Any, started: Started) -> Unjoined:
-    if started.shortcut is None:
-        return Unjoined(started.branch, block.bn3, started.x, None)
-    return Unjoined(started.branch, block.bn3, started.shortcut, block.downsample[1])
+    if started.shortcut is not None:
+        return Unjoined(started.branch, block.bn3, started.shortcut, block.downsample[1])
+    assert started.x is not None
+    return Unjoined(started.branch, block.bn3, started.x, None)
 
 
 # -- compiled parts ----------------------------------------------------------------------------------------------------
 
 
-def _next_block(block: Any, branch: Tensor, norm: Any, shortcut: Tensor, shortcut_norm: Any) -> Started:
-    return start_block(block, join(branch, norm, shortcut, shortcut_norm))
+def _next_block(
+    block: Any, keeps_input: bool, branch: Tensor, norm: Any, shortcut: Tensor, shortcut_norm: Any
+) -> Started:
+    return start_block(block, join(branch, norm, shortcut, shortcut_norm), keeps_input=keeps_input)
 
 
-def start_block(block: Any, x: Tensor) -> Started:
+def start_block(block: Any, x: Tensor, *, keeps_input: bool = False) -> Started:
     """Up to the last convolution of the block, and that of its shortcut."""
     branch = functional.relu(block.bn1(block.conv1(x)))
     branch = functional.relu(block.bn2(block.conv2(branch)))
-    shortcut = None if block.downsample is None else block.downsample[0](x)
-    return Started(x, block.conv3(branch), shortcut)
+    branch = block.conv3(branch)
+    if block.downsample is None:
+        return Started(x, branch, None)
+    return Started(x if keeps_input else None, branch, block.downsample[0](x))
 
 
 def join(branch: Tensor, norm: Any, shortcut: Tensor, shortcut_norm: Any) -> Tensor:
@@ -91,9 +94,10 @@ class PartedResNet(ResNet):  # type: ignore[misc]
 
     @uncompiled
     def forward(self, x: Tensor, *for_classifier: Tensor) -> Tensor:
-        first = _enter(self, x)
+        first = run_part(_enter, self, x)
         _, last = run_stages((self.layer1, self.layer2, self.layer3, self.layer4), first)
-        return _leave(self, for_classifier, *last)
+        logits: Tensor = run_part(_leave, self, for_classifier, *last)
+        return logits
 
     def classify(self, features: Tensor) -> Tensor:
         """Of the mean over each channel's pixels."""

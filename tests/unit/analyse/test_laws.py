@@ -151,6 +151,16 @@ def test_flops_above_the_peak(runs: Runs, share: float, marks: list[str]) -> Non
     assert [law for _, law in runs.marked()] == marks
 
 
+@pytest.mark.parametrize(("share", "marks"), [(1.12, ["above-peak"]), (1.08, [])])
+def test_flops_above_what_a_matrix_product_reached(runs: Runs, share: float, marks: list[str]) -> None:
+    """On a device whose data sheet is not known; two measurements of a product differ by up to 10%."""
+    runs.add(
+        256 * FLOPS / (500e12 * share), batch_size_per_device=256, size="full", precision="bf16", device="cuda",
+        jitter=0.0001, env={"device_name": "Imaginary 9000", "matrix_flops_per_s": 500e12},
+    )  # fmt: skip
+    assert [law for _, law in runs.marked()] == marks
+
+
 def test_peaks_by_the_names_that_drivers_print() -> None:
     assert find_peak("NVIDIA A100-SXM4-80GB", "tf32", is_tf32_possible=False) == 156.0
     assert find_peak("Tesla V100-PCIE-16GB", "amp", is_tf32_possible=False) == 112.0

@@ -140,13 +140,18 @@ WORK = Work(
     steps_per_epoch=2,
     rates=np.array([0.1, 0.2]),
     batches=[[("images", np.arange(6, dtype=np.uint8)), ("boxes", np.array([0.1, 0.2]))]],
+    digests=["0123456789abcdef"],
 )
 
 
 def test_the_same_work_in_another_layout_and_by_another_count_holds() -> None:
     close = [[("images", np.arange(6, dtype=np.uint8)), ("boxes", np.array([0.1, 0.2 + 1e-9]))]]
     other = replace(WORK, facts={**WORK.facts, "forward_flops": 1005, "layout": "NHWC"}, batches=close)
-    assert check_work(WORK, other, precision="fp32").holds
+    found = check_work(WORK, other, precision="fp32")
+    assert found.holds
+    assert found.facts["layout"] == ("NCHW", "NHWC")
+    assert found.facts["batches"] == ("0123456789ab", "0123456789ab")
+    assert found.facts["learning_rates"] == ("0.1 0.2", "0.1 0.2")
 
 
 @pytest.mark.parametrize(

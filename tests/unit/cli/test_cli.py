@@ -18,6 +18,7 @@ from PIL import Image
 from rich.console import Console
 
 from making import heed_interrupts, make_images, make_run
+from schema_checking import check_document
 from trainmark.cli import doctor
 from trainmark.cli.main import VERBS, build_parser, main
 from trainmark.cli.progress import RunProgress
@@ -375,6 +376,7 @@ def test_data_make_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     victim.write_bytes(victim.read_bytes()[:1000])
     code, out, _ = run("data", "check", "imagenet", folder, "--json", capsys=capsys)
     document = json.loads(out)
+    check_document("data-check", document)
     assert (code, document["ok"], len(document["faults"])) == (2, False, 1)
     assert victim.name in document["faults"][0]["path"]
     code, out, _ = run("data", "check", "imagenet", folder, capsys=capsys)
@@ -550,9 +552,11 @@ def test_the_set_of_flags_is_pinned() -> None:
             o for a in parser._actions for o in a.option_strings if o.startswith("--") and o != "--help"
         )
     axes = "batch-size data device devices epochs framework json lr max-seconds max-steps min-seconds nodes precision"
+    axes += " weights"
     axes += " recipe repeat seed size store target-ci timeout-s until-target hang-factor hang-least-s"
     axes += " allow-env cluster hosts image launcher"
-    doctor = "cluster device devices hosts json launcher network nodes store"
+    doctor = "cluster device devices hosts json launcher network nodes peaks store"
+    ablate = "batch-size device json only precision rounds seconds size"
     own = "find-batch fresh no-observe no-preflight pattern resume retries"
     show = "columns commit failed json protocol reindex reverse since sort store workload"
     facts = "batch-size devices framework json model nodes pattern precision protocol store workers workload"
@@ -580,10 +584,11 @@ def test_the_set_of_flags_is_pinned() -> None:
             "--steps",
             "--store",
         ],
+        "ablate": sorted(f"--{name}" for name in ablate.split()),
         "report": ["--format", "--json", "--lang", "--output", "--store"],
         "export": ["--format", "--output", "--store"],
     }
-    order = "list doctor data plan run mark import show compare accept check parity report export"
+    order = "list doctor data plan run mark import show compare accept check parity ablate report export"
     assert " ".join(VERBS) == order
 
 

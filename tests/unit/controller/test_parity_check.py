@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainmark.controller import parity
+from making import make_workload_cell
+from trainmark.cli.main import main
+from trainmark.controller import parity, parity_probes
 from trainmark.controller.parity import ParityOptions, check_options, run_parity
 from trainmark.controller.parity_inputs import permute_samples, settle_weights, shuffled_steps
+from trainmark.controller.parity_probes import ProcessProber
 from trainmark.controller.parity_proofs import read_proofs
-from trainmark.errors import InputError
+from trainmark.errors import InputError, RunError
+from trainmark.frameworks import Framework
 from trainmark.runfolder.parity import STAGES, read_parity, write_parity
 from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, leaves
 
@@ -93,7 +99,7 @@ def test_equal_frameworks_pass_all_stages() -> None:
     [pair] = record.pairs
     assert {stage.stage for stage in pair.stages} == set(STAGES)
     assert record.holds, pair.stages
-    assert [stage.precision for stage in pair.stages] == ["fp64", "fp32", "bf16", "fp32", "fp32"]
+    assert [stage.precision for stage in pair.stages] == ["fp64", "fp32", "fp32", "fp32"]  # no bf16 in Paddle on a CPU
     assert (pair.one.version, pair.other.version) == ("torch 1.0", "paddle 1.0")
     assert prober.asked.count(("torch", "fp32", 20)) == 8
     assert prober.asked.count(("paddle", "fp32", 20)) == 1
@@ -168,8 +174,70 @@ def test_settled_weights_keep_shapes_types_and_positive_variances() -> None:
         ({"frameworks": ("torch",)}, "two sides"),
         ({"recipe": "slow"}, "recipe 'slow'"),
         ({"size": "huge"}, "size 'huge'"),
+        ({"precisions": ("fp8",)}, "no 'fp8' on cpu"),
     ],
 )
 def test_what_cannot_be_checked_is_refused(change: dict[str, object], what: str) -> None:
     with pytest.raises(InputError, match=what):
         check_options(replace(ParityOptions(workload="resnet50", frameworks=("torch",)), **change))  # type: ignore[arg-type]
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("fault", "code"), [("", 0), ("weight decay", 1)])
+def test_the_command_prints_an_entry_for_each_stage_stores_it_and_says_what_is_next(
+    fault: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(parity_probes, "ProcessProber", lambda folder, tell: NumpyProber(fault))
+    words = ["parity", "resnet50", "--frameworks", "torch,paddle", "--stages", "mathematics,work"]
+    assert main([*words, "--json", "--store", str(tmp_path)]) == code
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert document["holds"] is (code == 0)
+    assert [(entry["one"]["name"], entry["other"]["name"], entry["stage"]) for entry in document["entries"]] == [
+        ("torch", "paddle", "mathematics"),
+        ("torch", "paddle", "work"),
+    ]
+    for entry in document["entries"]:
+        assert entry["holds"] is (entry["measured"] is not None and entry["measured"] <= entry["limit"])
+    [stored] = read_parity(tmp_path)
+    assert document["stored"].startswith(str(tmp_path / "parity" / "resnet50-"))
+    assert stored.holds is document["holds"]
+    wanted = "compare framework=torch framework=paddle" if code == 0 else "parity resnet50 --stages mathematics --json"
+    assert f"next: trainmark {wanted}" in printed.err
+
+
+def test_the_table_names_the_fault_in_both_languages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(parity_probes, "ProcessProber", lambda folder, tell: NumpyProber("weight decay"))
+    words = ["parity", "resnet50", "--frameworks", "paddle", "--stages", "mathematics", "--store", str(tmp_path)]
+    assert main(words) == 1
+    english = capsys.readouterr().out
+    assert english.startswith("resnet50: torch and paddle do not train the same thing: stage mathematics fails at w")
+    assert main([*words, "--lang", "zh"]) == 1
+    assert "阶段 mathematics 在 weights: w 处不成立" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", ["parity resnet50 --stages fast", "parity nothing", "parity resnet50 --steps 0"])
+def test_bad_words_are_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_a_framework_that_is_not_installed_comes_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.undo()  # the real check of the options
+    monkeypatch.setattr(Framework, "installed_version", lambda self: None if self.name == "paddle" else "1.0")
+    assert main(["parity", "resnet50", "--frameworks", "torch,paddle"]) == 2
+    assert capsys.readouterr().err == "error: PaddlePaddle is not installed\n  hint: pip install 'trainmark[paddle]'\n"
+
+
+def test_a_process_that_dies_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+    code = "import sys; print('no room'); sys.exit(3)"
+    prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=(sys.executable, "-c", code))
+    request = EpochRequest(cell=make_workload_cell(framework="paddle"), num_steps=1)
+    with pytest.raises(RunError, match="paddle ended with exit code 3: the process ended without a result\nno room"):
+        prober.run_epoch(request)

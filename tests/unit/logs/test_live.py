@@ -147,6 +147,16 @@ def test_an_evaluation_inside_an_epoch_is_no_training() -> None:
     assert found[2:] == [(20, 0.012, 32), (30, 0.2, 320)]
 
 
+def test_a_program_that_starts_its_own_processes_knows_how_many_samples_a_step_has() -> None:
+    """Two processes of torchrun look like one to the launcher; the Trainer prints the batch of all of them."""
+    live = log(devices=1, batch_size_per_device=4)
+    total = "  Instantaneous batch size per device = 4\n  Total train batch size (w. parallel) = 8\n"
+    bars = [(f" 10%|#  | {step}/250 [00:12<00:28,  5.87it/s]\n", 100.0 + step) for step in range(1, 6)]
+    done = ("{'train_runtime': 42.03, 'train_samples_per_second': 47.59, 'epoch': 1.0}\n", 110.0)
+    found = feed(live, (total, 100.0), *bars, done)
+    assert {samples for _, _, samples in found} == {8}
+
+
 def test_the_word_of_the_user_counts_before_the_log_s() -> None:
     live = log(devices=2, batch_size_per_device=4)
     lines = [("Namespace(batch_size=64)\n", 99.0), *((EXAMPLE.format(epoch=0, step=s), 100.0 + s) for s in (0, 1))]

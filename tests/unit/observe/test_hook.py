@@ -148,7 +148,7 @@ SUBPROCESSES = """
     ids=["fork", "spawn", "exec", "daemon", "subprocess"],
 )
 def test_children_are_seen_however_they_start(place: Place, code: str, steps: int | None) -> None:
-    """A process that ends by os._exit or exec may lose the steps of its last 20 ms."""
+    """A process that ends by os._exit or exec may lose the steps of its last millisecond."""
     place.python(code)
     found = place.num_steps()
     assert found
@@ -161,11 +161,103 @@ def test_a_kill_leaves_whole_lines(place: Place) -> None:
         import os, signal, time, torch
         optimizer = torch.Optimizer()
         for number in range(6):
-            optimizer.step(); time.sleep(0.03)
+            optimizer.step(); time.sleep(0.002)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     place.python(code, expect=-9)
     assert place.num_steps() == [5]
+
+
+def test_a_script_that_closes_all_descriptors_keeps_its_own_files(place: Place) -> None:
+    """As daemons do; the next file that it opens gets the number of ours."""
+    code = """
+        import os, sys, time, torch
+        torch.train(3); time.sleep(0.002); torch.train(1)
+        os.closerange(3, 64)
+        files = [open(f"{sys.argv[0]}.{number}", "w+") for number in range(3)]
+        time.sleep(0.002); torch.train(4)
+        for file in files: file.flush(); file.seek(0); assert file.read() == "", "written by others"
+    """
+    place.python(code)
+    assert sum(place.num_steps()) >= 6
+
+
+def test_a_pool_and_a_thread_that_forks(place: Place) -> None:
+    code = """
+        import multiprocessing, threading, torch
+        def work(number): torch.train(4); return number
+        def run():
+            with multiprocessing.get_context("fork").Pool(3) as pool: found.extend(pool.map(work, range(3), 1))
+        found = []
+        thread = threading.Thread(target=run); thread.start()
+        torch.train(4); thread.join()
+        assert sorted(found) == [0, 1, 2]
+    """
+    place.python(code)
+    assert place.num_steps()
+
+
+def test_a_child_with_a_path_of_its_own_is_left_alone(place: Place) -> None:
+    code = """
+        import os, subprocess, sys
+        child = "import sys; assert not any('observe' in path for path in sys.path); print('fine')"
+        environment = {**os.environ, "PYTHONPATH": "nowhere"}
+        sys.exit(subprocess.run([sys.executable, "-c", child], env=environment).returncode)
+    """
+    assert place.python(code) == "fine\n"
+    assert len(place.notes("process")) == 1
+
+
+EMBEDS = """
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+int main(void) {
+    Py_Initialize();
+    int code = PyRun_SimpleString("import torch; torch.train(3)");
+    return Py_FinalizeEx() < 0 ? 120 : code;
+}
+"""
+
+
+def test_a_program_that_embeds_python_is_seen(place: Place, tmp_path: Path) -> None:
+    source, program = tmp_path / "embed.c", tmp_path / "embed"
+    source.write_text(EMBEDS)
+    asked = [["python3-config", what, "--embed"] for what in ("--includes", "--ldflags")]
+    if not shutil.which("cc") or not shutil.which("python3-config"):
+        pytest.skip("no C compiler, or no headers of Python")
+    includes, libraries = (subprocess.run(words, capture_output=True, text=True, check=False).stdout for words in asked)
+    argv = ["cc", str(source), "-o", str(program), *includes.split(), *libraries.split()]
+    if subprocess.run(argv, capture_output=True, check=False).returncode:
+        pytest.skip("a program that embeds Python cannot be built here")
+    place.python("", argv=[str(program)])
+    assert place.num_steps() == [2]
+
+
+EVENTS = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import recorder, step_counter
+class Event:
+    "As those of CUDA: to destroy one in a forked child aborts it."
+    owner = os.getpid()
+    def __del__(self):
+        if os.getpid() != self.owner: os.abort()
+counter = step_counter.StepCounter(recorder.Recorder(sys.argv[2]))
+counter.mark_time, counter.device_seconds = Event, lambda begin, end: None
+for _ in range(4): counter.optimizer_step(1, "test")
+if os.fork() == 0:
+    counter.mark_time = None
+    for _ in range(4): counter.optimizer_step(1, "test")
+    sys.exit(0)
+code = os.waitstatus_to_exitcode(os.wait()[1])
+counter._pending.clear()
+sys.exit(code)
+"""
+
+
+def test_a_forked_child_does_not_destroy_the_events_of_its_parent(place: Place) -> None:
+    """Workers of a data loader, which are forked after the first steps of a training on CUDA."""
+    place.python("", argv=[sys.executable, "-c", EVENTS, str(observe.HOOK_FOLDER.parent), str(place.run)])
 
 
 @pytest.mark.parametrize("flag", ["-S", "-I", "-E"])

@@ -153,6 +153,14 @@ def test_switches_that_are_usual_stand_once(tmp_path: Path) -> None:
     assert "settings" not in markdown_of(lines_of(tmp_path / "r4"), lang="en")
 
 
+@pytest.mark.parametrize(("digest", "shown"), [(None, "lab/tm"), ("sha256:ab", "lab/tm@sha256:ab")])
+def test_the_report_names_the_container_image_with_its_digest(tmp_path: Path, digest: str | None, shown: str) -> None:
+    folder = make_run(tmp_path, "r")
+    image = {"name": "lab/tm", "digest": digest, "is_given": True}
+    (folder / "env.json").write_text(json.dumps({"cpu": "x", "image": image}))
+    assert f"| container image | {shown} |" in markdown_of(lines_of(folder), lang="en")
+
+
 def test_a_report_of_failures_says_what_they_were(tmp_path: Path) -> None:
     folders = [make_run(tmp_path, "a", outcome="oom", reason="no memory"), make_run(tmp_path, "b", outcome="nan")]
     text = markdown_of(lines_of(*folders), lang="en")

@@ -51,6 +51,26 @@ def test_a_script_that_restarts_its_data_at_every_step_keeps_its_steps(tmp_path:
     assert len(found.seconds) == 9
 
 
+def test_a_loader_that_fetches_ahead_has_the_batch_of_each_step(tmp_path: Path) -> None:
+    """As timm does on CUDA: two batches before the first step of an epoch, none before the last, which is smaller."""
+    first = [{"samples": 8}] * 6 + [{"samples": 5}, {}]
+    epoch = [{"samples": 16, "batches": 2, "beside": ["eval", "restart"]}, *first[1:]]
+    write(tmp_path, 0, first + epoch + epoch[:4])
+    found = read_observed(tmp_path)
+    assert found is not None
+    of_epoch = [8.0] * 6 + [5.0]
+    assert found.samples.tolist() == [8.0, *of_epoch, *of_epoch, *[8.0] * 3]
+    assert found.batch_size == 8
+
+
+def test_batches_that_fetching_ahead_does_not_explain_stay(tmp_path: Path) -> None:
+    restart = {"samples": 16, "batches": 2, "beside": ["restart"]}
+    write(tmp_path, 0, ([restart] + [{"samples": 8}] * 8) * 2)
+    found = read_observed(tmp_path)
+    assert found is not None
+    assert found.samples.tolist() == [8.0] * 16
+
+
 def test_backward_passes_count_only_without_an_optimizer(tmp_path: Path) -> None:
     write(tmp_path, 0, [{"samples": 8}] * 5, signal="backward")
     found = read_observed(tmp_path)

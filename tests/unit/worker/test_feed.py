@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from making import make_images
-from trainmark.worker.feed import build_feed, open_feed
+from trainmark.worker.feed import DataFeed, build_feed, open_feed
 from trainmark.worker.images import ImageDecoder, ImageList
 from trainmark.worker.jpeg_source import JpegSource
 from trainmark.worker.samples import EvalBatches, HostBatches, Problems, Share, TrainBatches
@@ -143,3 +143,44 @@ def test_an_unusable_sample_is_replaced_and_named_once() -> None:
 def test_fewer_samples_than_a_global_batch_are_refused() -> None:
     with pytest.raises(ValueError, match="10 training samples are fewer than one global batch of 16"):
         open_feed(Numbers(), share_of(0, 4), NumpySources())
+
+
+class Counted(NumpySamples):
+    """Remembers where its streams began and how many batches each has given."""
+
+    def __init__(self, data: Samples, share: Share, problems: Problems) -> None:
+        super().__init__(data, share, problems)
+        self.begun: list[tuple[int, int]] = []
+        self.closed = 0
+
+    def training(self, *, epoch: int, step: int) -> Generator[Any, None, None]:
+        self.begun.append((epoch, step))
+        try:
+            yield from super().training(epoch=epoch, step=step)
+        finally:
+            self.closed += 1
+
+
+def test_what_was_prepared_during_a_checkpoint_is_not_used() -> None:
+    """The stream is opened again at the same place; the batches are those of an uninterrupted training."""
+    share = Share(rank=0, world_size=1, batch_size=2, seed=0)
+    plain, paused = (
+        DataFeed(data, Counted(data, share, Problems()), Problems(), steps_per_epoch=5)
+        for data in (Numbers(), Numbers())
+    )
+    source = paused._source
+    assert isinstance(source, Counted)
+    for feed in (plain, paused):
+        feed.begin_epoch(0)
+    wanted, got = [], []
+    for number in range(8):
+        wanted.append(plain.next_batch())
+        got.append(paused.next_batch())
+        if number in (2, 4):
+            paused.restart()
+    np.testing.assert_array_equal(np.array(got), np.array(wanted))
+    assert source.begun == [(0, 0), (0, 3), (1, 0)]
+    assert source.closed == 2
+    paused.restart()
+    paused.begin_epoch(0)
+    np.testing.assert_array_equal(paused.next_batch(), wanted[0], "a jump forgets the batch that was waited for")

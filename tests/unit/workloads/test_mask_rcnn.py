@@ -24,7 +24,7 @@ from trainmark.workloads.mask_rcnn import metric
 from trainmark.workloads.mask_rcnn import torch as workload
 from trainmark.workloads.mask_rcnn.card import CARD, regions_per_image
 from trainmark.workloads.mask_rcnn.data import CocoImages, Truth, ngc_size, open_data, torchvision_size
-from trainmark.workloads.mask_rcnn.torch_model import VARIANTS, Transform, build_mask_rcnn
+from trainmark.workloads.mask_rcnn.torch_model import VARIANTS, RecipeRCNN, Transform, build_mask_rcnn
 from trainmark.workloads.mask_rcnn.torch_ngc import best_of_all, box_loss, is_inside
 from trainmark.workloads.mask_rcnn.torch_norm import FrozenNorm, calibrate, noise_images
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
@@ -196,7 +196,9 @@ class DoubleTransform(Transform):
 def test_the_torchvision_recipe_is_torchvisions_network() -> None:
     """Losses and gradients in float64 with the same weights and the same random choices."""
     torch.manual_seed(0)
-    ours = build_mask_rcnn(variant=VARIANTS["torchvision"], num_outputs=4, short_side=64, num_regions=8)
+    ours = build_mask_rcnn(
+        kind=RecipeRCNN, variant=VARIANTS["torchvision"], num_outputs=4, short_side=64, num_regions=8
+    )
     with torch.device("meta"):  # its own weights are not needed
         theirs = maskrcnn_resnet50_fpn(weights=None, weights_backbone=None, num_classes=4, box_batch_size_per_image=8)
         for module in theirs.modules():  # frozen ones come with pretrained weights only

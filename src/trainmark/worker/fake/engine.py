@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from trainmark.messages.message import Message
 
 
@@ -56,6 +58,7 @@ class FakeEngine:
         self._metrics, self._learns = metrics, learns
         self._eval_seconds, self._eval_batches = eval_seconds, eval_batches
         self.num_evaluations = 0
+        self.weights: dict[str, NDArray[Any]] = {}
 
     def step(self) -> None:
         self.clock.now_s += self._seconds[min(self.num_steps, len(self._seconds) - 1)]
@@ -121,6 +124,12 @@ class FakeEngine:
         self.num_steps = state["num_steps"]
         progress: Mapping[str, float] = state["progress"]
         return progress
+
+    def export_weights(self) -> Mapping[str, NDArray[Any]]:
+        return dict(self.weights)
+
+    def import_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        self.weights = dict(weights)
 
     def advise_on_bad_loss(self, step: int) -> None:
         """It has no learning rate."""

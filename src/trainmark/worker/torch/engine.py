@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmark import rank_environment
+from trainmark.measured_peaks import find_matrix_peak, read_peaks
 from trainmark.messages.message import Message
 from trainmark.messages.training import checkpoint_damaged, checkpoint_has_objects
 from trainmark.runfolder.document import WorkloadCell
@@ -24,6 +25,7 @@ from trainmark.worker.checkpoint import CheckpointRefusedError, first_line
 from trainmark.worker.memory import peak_host_bytes
 from trainmark.worker.ranks import Ranks, SingleRank
 from trainmark.worker.torch import is_out_of_memory
+from trainmark.worker.torch.compile_ahead import CompileHelpers
 from trainmark.worker.torch.ranks import (
     copy_statistics_of_first,
     join_processes,
@@ -62,12 +64,17 @@ class TorchEngine(TrainingEngine[Batch]):
         self._device = _choose_device(cell.device)
         ranks = join_processes(self._device) if self.world_size > 1 else SingleRank()
         self._precision = Precision.of(cell.precision, self._device.type)
-        self._precision.apply(has_static_shapes=self._card.has_static_shapes)
+        self._precision.apply(has_static_shapes=self._card.has_static_shapes or cell.recipe == "fast")
         torch.manual_seed(cell.seed)
         self._recent: deque[torch.cuda.Event] = deque()
         self._losses = torch.zeros(_LOSS_SLOTS, pin_memory=self._device.type == "cuda")
         self._next_slot = 0
+        self._helpers = self._start_helpers()
         return ranks
+
+    def _start_helpers(self) -> CompileHelpers | None:
+        is_parted = self._device.type == "cuda" and self.world_size == 1 and "compile" in self._optimisations
+        return CompileHelpers(self._cell, self._without) if is_parted else None
 
     def _sources(self) -> TorchSources:
         is_channels_last = "channels_last" in self._optimisations
@@ -115,9 +122,13 @@ class TorchEngine(TrainingEngine[Batch]):
         return self._card.sync_batch_norm and self.world_size > 1 and self._device.type == "cuda"
 
     def _warm_up(self) -> None:
+        if self._helpers is not None:
+            self._helpers.wait()
         if self._train_step.needs_preparation:
             self._train_step.prepare(self._feed.next_batch())
             self._feed.begin_epoch(0)
+        if self._helpers is not None:
+            self._helpers.note_success()
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()  # the copies that prepare() kept do not belong to training
 
@@ -248,6 +259,12 @@ class TorchEngine(TrainingEngine[Batch]):
             return torch.cuda.max_memory_allocated() + self._train_step.replay_bytes
         return peak_host_bytes()
 
+    def _matrix_peak(self) -> float | None:
+        """What `doctor --peaks` has measured on this GPU in this precision."""
+        if self._device.type == "cpu":
+            return None
+        return find_matrix_peak(read_peaks(os.environ), torch.cuda.get_device_name(), self._cell.precision)
+
     def facts(self) -> Mapping[str, Any]:
         is_cuda = self._device.type == "cuda"
         return {
@@ -261,6 +278,7 @@ class TorchEngine(TrainingEngine[Batch]):
             "num_classes": self._feed.num_classes,
             "learning_rate_peak": self._peak_rate,
             "optimisations": sorted(self._optimisations),
+            "matrix_flops_per_s": self._matrix_peak(),
             "flags": {
                 "sync_batch_norm": self._syncs_batch_norm,
                 "tf32_matmul": torch.backends.cuda.matmul.allow_tf32,
@@ -269,6 +287,20 @@ class TorchEngine(TrainingEngine[Batch]):
                 **self._train_step.facts(),
             },
         }
+
+
+class CompilingEngine(TorchEngine):
+    """Fills the compile cache with its share of a training's parts, and trains nothing."""
+
+    def __init__(self, cell: WorkloadCell, *, without: Collection[str], number: int, of: int) -> None:
+        self._number, self._of = number, of
+        super().__init__(cell, without=without)
+
+    def _start_helpers(self) -> None:
+        torch.backends.cudnn.benchmark = False  # what it chooses here is of no use to the training
+
+    def _warm_up(self) -> None:
+        self._train_step.compile_share(self._feed.next_batch(), number=self._number, of=self._of)
 
 
 def _merge(scores: list[TensorScores]) -> Scores | None:

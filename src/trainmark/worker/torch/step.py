@@ -21,6 +21,7 @@ from trainmark.worker.torch.optimizer import build_optimizer, fill_state, load_s
 from trainmark.worker.torch.workload import Batch, TorchWorkload
 from trainmark.workloads.card import Optimizer
 from trainmark.workloads.optimisations import general_optimisations
+from trainmark.workloads.torch_parts import CompileShare, compiling
 
 _WARM_STEPS = 3
 """Before capture: cuDNN benchmarks its algorithms, the allocator and the optimizer make their buffers."""
@@ -86,11 +87,11 @@ class TrainStep:
         # A graph would have to capture the collectives too; several devices run compiled without one.
         is_alone = not isinstance(model, DistributedDataParallel)
         self._wants_graph = "whole_step_graph" in self._uses and is_alone
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._captures: dict[Shapes, _Captured] = {}
+        """One graph for each set of shapes that batches have; most workloads have one."""
+        self._arrange = getattr(workload, "arrange", None) if is_fast else None
         self.replay_bytes = 0
-        """Memory that a captured step works in, which the allocator counts only during capture."""
-        self._static: Batch = None
-        self._source: Batch = None
+        """Memory that captured steps work in, which the allocator counts only during capture."""
         device = next(model.parameters()).device
         self.loss = torch.zeros((), device=device)
         self._optimizer_facts = optimizer_facts
@@ -130,14 +131,17 @@ class TrainStep:
                 group["lr"] = rate * scale
 
     def run(self, batch: Batch) -> None:
-        if self._graph is None:
+        if self._arrange is not None:
+            batch = self._arrange(self._bare, batch)
+        if not self._captures:
             self.loss = self._step(batch)
             return
-        if self._source is not batch:  # a repeated batch is already in the graph's buffers
-            for static, new in zip(_pytree.tree_leaves(self._static), _pytree.tree_leaves(batch), strict=True):
-                static.copy_(new, non_blocking=True)
-            self._source = batch
-        self._graph.replay()
+        captured = self._captures.get(_shapes_of(batch))
+        if captured is None:
+            captured = self._prepare_for(batch)
+            assert captured is not None
+        captured.replay(batch)
+        self.loss = captured.loss
 
     @contextlib.contextmanager
     def without_exchange(self) -> Iterator[None]:
@@ -151,18 +155,21 @@ class TrainStep:
         model.require_forward_param_sync = True  # and without this the first step after the twin steps would not.
 
     def why_no_twin(self) -> Message | None:
-        if self._graph is not None:
+        if self._captures:
             return step_captured()
         return None if isinstance(self._model, DistributedDataParallel) else one_process()
 
     def prepare(self, batch: Batch) -> None:
         """Compile, warm up and capture on a real batch, then restore all state: the first counted step is step 1."""
+        self._prepare_for(batch if self._arrange is None else self._arrange(self._bare, batch))
+
+    def _prepare_for(self, batch: Batch) -> _Captured | None:
         saved = self._save_state()
         for _ in range(_WARM_STEPS):
             self._step(batch)
-        if self._wants_graph:
-            self._capture(batch)
+        captured = self._capture(batch) if self._wants_graph else None
         self._restore_state(saved)
+        return captured
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -214,22 +221,39 @@ class TrainStep:
 
     def _compile(self) -> Callable[[Batch], Tensor]:
         configure_compiler()
+        compiled: Callable[[Batch], Tensor] = self._compiled(self._plain_loss)
+        return compiled
+
+    def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         # Tuning pointwise and reduction kernels gave 7012 instead of 6954 images/s on an H200.
         options: dict[str, Any] | None = {"max_autotune_pointwise": True} if "tuned_kernels" in self._uses else None
-        return torch.compile(self._plain_loss, dynamic=False, options=options)
+        return torch.compile(function, dynamic=False, options=options)
 
-    def _capture(self, batch: Batch) -> None:
-        self._static, self._source = _pytree.tree_map_only(Tensor, Tensor.clone, batch), batch
+    def compile_share(self, batch: Batch, *, number: int, of: int) -> None:
+        """One step in which only a share of the parts is compiled; the first share has what is outside of parts."""
+        if self._arrange is not None:
+            batch = self._arrange(self._bare, batch)
+        if number > 0:
+            self._compute_loss = self._plain_loss
+        with compiling(CompileShare(number=number, of=of, compile=self._compiled)):
+            self._step(batch)
+
+    def _capture(self, batch: Batch) -> _Captured:
+        static = _pytree.tree_map_only(Tensor, Tensor.clone, batch)
         self.optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
+        # They never run at the same time, so all graphs can work in the same memory.
+        pool = next((other.graph.pool() for other in self._captures.values()), None)
         # On the stream that warmed up: gradients accumulate on the stream that first saw them.
         # Thread-local: the loaders' threads allocate and copy meanwhile, which must not affect the capture.
         stream = torch.cuda.current_stream()
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            self.loss = self._step(self._static)
-        self._graph = graph
+        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+            loss = self._step(static)
+        captured = _Captured(graph=graph, static=static, source=batch, loss=loss)
+        self._captures[_shapes_of(batch)] = captured
         self.replay_bytes = _count_free_bytes(graph)
+        return captured
 
     def _state_tensors(self) -> list[Tensor]:
         buffers = [tensor for state in read_state(self.optimizer) for tensor in state.values()]
@@ -255,6 +279,31 @@ class TrainStep:
         # load_state_dict would make new tensors, which a captured graph would not use.
         scale.fill_(state["scale"])
         tracker.fill_(state["_growth_tracker"])
+
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(kw_only=True)
+class _Captured:
+    """A step in a CUDA graph, with the tensors that it reads and writes."""
+
+    graph: torch.cuda.CUDAGraph
+    static: Batch
+    source: Batch
+    """The batch that is in `static`."""
+    loss: Tensor
+
+    def replay(self, batch: Batch) -> None:
+        if self.source is not batch:  # a repeated batch is already in the graph's tensors
+            for static, new in zip(_pytree.tree_leaves(self.static), _pytree.tree_leaves(batch), strict=True):
+                static.copy_(new, non_blocking=True)
+            self.source = batch
+        self.graph.replay()
+
+
+def _shapes_of(batch: Batch) -> Shapes:
+    return tuple(tuple(leaf.shape) for leaf in _pytree.tree_leaves(batch) if isinstance(leaf, Tensor))
 
 
 def _count_free_bytes(graph: torch.cuda.CUDAGraph) -> int:

@@ -18,7 +18,7 @@ from torch.nn import functional
 from trainmark.workloads.hrnet_w18.torch_network import CHANNELS, Network
 from trainmark.workloads.torch_norm import SumBatchNorm2d, speed_up_norms
 from trainmark.workloads.torch_padding import CHANNEL_MULTIPLE, convolve_padded
-from trainmark.workloads.torch_residual import uncompiled
+from trainmark.workloads.torch_parts import run_part, uncompiled
 from trainmark.workloads.torch_resize import concatenate_enlarged, enlarge
 from trainmark.workloads.torch_stem import SpaceToDepthConv2d
 
@@ -42,7 +42,7 @@ class FastNetwork(Network):
 
     @uncompiled
     def forward(self, images: Tensor) -> Tensor:
-        branches = _enter(self, images)
+        branches: list[Tensor] = run_part(_enter, self, images)
         streams = self._fork(branches)
         for stage, down in ((self.stage2, self.down3), (self.stage3, self.down4), (self.stage4, None)):
             for module in stage:
@@ -50,11 +50,12 @@ class FastNetwork(Network):
             if down is not None:
                 lowest = len(branches) - 1
                 with _on(streams, lowest):
-                    branches.append(_convolve(down, branches[-1]))
+                    branches.append(run_part(_convolve, down, branches[-1]))
                 _hand_over(streams, lowest, lowest + 1, branches[-1])
         for source in range(1, len(branches)):
             _hand_over(streams, source, 0, branches[source])
-        return _classify(self, branches, images.shape[-2:])
+        scores: Tensor = run_part(_classify, self, branches, images.shape[-2:])
+        return scores
 
     @uncompiled
     def _fork(self, branches: Sequence[Tensor]) -> list[torch.cuda.Stream]:
@@ -75,7 +76,7 @@ def _exchange(module: Any, inputs: Sequence[Tensor], streams: Sequence[torch.cud
     branches = []
     for number, x in enumerate(inputs):
         with _on(streams, number):
-            branches.append(_run_blocks(module.branches[number], x))
+            branches.append(run_part(_run_blocks, module.branches[number], x))
     done = [stream.record_event() for stream in streams[: len(branches)]]
     sums = []
     for target in range(len(branches)):
@@ -84,7 +85,7 @@ def _exchange(module: Any, inputs: Sequence[Tensor], streams: Sequence[torch.cud
                 streams[target].wait_event(done[source])
                 branches[source].record_stream(streams[target])
         with _on(streams, target):
-            sums.append(_gather(module.paths[target], branches, target))
+            sums.append(run_part(_gather, module.paths[target], branches, target))
     return sums
 
 

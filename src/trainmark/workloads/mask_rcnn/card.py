@@ -6,14 +6,16 @@ from trainmark.workloads.card import Card, ImageSize, Schedule, Sgd, Target
 
 _ITERATIONS, _GLOBAL_BATCH = 45_000, 32
 _NUM_TRAIN = 118_287
+_LONG_PER_SHORT, _STRIDE = 1333 / 800, 32
 
 CARD = Card(
     name="mask_rcnn",
     title="Mask R-CNN R50-FPN 1x",
     task="instance segmentation",
     unit="images",
-    frameworks=("torch",),
-    recipes=("reference", "torchvision"),
+    frameworks=("torch", "paddle"),
+    recipes=("reference", "fast", "torchvision"),
+    recipes_of={"paddle": ("reference",)},
     # FLOPs by torch.utils.flop_counter, forward and backward: backbone (what is frozen has no backward), pyramid and
     # proposals on a synthetic image, 9.94e11 at `full`; the heads on a full sample of regions, which is the most. The
     # recipe `torchvision` has 1.7% more: its 3x3 convolutions have the strides.
@@ -49,3 +51,11 @@ CARD = Card(
 def regions_per_image(size: ImageSize) -> int:
     """Regions to train on: the recipe's 512, a quarter of them with an object; fewer at `small`, for a CPU."""
     return 512 if size.height >= 320 else size.height // 4
+
+
+def buckets_of(size: ImageSize) -> tuple[tuple[int, int], ...]:
+    """Heights and widths that `fast` pads batches to: of wide images, of tall ones, and of both."""
+    longest = -(-round(size.height * _LONG_PER_SHORT) // _STRIDE) * _STRIDE
+    short = -(-size.height // _STRIDE) * _STRIDE
+    wide = [(short, size.width), (short, longest)]
+    return (*wide, *((width, height) for height, width in wide), (longest, longest))

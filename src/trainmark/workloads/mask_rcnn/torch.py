@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from trainmark.workloads.card import ImageSize
-from trainmark.workloads.mask_rcnn.card import CARD, regions_per_image
-from trainmark.workloads.mask_rcnn.torch_model import VARIANTS, Target, build_mask_rcnn
+from trainmark.workloads.mask_rcnn.card import CARD, buckets_of, regions_per_image
+from trainmark.workloads.mask_rcnn.torch_model import VARIANTS, RecipeRCNN, Target, build_mask_rcnn
 from trainmark.workloads.mask_rcnn.torch_norm import noise_images
+from trainmark.workloads.mask_rcnn.torch_static import StaticRCNN
 from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, total_loss
 
 Batch = dict[str, list[Any]]
@@ -30,14 +31,24 @@ def build_model(
     device_type: str,  # noqa: ARG001 - any
     num_classes: int,
     size: ImageSize,
-    without: Collection[str] = (),  # noqa: ARG001 - there is no `fast` yet
+    without: Collection[str] = (),  # noqa: ARG001 - its fixed shapes are what the others need
 ) -> nn.Module:
-    return build_mask_rcnn(
+    kind = StaticRCNN if recipe == "fast" else RecipeRCNN
+    model = build_mask_rcnn(
+        kind=kind,
         variant=VARIANTS[recipe],
         num_outputs=num_classes + 1,
         short_side=size.height,
         num_regions=regions_per_image(size),
     )
+    if isinstance(model, StaticRCNN):
+        model.buckets = buckets_of(size)
+    return model
+
+
+def arrange(model: nn.Module, batch: Batch) -> Any:
+    """For `fast`: the batch with fixed shapes, before the step that is captured."""
+    return model.arrange(batch) if isinstance(model, StaticRCNN) else batch
 
 
 def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
@@ -53,7 +64,7 @@ def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
 
 def examine(model: nn.Module, batch: Batch) -> Examined:
     """The terms are objectness and box of the proposals, and class, box and mask of the regions."""
-    losses, features = model(batch["images"], batch["targets"])
+    losses, features = model(batch) if "pixels" in batch else model(batch["images"], batch["targets"])
     outputs = {f"features.{level}": feature for level, feature in features.items()}
     return outputs, {name: at_least_float32(loss) for name, loss in losses.items()}
 

@@ -81,10 +81,13 @@ VARIANTS = {
         has_stride_in_1x1=False,
     ),
 }
+VARIANTS["fast"] = VARIANTS["reference"]
 """By recipe: NVIDIA's configuration, which the seed measures, and torchvision's."""
 
 
-def build_mask_rcnn(*, variant: Variant, num_outputs: int, short_side: int, num_regions: int) -> RecipeRCNN:
+def build_mask_rcnn(
+    *, kind: type[RecipeRCNN], variant: Variant, num_outputs: int, short_side: int, num_regions: int
+) -> RecipeRCNN:
     """`num_outputs` counts the background; `num_regions` are sampled per image to train on.
 
     Weights are random; the frozen statistics are measured on noise.
@@ -98,7 +101,7 @@ def build_mask_rcnn(*, variant: Variant, num_outputs: int, short_side: int, num_
     if variant.has_stride_in_1x1:
         move_strides(backbone)
     calibrate(backbone, spread=variant.spread)
-    model = RecipeRCNN(
+    model = kind(
         backbone,
         variant.proposals(**_rpn()),
         variant.heads(**_box_head(num_outputs, num_regions), **_mask_head(num_outputs)),

@@ -11,7 +11,7 @@ from torchvision.models.detection.roi_heads import RoIHeads, maskrcnn_loss
 from torchvision.models.detection.rpn import RegionProposalNetwork
 from torchvision.models.resnet import Bottleneck
 
-_BOX_BETA = 1.0
+BOX_BETA = 1.0
 """Where the smooth L1 loss of the boxes becomes linear; 1/9 in torchvision. The proposals have 1/9 in both."""
 
 
@@ -104,4 +104,4 @@ def box_loss(offsets: Tensor, wanted: Tensor, classes: Tensor) -> Tensor:
     """Smooth L1 of the offsets of each region's own class, summed, over the number of all regions."""
     positive = torch.where(classes > 0)[0]
     own = offsets.unflatten(1, (-1, 4))[positive, classes[positive]]
-    return functional.smooth_l1_loss(own, wanted[positive], beta=_BOX_BETA, reduction="sum") / classes.numel()
+    return functional.smooth_l1_loss(own, wanted[positive], beta=BOX_BETA, reduction="sum") / classes.numel()

@@ -12,7 +12,8 @@ from trainmark.workloads.psenet.torch_model import PSENet
 from trainmark.workloads.torch import at_least_float32
 from trainmark.workloads.torch_norm import speed_up_norms
 from trainmark.workloads.torch_padding import convolve_padded
-from trainmark.workloads.torch_residual import Started, join, run_stages, start_block, uncompiled
+from trainmark.workloads.torch_parts import run_part, uncompiled
+from trainmark.workloads.torch_residual import Started, join, run_stages, start_block
 from trainmark.workloads.torch_resize import concatenate_enlarged, enlarge
 from trainmark.workloads.torch_stem import MaxPool3x3Stride2, SpaceToDepthConv2d
 
@@ -35,8 +36,10 @@ class FastPSENet(PSENet):
     def forward(self, images: Tensor) -> Tensor:
         if not self._is_parted:
             return _run_whole(self, images)
-        outputs, last = run_stages((self.layer1, self.layer2, self.layer3, self.layer4), _enter(self, images))
-        return _leave(self, outputs, images.shape[2:], *last)
+        layers = (self.layer1, self.layer2, self.layer3, self.layer4)
+        outputs, last = run_stages(layers, run_part(_enter, self, images), keeps_outputs=True)
+        maps: Tensor = run_part(_leave, self, outputs, images.shape[2:], *last)
+        return maps
 
 
 # -- compiled parts ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,63 @@
+"""`trainmark ablate`: what each optimisation of the recipe fast is worth on this machine."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from trainmark.cli.output import next_command, print_json, stdout_console, talk
+from trainmark.cli.parser import add_json_option, integer, number
+from trainmark.plan.machine import read_machine
+
+if TYPE_CHECKING:
+    from trainmark.controller.ablation import Ablated
+    from trainmark.report.ablation import AblationLine
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("workload", metavar="WORKLOAD", help="see trainmark list workloads")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is a GPU")
+    parser.add_argument("--precision", metavar="NAME", help="default: bf16 on a GPU, fp32 on a CPU")
+    parser.add_argument("--size", metavar="NAME", help="default: full on a GPU, small on a CPU")
+    parser.add_argument("--batch-size", type=integer(), metavar="N", help="default: that of the workload's size")
+    parser.add_argument("--only", metavar="A,B", help="leave out only these optimisations, one at a time")
+    parser.add_argument("--rounds", type=integer(1, 100), default=5, metavar="N", help="rounds in turns (default: 5)")
+    parser.add_argument("--seconds", type=number, default=2.0, help="of each variant in each round (default: 2)")
+    add_json_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from trainmark.controller.ablation import ablate, read_options
+    from trainmark.report.ablation import print_ablation
+
+    options = read_options(
+        workload=args.workload,
+        device=args.device or read_machine().best_device,
+        precision=args.precision,
+        size=args.size,
+        batch_size=args.batch_size,
+        only=args.only.split(",") if args.only else (),
+        rounds=args.rounds,
+        seconds=args.seconds,
+    )
+    found = ablate(options, say=talk)
+    if args.json:
+        print_json(ablation=asdict(found))
+        return 0
+    print_ablation([_line(row) for row in found.rows], found.unit, stdout_console())
+    next_command(f"trainmark run {args.workload} --recipe reference,fast")
+    return 0
+
+
+def _line(row: Ablated) -> AblationLine:
+    from trainmark.report.ablation import AblationLine
+
+    also = f"and {', '.join(row.also_without)}, which need it" if row.also_without else ""
+    return AblationLine(
+        name=row.optimisation.name,
+        rate=None if row.rate is None else row.rate.value,
+        worth=None if row.worth is None else (row.worth.value, row.worth.low, row.worth.high),
+        first_step_s=row.first_step_s,
+        note=row.failure or also,
+    )

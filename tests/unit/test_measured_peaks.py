@@ -1,0 +1,53 @@
+"""Ceilings and compiled kernels are kept from run to run, and found again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainmark.compile_cache import compile_cache_folder, count_bytes
+from trainmark.measured_peaks import describe_peaks, find_matrix_peak, keep_peaks, peaks_file, read_peaks
+from trainmark.worker.torch import ceilings
+
+
+def entry(device: str, bf16: float) -> dict[str, object]:
+    return {
+        "device": device, "matrix_flops_per_s": {"bf16": bf16}, "copy_bytes_per_s": 4.26e12, "jpegs_per_s_core": 443.2,
+        "jpegs_per_s": 6300.0, "num_cores": 16, "clock_mhz": 1980, "date": "2026-11-16", "framework": "torch 2.11.0",
+    }  # fmt: skip
+
+
+def test_the_last_measurement_of_a_device_counts(tmp_path: Path) -> None:
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    assert read_peaks(environment) == []
+    for rate, device in ((700e12, "NVIDIA H200"), (300e12, "NVIDIA A100"), (724e12, "NVIDIA H200")):
+        keep_peaks(entry(device, rate), environment)
+    peaks = read_peaks(environment)
+    assert find_matrix_peak(peaks, "NVIDIA H200", "bf16") == 724e12
+    assert find_matrix_peak(peaks, "NVIDIA H200", "fp32") is None
+    assert find_matrix_peak(peaks, "another", "bf16") is None
+    assert describe_peaks(peaks)[1] == (
+        "NVIDIA H200: matrix product 724 bf16 TFLOP/s; copy 4.26 TB/s; 443 JPEGs/s on one core, 6300 on 16 "
+        "(2026-11-16, torch 2.11.0, 1980 MHz)"
+    )
+    peaks_file(environment).write_text("{broken")
+    assert read_peaks(environment) == []
+
+
+def test_the_compile_cache_is_where_the_user_wants_it(tmp_path: Path) -> None:
+    assert compile_cache_folder({"TORCHINDUCTOR_CACHE_DIR": "/a/b"}) == Path("/a/b")
+    assert compile_cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/trainmark/compiled")
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "kernel").write_bytes(bytes(100))
+    assert count_bytes(tmp_path / "inside") == 100
+    assert count_bytes(tmp_path / "nothere") == 0
+
+
+def test_ceilings_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ceilings, "_MATRIX_SIDE", {"cpu": 64})
+    monkeypatch.setattr(ceilings, "_COPY_BYTES", {"cpu": 1 << 16})
+    cpu = torch.device("cpu")
+    assert ceilings.matrix_flops_per_s("fp32", cpu) > 0
+    assert ceilings.copy_bytes_per_s(cpu) > 0
