@@ -25,6 +25,7 @@ _COMMANDS = (
     ("report",),
     ("report", "--format", "console"),
     ("report", "--output", "report.md"),
+    ("report", "--output", "report.html"),
     ("plan", "quick"),
 )
 

@@ -6,9 +6,11 @@ import ctypes
 import os
 import signal
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _GRACE_S = 30
 """A little more than the time that a pre-empted run has."""
 
@@ -29,6 +31,12 @@ def dying_with(parent: int) -> Callable[[], None] | None:
             os._exit(1)
 
     return hook
+
+
+@cache
+def become_subreaper() -> None:
+    """From now on this process becomes the parent of each descendant whose own parents have all ended."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with(parent: int) -> None:

@@ -59,9 +59,9 @@ def test_what_is_known_at_the_end_stands_before_the_end_does(
     found = []
     write_exit = supervise._write_exit
 
-    def look_first(folder: Path, *args: Any) -> None:
+    def look_first(folder: Path, *args: Any, **more: Any) -> None:
         found.append(json.loads((folder / "run.json").read_text())["dialect"])
-        write_exit(folder, *args)
+        write_exit(folder, *args, **more)
 
     monkeypatch.setattr(supervise, "_write_exit", look_first)
     run(tmp_path / "s", "--", *write_script(tmp_path, MARKED), "4", capsys=capsys)

@@ -29,7 +29,12 @@ _SMALL = {
         "--rounds", "2", "--no-cold", "--without", "compile", "--output", "DIR/fast.jsonl",
     ),
     "parity_mutants": ("--only", "label-smoothing", "--expected-only"),
+    "same_metric": (
+        "DIR/results.json", "--frameworks", "torch", "--workloads", "resnet50", "--seeds", "1", "--epochs", "1",
+        "--images", "48",
+    ),
     "small_costs": ("--passes", "1", "--images", "40"),
+    "large_files": ("--megabytes", "1", "--line-megabytes", "1"),
 }  # fmt: skip
 _NEEDS_A_GPU = {"gpu_resize"}
 """Which CI has not."""

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from making import heed_interrupts
+from schema_checking import check_document
 from serving import Served, serve
 from trainmark.datasets.formats import MakeRequest, make_dataset
 from waiting import wait_until
@@ -69,6 +70,7 @@ def test_from_parts_to_a_verified_data_set(tmp_path: Path, archive: bytes) -> No
         code, out, err = trainmark(*argv, cwd=tmp_path)
         assert code == 0, err
         report = json.loads(out)
+        check_document("data-fetch", report)
         assert (report["output"], report["num_parts"], report["sha256"]) == ("down/set.tar.gz", 3, digest)
         assert report["num_files"] == 9
         shutil.rmtree(tmp_path / "set")

@@ -20,6 +20,7 @@ import pytest
 import torch
 
 from making import heed_interrupts, make_images
+from schema_checking import check_document
 from trainmark.launch.processes import find
 from trainmark.runfolder.records import read_records
 from waiting import wait_until
@@ -48,7 +49,9 @@ def results(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
 
 def test_run_show_report(tmp_path: Path) -> None:
     store = ["--store", str(tmp_path / "s")]
-    (result,) = results(trainmark("run", "resnet50", *SMALL, *store, "--json"))
+    done = trainmark("run", "resnet50", *SMALL, *store, "--json")
+    check_document("run", json.loads(done.stdout))
+    (result,) = results(done)
     assert result["outcome"] == "ok"
     assert result["median"] > 0  # on a busy machine the throughput may be too noisy to be a number
     assert result["records"] >= 2

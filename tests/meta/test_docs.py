@@ -27,6 +27,12 @@ def test_the_reference_is_current() -> None:
     assert (ROOT / "docs" / "reference" / "cli.md").read_text() == render(), "run: make reference"
 
 
+def test_the_schemas_are_current() -> None:
+    made = runpy.run_path(str(ROOT / "scripts" / "make-reference"))["render_schemas"]()
+    folder = ROOT / "docs" / "reference" / "schemas"
+    assert {path.name: path.read_text() for path in folder.iterdir()} == made, "run: make reference"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):

@@ -99,8 +99,9 @@ class SweepRuns:
         if not found:
             listener.say(f"{cell.title}: no checkpoint found in {self._store.root}; starting from the beginning")
             return None
-        listener.say(f"{cell.title}: resuming from {max(found)}{self._say_other_code(max(found))}")
-        return max(found)
+        newest = own[-1] if own else max(found)  # by attempt, if it is known: the clock may have been set back
+        listener.say(f"{cell.title}: resuming from {newest}{self._say_other_code(newest)}")
+        return newest
 
     def _say_other_code(self, run_id: str) -> str:
         """A checkpoint may be older than the code that goes on with it: the user must know, and may want that."""

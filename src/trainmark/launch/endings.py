@@ -311,6 +311,7 @@ _CRASHES = re.compile(r"SIG(?:SEGV|BUS|ILL|FPE|ABRT|SYS|TRAP)\b")
 _CONNECTION = re.compile(
     r"address already in use|EADDRINUSE"
     r"|connection (?:refused|reset|closed by peer|timed out|aborted|was lost|to .{1,80} (?:closed|lost))"
+    r"|node failure|NODE_FAIL"
     r"|lost connection|no route to host|network is (?:unreachable|down)|host is unreachable|broken pipe|socket timeout"
     r"|Dist(?:Network|Store|Backend)Error|Rendezvous(?:Timeout|Connection|Closed)Error"
     r"|nccl(?:Remote|System)Error|NCCL (?:error|WARN).{0,200}(?:unhandled system error|remote process|socket|timeout)"

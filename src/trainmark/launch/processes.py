@@ -18,6 +18,7 @@ import psutil
 
 from trainmark.launch import keeper
 from trainmark.launch.job import Command
+from trainmark.parent_death import become_subreaper
 from trainmark.runfolder.records import RUN_TAG
 
 GRACE_S = 10.0
@@ -36,6 +37,9 @@ class Root:
         self._status: IO[bytes] | None = None
         environment = {**os.environ, **command.environment}
         if _HAS_KEEPER:
+            # What a keeper that is killed leaves then becomes ours; see `end_orphans`.
+            become_subreaper()
+            self._earlier = _children()
             # Only the command has the tag: signals to the tagged processes must not end their keeper.
             tag = f"{RUN_TAG}={environment.pop(RUN_TAG)}" if RUN_TAG in environment else ""
             self._start_keeper(tag, environment, output)
@@ -71,11 +75,27 @@ class Root:
     def release(self) -> None:
         """The run has ended; the keeper now ends what hid from the search, and itself."""
         if self._status is not None and self._process.stdin is not None:
-            self._process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(2 * _KILL_S)
             self.poll()
             self._status.close()
+            if self._process.returncode != 0:
+                self._end_orphans()
+
+    def _end_orphans(self) -> None:
+        """Of a keeper that was killed itself: processes that lost all their parents, and that the kernel gave to us."""
+        deadline = time.monotonic() + _KILL_S
+        while (orphans := _children() - self._earlier) and time.monotonic() < deadline:
+            for orphan in orphans:
+                with contextlib.suppress(psutil.Error):
+                    for process in (orphan, *orphan.children(recursive=True)):
+                        process.kill()
+            for orphan in orphans:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(orphan.pid, os.WNOHANG)
+            time.sleep(0.02)
 
     def _start_keeper(self, tag: str, environment: Mapping[str, str], output: IO[bytes]) -> None:
         read, write = os.pipe()
@@ -103,6 +123,10 @@ class Root:
 
 
 _HAS_KEEPER = Path("/proc/self/stat").exists()
+
+
+def _children() -> set[psutil.Process]:
+    return set(psutil.Process().children())
 
 
 def _open(

@@ -83,7 +83,7 @@ def supervise(
     write_json(folder / COMMAND_FILE, _describe(commands, launcher, redactor), is_private=True)
     for name, text in (item for command in commands for item in command.files.items()):
         write_text(folder / name, text)
-    started = time.time()
+    started, begin_s = time.time(), time.monotonic()
     # Opened for appending: Slurm and the nodes of torchrun write to the same file.
     with (folder / OUTPUT_FILE).open("ab") as output, (folder / OUTPUT_FILE).open("ab") as lock:
         _hold(lock)
@@ -109,7 +109,7 @@ def supervise(
                 code = processes.returncode(roots) if code is None else code
                 run_ends = source.close(code)
                 ending = _without_secrets(decide(run_ends=run_ends, returncode=code, ended_by=ended_by), redactor)
-                _write_exit(folder, ending, code, started)
+                _write_exit(folder, ending, code, started, wall_s=time.monotonic() - begin_s)
     return ending
 
 
@@ -210,8 +210,8 @@ def _without_secrets(ending: Ending, redactor: Redactor) -> Ending:
     return replace(ending, reason=Message.from_reason(redactor.document(ending.reason.to_reason())))
 
 
-def _write_exit(folder: Path, ending: Ending, returncode: int | None, started: float) -> None:
-    ended = time.time()
+def _write_exit(folder: Path, ending: Ending, returncode: int | None, started: float, *, wall_s: float) -> None:
+    """`wall_s` is from the monotonic clock: the time of day may have been set meanwhile."""
     document = {"outcome": ending.outcome, **ending.reason.to_reason(), "look_at": ending.look_at}
-    times = {"started_unix_s": started, "ended_unix_s": ended, "wall_s": ended - started}
+    times = {"started_unix_s": started, "ended_unix_s": time.time(), "wall_s": wall_s}
     write_exit(folder, {**document, "returncode": returncode, **times})

@@ -115,11 +115,3 @@ def answer_more(*, num: int) -> None: ...
     zh="还没有成功结束的运行，因此没有可报告的速度",
 )
 def answer_nothing() -> None: ...
-
-
-@declare(
-    "said-reference",
-    en="{what} is at {share} of {name}",
-    zh="{what} 为 {name} 的 {share}",
-)
-def answer_reference(*, what: str, share: str, name: str) -> None: ...

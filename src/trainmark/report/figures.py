@@ -69,10 +69,17 @@ def _bar(line: Line, lang: str, place: int) -> Bar:
         label=name,
         value=line.known.value,
         interval=line.known.ci95,
-        words=plain(f"{speed}{sign} {relative if relative != ABSENT else ''}".rstrip()),
+        words=plain(f"{speed}{sign}{_beside(relative)}"),
         tip=plain(f"{name}: {speed}, {say_interval(line, lang)}"),
         place=place,
     )
+
+
+def _beside(relative: str) -> str:
+    """±0.42%, or why there is no interval"""
+    if relative == ABSENT:
+        return ""
+    return f" {relative}" if relative.startswith("±") else f" ({relative})"
 
 
 def label(line: Line) -> str:

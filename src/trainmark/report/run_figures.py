@@ -25,8 +25,8 @@ Floats = NDArray[np.float64]
 _MOST_RUNS = 12
 _MANY_STEPS = 8
 """With more runs to draw, each gets fewer points, so that the page stays small."""
-_CLIP = 4.0
-"""Times the median: a longer step is drawn at the upper edge."""
+_CLIP = 1.25
+"""Times the median, and what the usual steps need: a longer step is drawn at the upper edge."""
 _MACHINE = (
     ("gpu_power_w", "power", 1.0, 1),
     ("gpu_sm_mhz", "clock", 1.0, 2),
@@ -86,7 +86,7 @@ def _draw_steps(run: RunRow, title: str, number: int, columns: int, lang: str) -
     numbers = _numbers(run)
     usual = milliseconds[shape.is_steady] if shape.is_steady.any() else milliseconds
     median, p95 = (float(np.quantile(usual, share)) for share in (0.5, 0.95))
-    clip = max(_CLIP * median, 1.2 * p95)
+    clip = max(_CLIP * median, 1.1 * float(np.quantile(usual, 0.995)))
     is_clipped = bool((milliseconds > clip).any())
     stated = (
         ("smallest", float(usual.min())),
@@ -268,7 +268,7 @@ def _draw_machine(run: RunRow, title: str, number: int, lang: str) -> list[Chart
         )  # fmt: skip
         frame = Frame(
             name=f"{column.replace('_', '-')}-{number}", title=f"{words[word]}: {title}", caption=words[word],
-            description=", ".join(" ".join(row) for row in rows), across=words["time_s"], up=words[word], width=440,
+            description=", ".join(" ".join(row) for row in rows), across=words["time_s"], up=words[word], width=320,
             height=180, columns=220, rows=rows, header=(words[word], words["value"]), is_from_zero=True,
             marks=_mark_measuring(run, samples, words),
         )  # fmt: skip

@@ -127,6 +127,8 @@ class _Draft:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, self._mode), "wb") as file:
             if not self._is_stream:
                 _keep_mode(self._target, file.fileno())
+            elif stat.S_ISREG(os.fstat(file.fileno()).st_mode) and not _names_descriptor(self._target):
+                raise OSError(errno.EAGAIN, "it was replaced while it was opened", str(self._target))
             yield file
             file.flush()
             if is_forced and not self._is_stream:
@@ -219,7 +221,9 @@ def _is_stream(path: Path) -> bool:
     """Exists, but is neither a regular file nor a folder; or names a descriptor of a process."""
     try:
         mode = path.stat().st_mode
-    except OSError:
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # a link to itself leads to no file that could be written
+            raise
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or _names_descriptor(path)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -180,10 +182,24 @@ def decode_record(line: bytes) -> Json | None:
 
 
 def read_records(path: Path) -> Iterator[Json]:
-    for line in read_lines(path):
-        record = decode_record(line)
-        if record is not None:
-            yield record
+    lines = read_lines(path)
+    while part := list(itertools.islice(lines, _PART_LINES)):
+        yield from _decode_all(part)
+
+
+_PART_LINES = 256
+
+
+def _decode_all(lines: list[bytes]) -> Iterator[Json]:
+    """Together, which takes two thirds of the time; one by one if any of them is not sound."""
+    lines = [line for line in lines if line]
+    records: Any = None
+    if all(line[:1] == b"{" and line[-1:] == b"}" for line in lines):
+        with contextlib.suppress(ValueError, RecursionError):
+            records = _decode(f"[{b','.join(lines).decode('utf-8', 'surrogatepass')}]")
+    if records is None or len(records) != len(lines):
+        records = map(decode_record, lines)
+    return (record for record in records if isinstance(record, dict) and isinstance(record.get("kind"), str))
 
 
 class RecordTail:

@@ -66,14 +66,18 @@ _LISTS = tuple(name for name, kind in KINDS.items() if kind is Kind.LIST)
 _JSON = (*_LISTS, *(name for name, kind in KINDS.items() if kind is Kind.OBJECT))
 
 
-def to_records(row: RunRow) -> dict[str, dict[str, Any]]:
+Records = dict[str, dict[str, Any]]
+"""A run as rows of the tables, by table."""
+
+
+def to_records(row: RunRow) -> Records:
     """A row of each table."""
     arrays = {name: zlib.compress(getattr(row, name).astype("<f8").tobytes(), 1) for name in ARRAYS}
     derived = to_derived_records(row)
     return {RUNS: _facts(row) | derived[RUNS], STEPS: {"id": row.id, **derived[STEPS], **arrays}}
 
 
-def to_derived_records(row: RunRow) -> dict[str, dict[str, Any]]:
+def to_derived_records(row: RunRow) -> Records:
     """Only the columns that the analyser fills, and the digests, which change with them."""
     facts, document = _facts(row), row.load_document()
     own = {name: facts[name] for name in ("analysis", "analysis_version")}

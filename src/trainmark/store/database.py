@@ -6,7 +6,7 @@ It is derived from the run folders, so another version is rebuilt, not migrated.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from sqlalchemy import (
 from trainmark.errors import StoreError
 from trainmark.runfolder.files import make_private
 from trainmark.store import columns
-from trainmark.store.columns import VERSION, Kind, to_derived_records, to_records
+from trainmark.store.columns import VERSION, Kind, Records, to_derived_records
 from trainmark.store.index_file import BUSY_S, SCHEMA_QUERY, DamagedIndexError, fingerprint, is_damage, is_special
 from trainmark.store.rows import RunRow
 from trainmark.store.state import reading_version
@@ -88,7 +88,7 @@ class Database:
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def write(self, rows: Sequence[RunRow], *, only_unsettled: bool = False) -> None:
+    def write(self, records: Sequence[Records], *, only_unsettled: bool = False) -> None:
         """In one transaction: another process sees all of it or nothing.
 
         `only_unsettled` keeps runs that ended and were indexed by their own controller since these rows were read, as
@@ -97,11 +97,11 @@ class Database:
         with self._begin() as connection:
             if only_unsettled:
                 settled = _find_settled(connection)
-                rows = [row for row in rows if settled.get(row.id, -1) < (row.folder_stamp or 0)]
-            written = [to_records(row) for row in rows]
-            for table in _OF_A_RUN if rows else ():
-                connection.execute(delete(table).where(table.c.id == bindparam("stale")), _stale(rows))
-                connection.execute(insert(table), [record[table.name] for record in written])
+                records = [record for record in records if _is_newer(record[columns.RUNS], settled)]
+            for table in _OF_A_RUN if records else ():
+                stale = [{"stale": record[table.name]["id"]} for record in records]
+                connection.execute(delete(table).where(table.c.id == bindparam("stale")), stale)
+                connection.execute(insert(table), [record[table.name] for record in records])
 
     def write_analyses(self, rows: Sequence[RunRow]) -> None:
         """Only the derived columns, and only of runs for which no other process has just written the same."""
@@ -165,8 +165,8 @@ def _find_settled(connection: sqlalchemy.Connection) -> dict[str, int]:
     return {run_id: stamp or 0 for run_id, stamp in found}
 
 
-def _stale(rows: Sequence[RunRow]) -> list[dict[str, str]]:
-    return [{"stale": row.id} for row in rows]
+def _is_newer(run: Mapping[str, Any], settled: Mapping[str, int]) -> bool:
+    return settled.get(run["id"], -1) < (run["folder_stamp"] or 0)
 
 
 def _create(engine: Engine, *, is_shared: bool) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from trainmark.errors import StoreError
 from trainmark.runfolder.files import RUN_FILE, folder_mode, write_json
 from trainmark.store import columns
-from trainmark.store.columns import DIGEST, RUNS, STEPS, TABLES
+from trainmark.store.columns import DIGEST, RUNS, STEPS, TABLES, Records
 from trainmark.store.index_file import DamagedIndexError, FileReader, beside, discard, swap_in
 from trainmark.store.rows import Analyser, RunRow, Steps
 from trainmark.store.state import read_stamp, read_state, reading_version
@@ -81,7 +81,7 @@ class Store:
     def index(self, folder: Path) -> RunRow | None:
         row = self.read(folder)
         if row is not None:
-            self._write([row])
+            self._write([columns.to_records(row)])
         return row
 
     def read(self, folder: Path) -> RunRow | None:
@@ -117,7 +117,7 @@ class Store:
         no_runs = {state["id"] for state in states} & set(fresh)  # any more, unless they can be read
         for batch in _in_batches(self._read_folders(fresh, tell)):
             self._write(batch, only_unsettled=True)
-            no_runs -= {row.id for row in batch}
+            no_runs -= {records[RUNS]["id"] for records in batch}
         if no_runs:
             self.forget(sorted(no_runs))
         if self._analyser is not None:
@@ -180,12 +180,19 @@ class Store:
         if gone and self.root.is_dir():
             self.forget(gone)
 
-    def _read_folders(self, names: Sequence[str], tell: Tell) -> Iterator[RunRow]:
-        for done, name in enumerate(names, start=1):
-            row = self.read(self.root / name)
-            if row is not None:
-                yield row
+    def _read_folders(self, names: Sequence[str], tell: Tell) -> Iterator[Records]:
+        """Those of runs; many of them in several processes."""
+        from trainmark.store.reading import read_many
+
+        reader = Store(self.root, url=self._url, analyser=self._analyser)  # without open files, for other processes
+        for done, records in enumerate(read_many(reader.read_records, names), start=1):
+            if records is not None:
+                yield records
             tell(done, len(names))
+
+    def read_records(self, name: str) -> Records | None:
+        row = self.read(self.root / name)
+        return columns.to_records(row) if row is not None else None
 
     def _analyse(self, row: RunRow) -> RunRow:
         """A run that cannot be analysed is kept, and tried again only by another version of the analyser."""
@@ -270,8 +277,8 @@ class Store:
             self._heal(damage)
             return self._open().read(table, names, run_id=run_id)
 
-    def _write(self, rows: Sequence[RunRow], *, only_unsettled: bool = False) -> None:
-        self._change(lambda database: database.write(rows, only_unsettled=only_unsettled))
+    def _write(self, records: Sequence[Records], *, only_unsettled: bool = False) -> None:
+        self._change(lambda database: database.write(records, only_unsettled=only_unsettled))
 
     def _write_analyses(self, rows: Sequence[RunRow]) -> None:
         self._change(lambda database: database.write_analyses(rows))
@@ -336,8 +343,8 @@ class Store:
         return os.access(existing, os.W_OK) and os.access(existing.parent if existing == index else existing, os.W_OK)
 
 
-def _in_batches(rows: Iterable[RunRow]) -> Iterator[list[RunRow]]:
-    found = iter(rows)
+def _in_batches(records: Iterable[Records]) -> Iterator[list[Records]]:
+    found = iter(records)
     while batch := list(itertools.islice(found, _BATCH)):
         yield batch
 

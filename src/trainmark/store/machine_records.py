@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from trainmark.runfolder.files import Json, rank_file, rank_files, read_lines
 from trainmark.runfolder.records import Kind, decode_record
 from trainmark.runfolder.values import as_float, as_object, as_text
+from trainmark.store.bounded import Thinned
 from trainmark.store.rows import TELEMETRY
 
 Floats = NDArray[np.float64]
@@ -23,14 +24,19 @@ Floats = NDArray[np.float64]
 _MOST_SAMPLES = 2000
 _MOST_READINGS = 1000
 _MAX_JOULES = 1e15
+_MOST_NAMES = 64
+"""Counters of one rank, and reasons why there are none."""
 KINDS = ("device", "host")
 
 
 def read_telemetry(folder: Path) -> Floats:
     """All samples of rank 0, one after another."""
-    rows = [_sample(record) for record in _read(folder / rank_file(0), Kind.TELEMETRY)]
-    known = [row for row in rows if math.isfinite(row[0])]
-    return np.asarray(_thin(known, _MOST_SAMPLES), dtype=np.float64).reshape(-1)
+    known = Thinned[tuple[float, ...]](_MOST_SAMPLES)
+    for record in _read(folder / rank_file(0), Kind.TELEMETRY):
+        row = _sample(record)
+        if math.isfinite(row[0]):
+            known.add(row)
+    return np.asarray(_thin(known.items, _MOST_SAMPLES), dtype=np.float64).reshape(-1)
 
 
 def _sample(record: Json) -> tuple[float, ...]:
@@ -60,18 +66,21 @@ def read_energy(folder: Path) -> tuple[Json, Floats]:
 
 def _read_rank(path: Path, missing: dict[str, list[Json]]) -> dict[tuple[str, str], list[tuple[float, float]]]:
     names: dict[str, str] = {}
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    found: dict[tuple[str, str], Thinned[tuple[float, float]]] = {}
     for record in _read(path, Kind.ENERGY):
         at_s = as_float(record.get("unix_s"))
         for kind in KINDS:
             name, joules = as_text(record.get(kind)), as_float(record.get(f"{kind}_j"))
             if name is not None:
                 names[kind] = name
-            if f"{kind}_missing" in record:
-                missing.setdefault(kind, []).append(as_object(record[f"{kind}_missing"]))
-            if kind in names and at_s is not None and joules is not None and 0 <= joules < _MAX_JOULES:
-                found.setdefault((kind, names[kind]), []).append((at_s, joules))
-    return found
+            reasons = missing.setdefault(kind, []) if f"{kind}_missing" in record else []
+            if f"{kind}_missing" in record and len(reasons) < _MOST_NAMES:
+                reasons.append(as_object(record[f"{kind}_missing"]))
+            is_reading = kind in names and at_s is not None and joules is not None and 0 <= joules < _MAX_JOULES
+            if is_reading and ((kind, names[kind]) in found or len(found) < _MOST_NAMES):
+                readings = found.setdefault((kind, names[kind]), Thinned(_MOST_READINGS))
+                readings.add((at_s or 0.0, joules or 0.0))
+    return {counter: readings.items for counter, readings in found.items()}
 
 
 def _read(path: Path, kind: Kind) -> Iterator[Json]:

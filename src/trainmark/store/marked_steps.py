@@ -16,7 +16,7 @@ from trainmark.messages.commands import uneven_marks
 from trainmark.runfolder.document import RunDocument
 from trainmark.runfolder.files import LOG_FILE, Json, rank_files
 from trainmark.store.observed_steps import Observed, read_observed
-from trainmark.store.rank_records import RankRecords, read_rank
+from trainmark.store.rank_records import MOST_STEPS, RankRecords, read_rank
 
 if TYPE_CHECKING:
     from trainmark.store.rows import Floats
@@ -64,7 +64,9 @@ def _as_records(observed: Observed, unit: str, printed: RankRecords) -> RankReco
 
 def read_marked(folder: Path) -> RankRecords | None:
     """None if no process marked a step with samples."""
-    marked = [read_rank(path, is_marked=True) for path in rank_files(folder)]
+    paths = rank_files(folder)
+    most = 4 * MOST_STEPS // max(1, len(paths))  # the memory is for all of them together
+    marked = [read_rank(path, is_marked=True, most_steps=most) for path in paths]
     marked = [found for found in marked if (found.steps.samples > 0).any()]
     if not marked:
         return None

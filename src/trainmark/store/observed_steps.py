@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _LEFT_OUT = (frozenset({"eval", "checkpoint", "restart"}), frozenset({"eval", "checkpoint"}), frozenset[str]())
 """What steps may be beside to be left out: the first of these that leaves enough steps."""
 _MAX_COUNT = 1e15
+_MOST_STEPS = 1 << 17
+"""Of all processes together; the speed of a longer command is that of these. See `bounded`."""
+_USED = ("seconds", "unix_s", "samples", "tokens", "step", "beside", "language", "batches")
 _MAX_AHEAD = 64
 """Batches that a loader fetches before they are used."""
 
@@ -65,7 +68,9 @@ class Observed:
 
 def read_observed(folder: Path) -> Observed | None:
     """None if no step was observed."""
-    processes = [found for path in observed_files(folder) if (found := _read_process(path)).steps]
+    paths = observed_files(folder)
+    most = _MOST_STEPS // max(1, len(paths))  # the memory is for all of them together
+    processes = [found for path in paths if (found := _read_process(path, most)).steps]
     strongest = max((_strength(found.signal) for found in processes), default=0)
     # What another process did without an optimizer is not the training.
     processes = [found for found in processes if _strength(found.signal) == strongest]
@@ -88,7 +93,7 @@ class _Process:
         self.num_skipped = 0
 
 
-def _read_process(path: Path) -> _Process:
+def _read_process(path: Path, most_steps: int) -> _Process:
     """Only the steps by the strongest signal count: those by backward passes only where no optimizer stepped later."""
     found = _Process()
     signal = None
@@ -99,8 +104,8 @@ def _read_process(path: Path) -> _Process:
             if _strength(signal) > _strength(found.signal):
                 found.steps.clear()
                 found.signal, found.framework = signal, as_text(record.get("framework"))
-        elif kind == Kind.STEP and signal == found.signal and _is_sound(record):
-            found.steps.append(record)
+        elif kind == Kind.STEP and signal == found.signal and len(found.steps) < most_steps and _is_sound(record):
+            found.steps.append({name: record[name] for name in _USED if name in record})
         elif kind == "skipped_steps":
             found.num_skipped += as_int(record.get("count")) or 0
     found.steps = _return_fetched_ahead(found.steps)
@@ -116,7 +121,7 @@ def _return_fetched_ahead(steps: list[Json]) -> list[Json]:
     starts = [place for place, names in enumerate(_beside(steps)) if "restart" in names]
     usual = int(np.median(counts)) if counts else 0
     ahead = int(np.median([counts[place] for place in starts])) - usual if starts else 0
-    if usual < 1 or not 0 < ahead <= _MAX_AHEAD:
+    if usual < 1 or not 0 < ahead <= _MAX_AHEAD or sum(counts) > 8 * _MOST_STEPS:
         return steps
     made = list[Json]()
     for begin, end in itertools.pairwise([0, *(start for start in starts if start > 0), len(steps)]):

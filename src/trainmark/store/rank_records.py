@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from array import array
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from trainmark.runfolder.records import (
 )
 from trainmark.runfolder.step_table import open_steps
 from trainmark.runfolder.values import as_float
+from trainmark.store.bounded import Thinned
 from trainmark.store.imported_steps import read_table
 from trainmark.store.machine_records import read_energy, read_telemetry
 from trainmark.store.rows import Steps
@@ -33,6 +35,10 @@ from trainmark.store.rows import Steps
 _COLUMNS = ("seconds", "samples", "steps", "times", "loss_steps", "losses", "rounding", "printed_rates", "stamps",
     "paused")  # fmt: skip
 _MAX_SAMPLES = 1e15
+MOST_STEPS = 1 << 18
+"""More than twice as many are joined in pairs, again and again: 300 MB are enough for a file of any size."""
+_MOST_EVALS = 10_000
+_MOST_WARNINGS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +84,9 @@ def _with_machine(found: RankRecords, folder: Path) -> RankRecords:
 
 def _read_warnings(path: Path) -> list[Json]:
     """Without decoding the steps: a run may have hundreds of ranks."""
-    decoded = [decode_record(line) for line in read_lines(path) if b'"warning"' in line]
+    decoded = (decode_record(line) for line in read_lines(path) if b'"warning"' in line)
     found = (record for record in decoded if record is not None and record["kind"] == Kind.WARNING)
-    return [RecordedWarning.from_json(record)._asdict() for record in found]
+    return [RecordedWarning.from_json(record)._asdict() for record in itertools.islice(found, _MOST_WARNINGS)]
 
 
 def read_import(folder: Path) -> tuple[RankRecords, list[Json]]:
@@ -93,10 +99,10 @@ def read_import(folder: Path) -> tuple[RankRecords, list[Json]]:
     return found, list(found.warnings)
 
 
-def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
-    """`is_marked`: written by a script of the user, see `marked_steps`."""
-    steps = _StepColumns(choose=_as_marked if is_marked else _as_measured)
-    evals: list[Json] = []
+def read_rank(path: Path, *, is_marked: bool = False, most_steps: int | None = None) -> RankRecords:
+    """`is_marked`: written by a script of the user, see `marked_steps`. `most_steps`: what follows them is not read."""
+    steps = _StepColumns(choose=_as_marked if is_marked else _as_measured, can_group=not is_marked)
+    evals = Thinned[Json](_MOST_EVALS)
     warnings: list[Json] = []
     pauses: dict[str, float] = {}
     resumed_steps: list[int] = []
@@ -110,11 +116,13 @@ def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
         if first_step_unix_s is None and (kind == Kind.STEP or (is_marked and kind == Kind.RUN_START)):
             first_step_unix_s = as_float(record.get("unix_s"))  # a mark ends a step: the first starts the clock
         if kind == Kind.STEP:
+            if steps.num_records == most_steps:
+                break
             steps.add(Step.from_json(record), as_float(record.get("unix_s")))
             last_step_unix_s = record.get("unix_s")
         elif kind == Kind.EVAL:
-            evals.append(Evaluation.from_json(record)._asdict())
-        elif kind == Kind.WARNING:
+            evals.add(Evaluation.from_json(record)._asdict())
+        elif kind == Kind.WARNING and len(warnings) < _MOST_WARNINGS:
             warnings.append(RecordedWarning.from_json(record)._asdict())
         elif kind == Kind.COMMUNICATION:
             communication = Communication.from_json(record)
@@ -127,12 +135,12 @@ def read_rank(path: Path, *, is_marked: bool = False) -> RankRecords:
             if phase.name in ("eval", "checkpoint") and seconds is not None and 0 <= seconds <= MAX_SECONDS:
                 pauses[phase.name] = pauses.get(phase.name, 0.0) + seconds
                 steps.add_pause(phase, seconds, as_float(record.get("unix_s")))
-            if phase.name == "resume" and phase.step is not None:
+            if phase.name == "resume" and phase.step is not None and len(resumed_steps) < _MOST_EVALS:
                 resumed_steps.append(phase.step)
     return RankRecords(
         steps=steps.to_arrays(),
         num_steps=steps.num_records,
-        evals=tuple(evals),
+        evals=tuple(evals.items),
         warnings=tuple(warnings),
         pauses=pauses,
         resumed_steps=tuple(resumed_steps),
@@ -149,11 +157,17 @@ def _between(begin: float | None, end: float | None) -> float | None:
 
 
 class _StepColumns:
-    """Columns of doubles, eight bytes a number: a log may have millions of records."""
+    """Columns of doubles, eight bytes a number: a run may have millions of records.
 
-    def __init__(self, *, choose: Callable[[Step], tuple[float, float] | None]) -> None:
+    Of very many, each row is the sum of a group of neighbouring steps, as in `imported_steps`.
+    """
+
+    def __init__(self, *, choose: Callable[[Step], tuple[float, float] | None], can_group: bool) -> None:
         self.num_records = 0
-        self._choose = choose
+        self._choose, self._can_group = choose, can_group
+        self._group = self._loss_every = 1
+        self._num_pending = self._num_losses = 0
+        """Steps that were added to the last row, which is not complete; and all losses."""
         self._columns = {name: array("d") for name in _COLUMNS}
         self._appends = tuple(column.append for column in self._columns.values())
 
@@ -162,7 +176,9 @@ class _StepColumns:
         number, _, _, time_s, loss, rounding_s = step
         pair = self._choose(step)
         seconds, samples, steps, times, loss_steps, losses, rounding, _, stamps, _ = self._appends
-        if pair is not None:
+        if pair is not None and self._num_pending:
+            self._add_to_last(step, pair, unix_s)
+        elif pair is not None:
             if rounding_s is not None:
                 rounding(rounding_s)
             seconds(pair[0])
@@ -170,9 +186,45 @@ class _StepColumns:
             steps(math.nan if number is None else number)
             times(math.nan if time_s is None else time_s)
             stamps(math.nan if unix_s is None else unix_s)
+            self._num_pending = 1 if self._group > 1 else 0
+            if self._can_group and len(self._columns["seconds"]) > 2 * MOST_STEPS:
+                self._join_pairs()
         if loss is not None:
-            loss_steps(self.num_records if number is None else number)
-            losses(loss)
+            if self._num_losses % self._loss_every == 0:
+                loss_steps(self.num_records if number is None else number)
+                losses(loss)
+            self._num_losses += 1
+            if self._can_group and len(self._columns["losses"]) > 2 * MOST_STEPS:
+                self._thin_losses()
+
+    def _add_to_last(self, step: Step, pair: tuple[float, float], unix_s: float | None) -> None:
+        last = {"steps": step.number, "times": step.time_s, "stamps": unix_s}
+        sums = {"seconds": pair[0], "samples": pair[1]}
+        if step.rounding_s is not None and self._columns["rounding"]:
+            sums["rounding"] = step.rounding_s
+        for name, value in sums.items():
+            self._columns[name][-1] += value
+        for name, place in last.items():
+            self._columns[name][-1] = math.nan if place is None else place
+        self._num_pending = (self._num_pending + 1) % self._group
+
+    def _join_pairs(self) -> None:
+        """The newest row is left out: it would be the half of a pair, and begins the next group."""
+        for name in ("seconds", "samples", "steps", "times", "stamps", "rounding"):
+            values, newest = self._columns[name][:-1], self._columns[name][-1:]
+            pairs = np.frombuffer(values, dtype=np.float64)
+            if len(values) % 2 == 0 and len(values):
+                joined = pairs[0::2] + pairs[1::2] if name in ("seconds", "samples", "rounding") else pairs[1::2]
+                del self._columns[name][:]
+                self._columns[name].frombytes(joined.tobytes())
+                self._columns[name].extend(newest)
+        self._group *= 2
+        self._num_pending = 1
+
+    def _thin_losses(self) -> None:
+        for name in ("loss_steps", "losses"):
+            self._columns[name][:] = self._columns[name][::2]
+        self._loss_every *= 2
 
     def add_pause(self, phase: Phase, seconds: float, unix_s: float | None) -> None:
         """Of its end record."""

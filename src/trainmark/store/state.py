@@ -15,25 +15,23 @@ from pathlib import Path
 
 from trainmark.messages.endings import controller_gone, file_damaged, running, starting
 from trainmark.messages.message import Message
-from trainmark.runfolder import acceptance, document, ending, files, records, values
+from trainmark.runfolder import files
 from trainmark.runfolder.ending import ExitRecord, Seal
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, Json, NotRegularError, open_regular
 from trainmark.runfolder.records import Outcome
 
 _STARTING_S = 60.0
 """After writing run.json a controller takes less than this to lock output.log."""
-_READERS = ("columns.py", "folder.py", "marked_steps.py", "machine_records.py", "rank_records.py", "state.py",
-    "imported_steps.py")  # fmt: skip
+_READERS = ("bounded.py", "columns.py", "folder.py", "marked_steps.py", "machine_records.py", "observed_steps.py",
+    "rank_records.py", "state.py", "imported_steps.py")  # fmt: skip
 
 
 @functools.cache
 def reading_version() -> str:
     """A hash of the code that reads folders: after any change of it, folders are read again."""
-    own = Path(__file__).parent
-    modules = (acceptance, document, ending, files, records, values)
+    own, runfolder = Path(__file__).parent, Path(str(files.__file__)).parent
     digest = hashlib.sha256()
-    table = Path(str(files.__file__)).with_name("step_table.py")  # not imported: it needs numpy
-    for path in (*(own / name for name in _READERS), table, *(Path(str(module.__file__)) for module in modules)):
+    for path in (*(own / name for name in _READERS), *sorted(runfolder.glob("*.py"))):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -79,8 +79,8 @@ def resize(x: Tensor, size: Sequence[int]) -> Tensor:
     if all(ratio.is_integer() and _is_power_of_2(int(ratio)) for ratio in ratios):
         return functional.interpolate(x, size=[height, width], mode="bilinear", align_corners=False)
     # Paddle's kernel keeps the scale in float32, which shows in float64 unless the scale is a power of 2.
-    down = paddle.to_tensor(_linear_weights(x.shape[2], height)).astype(x.dtype)
-    across = paddle.to_tensor(_linear_weights(x.shape[3], width)).astype(x.dtype)
+    down = paddle.to_tensor(linear_weights(x.shape[2], height)).astype(x.dtype)
+    across = paddle.to_tensor(linear_weights(x.shape[3], width)).astype(x.dtype)
     return paddle.matmul(paddle.matmul(down, x), across, transpose_y=True)
 
 
@@ -88,7 +88,7 @@ def _is_power_of_2(number: int) -> bool:
     return number > 0 and number & (number - 1) == 0
 
 
-def _linear_weights(old: int, new: int) -> NDArray[np.float64]:
+def linear_weights(old: int, new: int) -> NDArray[np.float64]:
     """Row i has the weights of the old pixels for the new pixel i."""
     places = np.maximum((np.arange(new) + 0.5) * (old / new) - 0.5, 0.0)
     first = np.minimum(places.astype(np.int64), old - 1)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from making import make_cell, make_run
+from schema_checking import check_document
 from trainmark.cli.main import main
 
 
@@ -44,7 +45,9 @@ def test_accept_and_withdraw(store: Path, capsys: pytest.CaptureFixture[str]) ->
         assert main([*words, "--store", str(store)]) == 0
         assert "缓存放得下" in capsys.readouterr().out
     assert main(["accept", "b-fast", "--law", "superlinear", "--withdraw", "--store", str(store), "--json"]) == 0
-    (withdrawn,) = json.loads(capsys.readouterr().out)["results"]
+    document = json.loads(capsys.readouterr().out)
+    check_document("accept", document)
+    (withdrawn,) = document["results"]
     assert not withdrawn["admitted"]
 
 

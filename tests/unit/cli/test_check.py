@@ -12,6 +12,7 @@ from scipy.stats import beta
 
 from making import make_cell
 from measured import History
+from schema_checking import check_document
 from trainmark.analyse.replay import upper_limit
 from trainmark.cli.main import main
 
@@ -34,6 +35,7 @@ def read(*argv: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     _, out, _ = run("--json", *argv, capsys=capsys)
     found: dict[str, Any] = json.loads(out)
     assert found["schema"] == 2
+    check_document("check-update" if "--update" in argv else "check-replay" if "--replay" in argv else "check", found)
     return found
 
 

@@ -18,6 +18,7 @@ from PIL import Image
 from rich.console import Console
 
 from making import heed_interrupts, make_images, make_run
+from schema_checking import check_document
 from trainmark.cli import doctor
 from trainmark.cli.main import VERBS, build_parser, main
 from trainmark.cli.progress import RunProgress
@@ -375,6 +376,7 @@ def test_data_make_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     victim.write_bytes(victim.read_bytes()[:1000])
     code, out, _ = run("data", "check", "imagenet", folder, "--json", capsys=capsys)
     document = json.loads(out)
+    check_document("data-check", document)
     assert (code, document["ok"], len(document["faults"])) == (2, False, 1)
     assert victim.name in document["faults"][0]["path"]
     code, out, _ = run("data", "check", "imagenet", folder, capsys=capsys)

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from comparing import make_runs, scaled
 from making import make_cell
+from schema_checking import check_document
 from trainmark.cli.compare import repeat_command
 from trainmark.cli.main import main
 from trainmark.report import comparison as report
@@ -37,6 +38,7 @@ def run_json(*argv: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     code, out, _ = run(*argv, "--json", capsys=capsys)
     assert code == 0
     document: dict[str, Any] = json.loads(out)
+    check_document("compare", document)
     return document
 
 

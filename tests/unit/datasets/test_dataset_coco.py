@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -493,3 +494,31 @@ def test_2017_comes_before_2014(build: Build, folder_2014: Path) -> None:
             (both / folder).mkdir(exist_ok=True)
             (both / folder / file.name).write_bytes(file.read_bytes())
     assert read_coco(both).train.name == "train2017"
+
+
+BOMBS = {
+    "deep": b"[" * 300_000,
+    "deep objects": b'{"images":' * 100_000,
+    "a huge integer": b'{"images": [{"id": ' + b"9" * 6000 + b"}]}",
+    "a key twice": b'{"images": [], "images": [], "annotations": [], "categories": []}',
+    "a deep polygon": json.dumps(content(box_record(segmentation="@"))).encode().replace(
+        b'"@"', b"[" * 2000 + b"]" * 2000
+    ),
+    "an infinite image": json.dumps(content(box_record())).encode().replace(b'"width": 80', b'"width": 1e400'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_a_fault(build: Build, name: str) -> None:
+    root = build(BOMBS[name])
+    assert [usable for _, usable in kinds(root)] == [False] * len(kinds(root)) != []
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "/dev/zero"])
+@pytest.mark.timeout(60)
+def test_annotations_that_are_not_a_file_are_a_fault(build: Build, make: Callable[[Path], None]) -> None:
+    root = build(content(box_record()))
+    path = root / "annotations/instances_train2017.json"
+    path.unlink()
+    make(path)
+    assert (FaultKind.UNREADABLE, False) in kinds(root)

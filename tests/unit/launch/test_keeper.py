@@ -101,3 +101,26 @@ def test_the_command_sees_the_usual_signals_and_descriptors(tmp_path: Path) -> N
         end("no-tag", [root])
         output.seek(0)
         assert output.read().decode() == "[0, 1, 2, 3]  [] yes\n"  # 3 is the folder that listdir reads
+
+
+def test_a_keeper_that_is_killed_leaves_nobody(tmp_path: Path) -> None:
+    """Nobody is left who knows of the hidden processes; the kernel gives them to the controller."""
+
+    def kill_keeper(root: Root) -> None:
+        assert root.keeper is not None
+        psutil.Process(root.keeper).kill()
+
+    _, hidden = run(HIDDEN + DOUBLE + "sleep 300", tmp_path, kill_keeper)
+    assert not any(is_running(pid) for pid in hidden)
+
+
+def test_a_keeper_that_is_killed_after_the_command_leaves_nobody(tmp_path: Path) -> None:
+    def end_command_and_keeper(root: Root) -> None:
+        psutil.Process(root.pid).terminate()
+        wait_until(lambda: root.poll() is not None, what="the command has ended")
+        assert root.keeper is not None
+        psutil.Process(root.keeper).kill()
+
+    root, hidden = run(HIDDEN + HIDDEN + "sleep 300", tmp_path, end_command_and_keeper)
+    assert root.poll() == -signal.SIGTERM
+    assert not any(is_running(pid) for pid in hidden)

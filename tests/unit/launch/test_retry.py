@@ -38,6 +38,8 @@ LOST = "RuntimeError: [../gloo/transport/tcp/pair.cc:547] Connection closed by p
         (Outcome.KILLED, "killed by SIGABRT", "Watchdog caught collective operation timeout: WorkNCCL", True),
         (Outcome.HANG, "no step for 61 s", "", True),
         (Outcome.FAILED, LOST, LOST, True),
+        (Outcome.FAILED, "exit code 1", "srun: error: Node failure on gpu7\nsrun: Job step aborted", True),
+        (Outcome.FAILED, "exit code 1", "*** STEP 7.0 ON gpu7 CANCELLED AT 2026-11-16 DUE TO NODE FAILURE ***", True),
         (Outcome.FAILED, "the command ended with exit code 1: ======", LOST + TORCHRUN, True),
         (Outcome.FAILED, "exit code 1", "[rank1]: KeyError: 'labels'\n[rank0]: " + LOST + TORCHRUN, False),
         (Outcome.FAILED, "exit code 1", "OSError: [Errno 98] Address already in use", True),

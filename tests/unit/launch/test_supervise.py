@@ -53,6 +53,16 @@ def test_a_worker_that_dies_is_failed_and_its_output_kept(tmp_path: Path) -> Non
     assert (tmp_path / OUTPUT_FILE).read_text() == "hello\n"
 
 
+def test_a_clock_that_is_set_back_changes_no_duration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(10**9, 0, -(10**6)))
+    monkeypatch.setattr(module.time, "time", lambda: float(next(now)))
+    run(tmp_path, "print('hello')")
+    document = read_json(tmp_path / EXIT_FILE)
+    assert document is not None
+    assert document["ended_unix_s"] < document["started_unix_s"]
+    assert 0 < document["wall_s"] < 60
+
+
 def test_a_killed_worker_is_killed(tmp_path: Path) -> None:
     assert run(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)") is Outcome.KILLED
 

@@ -15,6 +15,7 @@ import pytest
 
 from making import make_run
 from trainmark.cli.main import main
+from trainmark.runfolder import files
 from trainmark.runfolder.files import (
     MAX_LINE_BYTES,
     open_regular,
@@ -163,6 +164,52 @@ def test_export_to_a_dash_is_stdout(tmp_path: Path, capsys: pytest.CaptureFixtur
     make_run(tmp_path, "run")
     assert main(["export", "--format", "csv", "--store", str(tmp_path), "--output", "-"]) == 0
     assert capsys.readouterr().out.startswith("id,")
+
+
+def test_what_is_swapped_in_between_is_not_followed(tmp_path: Path) -> None:
+    """Between the look at a path and the rename, somebody makes it a link to a file of ours."""
+    target, victim = tmp_path / "report.md", tmp_path / "victim"
+    target.write_text("before")
+    victim.write_text("precious")
+    with replacing(target) as file:
+        file.write(b"after")
+        target.unlink()
+        target.symlink_to(victim)
+    assert (victim.read_text(), target.read_text(), target.is_symlink()) == ("precious", "after", False)
+
+
+def test_a_device_that_becomes_a_file_is_not_appended_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    monkeypatch.setattr(files, "_is_stream", lambda _: True)
+    with pytest.raises(OSError, match="replaced while it was opened"):
+        write_text(victim, "x")
+    assert victim.read_text() == "precious"
+
+
+def test_another_name_of_the_file_keeps_the_old_content(tmp_path: Path) -> None:
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_text("before")
+    other.hardlink_to(path)
+    write_text(path, "after")
+    assert (path.read_text(), other.read_text()) == ("after", "before")
+
+
+@pytest.mark.parametrize("where", ["/dev/full", "DIR/loop", "DIR/gone/x", "DIR/link-to-gone", ""])
+def test_output_that_cannot_be_written_is_one_message(
+    where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path / "store", "run")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "link-to-gone").symlink_to("gone/x")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    to = where.replace("DIR", str(tmp_path))
+    assert main(["export", "--format", "csv", "--store", str(tmp_path / "store"), "--output", to]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: ")
+    assert "Traceback" not in told
+    assert "itself failed" not in told
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
 def test_all_files_or_none(tmp_path: Path) -> None:

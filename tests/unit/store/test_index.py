@@ -47,7 +47,7 @@ def test_a_signal_while_a_folder_is_made_leaves_none(tmp_path: Path, monkeypatch
     folder = store.new_folder("whole", {"schema": SCHEMA})
     assert read_json(folder / RUN_FILE) == {"schema": SCHEMA}
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("trainmark.store.index.write_json", interrupt)
@@ -100,7 +100,7 @@ def test_who_read_a_run_too_early_does_not_overwrite_its_end(tmp_path: Path) -> 
     write_json(folder / EXIT_FILE, {"outcome": "ok", "reason": "done", "wall_s": 1.0})
     store = Store(tmp_path)
     store.index(folder)
-    Database(tmp_path, url=None, index=tmp_path / INDEX_FILE).write([early], only_unsettled=True)
+    Database(tmp_path, url=None, index=tmp_path / INDEX_FILE).write([to_records(early)], only_unsettled=True)
     assert [row.outcome for row in store.rows()] == ["ok"]
 
 

@@ -111,7 +111,13 @@ def test_weights_go_to_torch_and_back_without_a_changed_bit() -> None:
     engine.close()
 
 
-SIZES = {"resnet50": (32, 32, 4), "hrnet_w18": (32, 64, 2), "tsm": (32, 32, 1), "psenet": (64, 64, 1)}
+SIZES = {
+    "resnet50": (32, 32, 4),
+    "hrnet_w18": (32, 64, 2),
+    "tsm": (32, 32, 1),
+    "psenet": (64, 64, 1),
+    "mask_rcnn": (64, 96, 1),
+}
 
 
 @pytest.mark.parametrize("name", SIZES)

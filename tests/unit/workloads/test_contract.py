@@ -34,3 +34,13 @@ def test_a_part_has_all_functions_of_its_protocol(name: str, part: str, protocol
 def test_a_data_set_is_opened_in_the_same_way(name: str) -> None:
     open_data = vars(load_module(name, "data"))["open_data"]
     assert list(inspect.signature(open_data).parameters) == ["root", "size"]
+
+
+@pytest.mark.parametrize("name", [name for name, card in CARDS.items() if "paddle" in card.frameworks])
+def test_a_part_for_paddle_has_all_functions_of_its_protocol(name: str) -> None:
+    pytest.importorskip("paddle")
+    from trainmark.worker.paddle.workload import PaddleWorkload
+
+    module, expected = vars(load_module(name, "paddle")), methods_of(PaddleWorkload)
+    assert {"build_model", "examine", "compute_loss", "score"} <= set(expected)
+    assert {method: list(inspect.signature(module[method]).parameters) for method in expected} == expected

@@ -17,11 +17,15 @@ from trainmark.datasets.coco.masks import read_runs
 from trainmark.datasets.coco.tables import CocoSplit, ImageTable, Instance, as_table
 from trainmark.datasets.jpeg import MAX_PIXELS
 from trainmark.datasets.report import DataFault, FaultKind
+from trainmark.runfolder.files import read_bounded
 from trainmark.units import plain
 
 _MIN_SIDE = 0.1  # of a box, in pixels: a smaller one teaches nothing, and its logarithm disturbs the loss
 _MARGIN = 1.0  # pixels: COCO's own polygons extend this far outside
 _INT64 = 2**63
+
+_MAX_BYTES = 4 << 30
+"""The largest of COCO 2017 has 470 MB. A pipe or a device is not read at all."""
 
 
 @dataclass(kw_only=True)
@@ -80,7 +84,7 @@ def parse_split(root: Path, part: Part) -> tuple[CocoSplit | None, list[DataFaul
 
 def _load(root: Path, parse: Parse) -> dict[str, Any] | None:
     try:
-        data = (root / parse.path).read_bytes()
+        data = read_bounded(root / parse.path, _MAX_BYTES)
         content = json.loads(data, object_hook=_compact)
     except FileNotFoundError:
         parse.refuse(FaultKind.MISSING_ANNOTATIONS, "missing")

@@ -61,7 +61,7 @@ def draw_scaling(
         parts.append(circle(x, up(point.speedup), 4.5, "f0", tip=point.tip))
     return Chart(
         name=name, title=title, caption=caption, description=description, width=_WIDTH, height=_HEIGHT,
-        body="".join(parts), header=(words["devices"], words["speedup"]),
+        body="".join(parts), is_labelled=True, header=(words["devices"], words["speedup"]),
         rows=tuple((str(one.devices), one.tip) for one in ordered),
     )  # fmt: skip
 

@@ -86,7 +86,7 @@ def draw_series(series: Sequence[Series], frame: Frame) -> Chart:
         zoom = {"low": low_x, "high": high_x, "left": float(_LEFT), "right": float(right), "unit": frame.across}
     return Chart(
         name=frame.name, title=frame.title, description=frame.description, width=frame.width, height=frame.height,
-        body="".join(body), caption=frame.caption, header=frame.header, rows=frame.rows, zoom=zoom,
+        body="".join(body), caption=frame.caption, is_labelled=True, header=frame.header, rows=frame.rows, zoom=zoom,
     )  # fmt: skip
 
 

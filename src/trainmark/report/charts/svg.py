@@ -25,6 +25,8 @@ class Chart:
     """The elements inside."""
     caption: str = ""
     """Instead of the title, where a heading above says the rest of it."""
+    is_labelled: bool = False
+    """The picture itself names its quantity, so that a caption would say it twice."""
     header: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     """The same numbers as a table."""

@@ -13,8 +13,9 @@ CARD = Card(
     title="Mask R-CNN R50-FPN 1x",
     task="instance segmentation",
     unit="images",
-    frameworks=("torch",),
+    frameworks=("torch", "paddle"),
     recipes=("reference", "fast", "torchvision"),
+    recipes_of={"paddle": ("reference",)},
     # FLOPs by torch.utils.flop_counter, forward and backward: backbone (what is frozen has no backward), pyramid and
     # proposals on a synthetic image, 9.94e11 at `full`; the heads on a full sample of regions, which is the most. The
     # recipe `torchvision` has 1.7% more: its 3x3 convolutions have the strides.

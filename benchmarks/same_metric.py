@@ -1,0 +1,165 @@
+"""Do the frameworks reach the same metric? Several seeds of each, and two one-sided tests at 5%.
+
+python benchmarks/same_metric.py RESULTS [--frameworks torch,paddle] [--workloads resnet50,hrnet_w18] [--seeds 5]
+
+Trains on generated data at size `small` on the CPU, each framework in a process of its own. RESULTS is a JSON file that
+grows with every training, so that an interrupted call is continued. Two frameworks reach the same metric if the 90%
+interval of the difference of their means (Welch) lies within the margin: that is what two one-sided tests at 5% ask.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from trainmark.analyse.distributions import t_quantile
+from trainmark.frameworks import frameworks
+from trainmark.runfolder.document import WorkloadCell
+from trainmark.runfolder.files import write_json
+
+Results = dict[str, dict[str, dict[str, float]]]
+"""By workload, framework and seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    metric: str
+    batch_size: int
+    lr: float
+    """Higher than the recipe's, which is meant for many more steps."""
+    num_images: int
+    """For training and validation together."""
+    epochs: int
+
+
+TRAININGS = {
+    "resnet50": Training(metric="top1", batch_size=16, lr=0.05, num_images=480, epochs=12),
+    "hrnet_w18": Training(metric="pixel_accuracy", batch_size=4, lr=0.05, num_images=96, epochs=12),
+}
+
+
+def make_data(workload: str, root: Path, num_images: int) -> None:
+    if workload == "resnet50":
+        from trainmark.datasets.imagenet.make import make_imagenet
+
+        make_imagenet(root, num_images=num_images, num_classes=4, val_fraction=1 / 3, num_workers=1, mean_size=(72, 96))
+    else:
+        from trainmark.datasets.cityscapes.make import make_cityscapes
+
+        make_cityscapes(root, num_images=num_images, val_fraction=0.25, num_workers=1, size=(64, 128))
+
+
+def train(workload: str, framework: str, data: Path, seed: int, epochs: int) -> float:
+    """The metric on the validation part after the last epoch."""
+    training = TRAININGS[workload]
+    module = frameworks().load(framework).engine
+    assert module is not None
+    cell = WorkloadCell(
+        workload=workload,
+        framework=framework,
+        recipe="reference",
+        precision="fp32",
+        size="small",
+        device="cpu",
+        nodes=1,
+        devices_per_node=1,
+        batch_size_per_device=training.batch_size,
+        data=str(data),
+        epochs=epochs,
+        lr=training.lr,
+        until_target={},
+        seed=seed,
+        repeat=1,
+    )
+    engine: Any = import_module(module).build_engine(cell)
+    for epoch in range(epochs):
+        engine.begin_epoch(epoch)
+        for _ in range(engine.steps_per_epoch):
+            engine.step()
+    metrics = engine.evaluate()
+    engine.close()
+    return float(metrics[training.metric])
+
+
+def compare(one: Sequence[float], two: Sequence[float]) -> tuple[float, float, float]:
+    """The difference of the means (two - one) and its 90% interval by Welch."""
+    parts = [statistics.variance(values) / len(values) for values in (one, two)]
+    difference = statistics.fmean(two) - statistics.fmean(one)
+    total = sum(parts)
+    if total == 0:
+        return difference, difference, difference
+    shares = [part**2 / (len(values) - 1) for part, values in zip(parts, (one, two), strict=True)]
+    half = t_quantile(0.90, total**2 / sum(shares)) * math.sqrt(total)
+    return difference, difference - half, difference + half
+
+
+def report(results: Results, margin: float) -> None:
+    print("| workload | metric | framework | seeds | mean | from | to |\n|---|---|---|---|---|---|---|")
+    for workload, by_framework in results.items():
+        for framework, by_seed in by_framework.items():
+            values = list(by_seed.values())
+            numbers = f"{statistics.fmean(values):.4f} | {min(values):.4f} | {max(values):.4f}"
+            print(f"| {workload} | {TRAININGS[workload].metric} | {framework} | {len(values)} | {numbers} |")
+    print("\n| workload | pair | difference | 90% interval | the same within the margin |\n|---|---|---|---|---|")
+    for workload, by_framework in results.items():
+        for one, two in itertools.combinations(by_framework, 2):
+            pair = [list(by_framework[name].values()) for name in (one, two)]
+            if min(map(len, pair)) < 2:
+                continue
+            difference, low, high = compare(*pair)
+            verdict = "yes" if -margin < low and high < margin else "not shown"
+            print(f"| {workload} | {two} - {one} | {difference:+.4f} | {low:+.4f} … {high:+.4f} | {verdict} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--frameworks", default="torch,paddle")
+    parser.add_argument("--workloads", default="resnet50,hrnet_w18")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--epochs", type=int, help="instead of those of the workload")
+    parser.add_argument("--images", type=int, help="instead of those of the workload")
+    parser.add_argument("--margin", type=float, default=0.02)
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child is not None:  # one framework and workload in this process; the data are there
+        train_seeds(args)
+        return
+    for workload in args.workloads.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            make_data(workload, Path(folder) / "data", args.images or TRAININGS[workload].num_images)
+            for framework in args.frameworks.split(","):
+                own = ["--frameworks", framework, "--workloads", workload, "--child", str(Path(folder) / "data")]
+                subprocess.run([sys.executable, *sys.argv, *own], check=True)
+    report(read(args.results), args.margin)
+
+
+def read(path: Path) -> Results:
+    found: Results = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def train_seeds(args: argparse.Namespace) -> None:
+    for seed in range(args.seeds):
+        results = read(args.results)
+        done = results.setdefault(args.workloads, {}).setdefault(args.frameworks, {})
+        if str(seed) not in done:
+            epochs = args.epochs or TRAININGS[args.workloads].epochs
+            done[str(seed)] = train(args.workloads, args.frameworks, args.child, seed, epochs)
+            write_json(args.results, results)
+            print(f"{args.workloads} {args.frameworks} seed {seed}: {done[str(seed)]:.4f}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

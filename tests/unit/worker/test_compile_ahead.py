@@ -1,0 +1,74 @@
+"""Several processes share the compilation of a network's parts, and the network stays what it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torchvision.models.resnet import Bottleneck
+
+from making import make_workload_cell
+from trainmark.spec.cell import DataSource
+from trainmark.worker.torch import compile_ahead
+from trainmark.worker.torch.compile_ahead import CompileHelpers
+from trainmark.workloads.torch_parts import CompileShare, compiling
+from trainmark.workloads.torch_residual import PartedResNet
+
+
+def test_every_kind_of_part_is_compiled_by_one_process() -> None:
+    torch.manual_seed(0)
+    model = PartedResNet(Bottleneck, [3, 2, 1, 1], num_classes=3).eval()
+    images = torch.randn(1, 3, 32, 32)
+    with torch.no_grad():
+        wanted = model(images)
+        taken: list[list[Any]] = [[], []]
+        for number in range(2):
+
+            def note(function: Callable[..., Any], number: int = number) -> Callable[..., Any]:
+                def run(*args: Any) -> Any:
+                    taken[number].append(args[0])
+                    return function(*args)
+
+                return run
+
+            with compiling(CompileShare(number=number, of=2, compile=note)):
+                torch.testing.assert_close(model(images), wanted)
+        assert not torch.equal(wanted, torch.zeros_like(wanted))
+    parts = [part for share in taken for part in share]
+    # Enter, six further blocks, leave. The second and third block of the first stage differ in their shortcuts' norms.
+    assert len(parts) == len({id(part) for part in parts if part is not model}) + 2 == 8
+    assert min(len(share) for share in taken) >= 3
+
+
+def test_helpers_start_only_for_what_was_never_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[dict[str, Any]] = []
+
+    class Process:
+        def __init__(self, argv: list[str], **options: Any) -> None:
+            started.append({**json.loads(argv[-1]), "threads": options["env"]["TORCHINDUCTOR_COMPILE_THREADS"]})
+
+        def wait(self, timeout: float) -> None: ...
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(compile_ahead.subprocess, "Popen", Process)
+    monkeypatch.setattr(compile_ahead.torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(compile_ahead, "num_helpers", lambda: 4)
+    monkeypatch.setattr(compile_ahead, "num_decoders", lambda: 16)
+    cell = make_workload_cell(recipe="fast", data=DataSource.parse("/data/imagenet"))
+    helpers = CompileHelpers(cell, ["sum_norms"])
+    helpers.wait()
+    assert [(one["number"], one["of"], one["threads"]) for one in started] == [(n, 4, "4") for n in range(4)]
+    assert started[0]["cell"]["data"] == "synthetic"
+    assert started[0]["without"] == ["sum_norms"]
+    helpers.note_success()
+    CompileHelpers(cell, ["sum_norms"])
+    assert len(started) == 4
+    CompileHelpers(cell, [])
+    assert len(started) == 8
+    monkeypatch.setattr(compile_ahead, "num_helpers", lambda: 2)
+    CompileHelpers(make_workload_cell(recipe="fast", batch_size_per_device=3), [])
+    assert len(started) == 8, "two are not worth their start"
