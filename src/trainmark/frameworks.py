@@ -66,7 +66,14 @@ _BUILT_IN = (
         precisions=("fp32", "tf32", "amp", "bf16", "fp16"),
         cpu_precisions=("fp32",),  # its CPU kernels for convolutions and norms have float32 and float64 only
     ),
-    Framework(name="jax", summary="JAX", module="jax", distribution="jax"),
+    Framework(
+        name="jax",
+        summary="JAX",
+        module="jax",
+        distribution="jax",
+        is_extra=True,
+        engine="trainmark.worker.jax",
+    ),
 )
 
 

@@ -57,6 +57,7 @@ FRAMEWORKS = {
     "paddle": "paddle",
     "jax": "jax",
     "flax": "jax",
+    "optax": "jax",
 }
 """Packages, and the framework whose files may import them."""
 WORKER_MAY_USE = {"cv2", "numpy", "PIL", "psutil", "pynvml", *FRAMEWORKS}

@@ -27,7 +27,14 @@ from trainmark.store.rows import RunRow
 class Doctor(TypedDict):
     schema: int
     machine: Machine
+    compile_cache: dict[str, Any]
+    peaks: dict[str, Any] | list[Any] | None
     problems: list[Any]
+
+
+class Peaks(TypedDict):
+    schema: int
+    peaks: Any
 
 
 class Network(TypedDict):
@@ -57,6 +64,7 @@ def results_type(*, has_studies: bool) -> Any:
 def make_schemas() -> dict[str, Schema]:
     """By file name, without its ending: the verb, and where a verb prints several documents, which one."""
     kinds = {
+        "ablate": _ablation_type(),
         "accept": results_type(has_studies=False),
         "check": Gate,
         "check-replay": GateReplay,
@@ -64,6 +72,7 @@ def make_schemas() -> dict[str, Schema]:
         "compare": Comparison,
         "doctor": Doctor,
         "doctor-network": Network,
+        "doctor-peaks": Peaks,
         "import": results_type(has_studies=False),
         "list": Listing,
         "parity": Parity,
@@ -82,3 +91,9 @@ def _data_types() -> dict[str, Any]:
     from trainmark.datasets.report import CheckReport, MakeReport
 
     return {"data-check": CheckReport, "data-fetch": FetchReport, "data-make": MakeReport}
+
+
+def _ablation_type() -> Any:
+    from trainmark.controller.ablation import Ablation
+
+    return TypedDict("AblationDocument", {"schema": int, "ablation": Ablation})  # type: ignore[operator]

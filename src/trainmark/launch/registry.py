@@ -6,7 +6,7 @@ from functools import cache
 
 from trainmark import plugins
 from trainmark.errors import InputError
-from trainmark.launch import kubernetes, local, mpi, paddle, slurm, torchrun
+from trainmark.launch import kubernetes, local, mpi, paddle, slurm, spawn, torchrun
 from trainmark.launch.job import Launcher, Machines, Prints
 
 _BUILT_IN = (
@@ -19,6 +19,7 @@ _BUILT_IN = (
     mpi.LAUNCHER,
     slurm.LAUNCHER,
     paddle.LAUNCHER,
+    spawn.LAUNCHER,
     kubernetes.LAUNCHER,
     Launcher(name="dry", summary="prints the command that auto would run", prints=Prints.COMMANDS),
 )

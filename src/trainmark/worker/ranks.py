@@ -19,6 +19,11 @@ T = TypeVar("T")
 
 _MAX_NAMED = 3
 
+_NUM_SAMPLES = 7
+_SAMPLE_S = 0.02
+"""Short exchanges are repeated back to back until they last this long: one alone is shorter than the clocks agree."""
+_MAX_REPEATS = 200
+
 
 class Ranks(ABC):
     def __init__(self, *, rank: int, world_size: int) -> None:
@@ -95,6 +100,24 @@ def read_rank(cell: WorkloadCell) -> tuple[int, int]:
         started = format_count(world_size, "processes")
         raise ValueError(f"{wanted} processes are needed, but the launcher started {started}")
     return rank_environment.read("RANK", os.environ, default=0), world_size
+
+
+def sample_exchange(run: Callable[[int], float], max_seconds: float) -> list[float]:
+    """Seconds of one exchange between the ranks, measured at least once, and until `max_seconds` are spent.
+
+    `run` makes so many exchanges and says how long the slowest rank took. Every decision uses times that all ranks
+    agreed on, so that all ranks decide the same.
+    """
+    first_s = run(1)  # also opens connections
+    warm_s = run(1) if first_s < max_seconds else first_s
+    num = max(1, min(_MAX_REPEATS, int(_SAMPLE_S / max(warm_s, 1e-9))))
+    samples: list[float] = []
+    spent_s = 0.0
+    while not samples or (len(samples) < _NUM_SAMPLES and spent_s < max_seconds):
+        took_s = run(num)
+        spent_s += took_s
+        samples.append(took_s / num)
+    return samples
 
 
 def require_same_data(everyone: Sequence[tuple[str, Mapping[str, Any]]]) -> None:

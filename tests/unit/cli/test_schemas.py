@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import json
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from making import make_cell, make_run
 from many_runs import make_store
 from schema_checking import check_document
-from trainmark.cli.main import main
+from trainmark.cli.main import build_parser, main
 from trainmark.cli.schemas import make_schemas
 from trainmark.report.json_schema import schema_of
 
@@ -85,6 +86,17 @@ def test_a_wrong_document_is_refused(store: Path, capsys: pytest.CaptureFixture[
         assert not validator.is_valid(wrong)
     del document["results"][0]["identity"]
     assert not validator.is_valid(document)
+
+
+def test_every_command_that_prints_json_has_a_schema() -> None:
+    verbs = [action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    printing = {
+        name
+        for action in verbs
+        for name, parser in action.choices.items()
+        if any("--json" in option.option_strings for option in parser._actions)
+    }
+    assert printing - {name.split("-")[0] for name in SCHEMAS} == set()
 
 
 def test_schemas_are_valid_and_refuse_unknown_types() -> None:

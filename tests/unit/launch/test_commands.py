@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.errors import InputError
-from trainmark.launch import local, mpi, paddle, slurm, torchrun
+from trainmark.launch import local, mpi, paddle, slurm, spawn, torchrun
 from trainmark.launch.endings import decide, describe_exit, judge_command
 from trainmark.launch.job import Job, own_python
 from trainmark.launch.registry import choose
@@ -147,6 +147,18 @@ def test_paddle_on_two_machines() -> None:
     ]  # fmt: skip
 
 
+def test_spawn_on_one_machine_and_on_two() -> None:
+    (command,) = spawn.build_commands(JOB)
+    each = f"--processes={JOB.processes_per_node}"
+    own = ("/py", "-P", "-m", "trainmark.launch.spawn_ranks", "--nodes=1", each, "--")
+    assert command.argv == (*own, "/py", "-P", "-m", "trainmark.worker.main", "/runs/r1")
+    words = shlex.split(spawn.build_commands(TWO_NODES)[1].argv[2])
+    begin = words.index("trainmark.launch.spawn_ranks") + 1
+    assert words[begin : begin + 4] == [
+        "--nodes=2", f"--processes={TWO_NODES.processes_per_node}", "--node-rank=1", f"--master=10.0.0.1:{JOB.port}"
+    ]  # fmt: skip
+
+
 def test_ports_are_below_those_of_outgoing_connections_and_change_with_the_run() -> None:
     ports = {replace(JOB, run_id=f"r{number}").port for number in range(200)}
     assert len(ports) > 190
@@ -173,7 +185,7 @@ def test_the_launcher_follows_the_number_of_processes() -> None:
 def test_the_launcher_follows_the_framework(name: str) -> None:
     assert choose(name, num_processes=2, framework="torch") is torchrun.LAUNCHER
     assert choose(name, num_processes=2, framework="paddle") is paddle.LAUNCHER
-    assert choose(name, num_processes=2, framework="jax") is mpi.LAUNCHER, "one process for each device"
+    assert choose(name, num_processes=2, framework="jax") is spawn.LAUNCHER, "one process for each device"
     assert choose(name, num_processes=1, framework="paddle") is local.LAUNCHER
     assert choose(name, num_processes=1, num_hosts=2, framework="paddle") is paddle.LAUNCHER
     assert choose(name, num_processes=1, num_nodes=2, is_allocated=True, framework="paddle") is slurm.LAUNCHER

@@ -179,5 +179,9 @@ def test_what_a_framework_lacks_is_refused_with_the_way_out() -> None:
         assert refusal(device="cuda", precision=precision) == "None"
     assert "torch does not train in fp16" in refusal(framework="torch", precision="fp16", device="cuda")
     assert "to_static was slower" in refusal(recipe="fast")
-    missing = why_not(make_cell(framework="paddle"), machine(frameworks=("torch",)), Reach())
-    assert "pip install 'trainmark[paddle]'" in str(missing)
+    assert "jax does not train in fp16" in str(
+        why_not(make_cell(framework="jax", precision="fp16"), machine(1, frameworks=("jax",)), Reach())
+    )
+    for name in ("paddle", "jax"):
+        missing = why_not(make_cell(framework=name), machine(frameworks=("torch",)), Reach())
+        assert f"pip install 'trainmark[{name}]'" in str(missing)

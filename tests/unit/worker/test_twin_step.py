@@ -14,9 +14,9 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmark.messages.scaling import one_process
-from trainmark.worker.ranks import SingleRank
+from trainmark.worker.ranks import SingleRank, sample_exchange
 from trainmark.worker.torch import network
-from trainmark.worker.torch.ranks import _sample, time_all_reduce
+from trainmark.worker.torch.ranks import time_all_reduce
 from trainmark.worker.torch.step import Precision, TrainStep
 from trainmark.workloads.card import Sgd
 from trainmark.workloads.torch import ParameterGroup
@@ -128,5 +128,5 @@ def test_long_exchanges_are_sampled_less(one_s: float, calls: list[int], samples
         asked.append(num)
         return num * one_s
 
-    assert _sample(run, 0.5) == pytest.approx([one_s] * samples)
+    assert sample_exchange(run, 0.5) == pytest.approx([one_s] * samples)
     assert asked == calls

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import distributed, nn
 
 from trainmark import host
-from trainmark.worker.ranks import Ranks
+from trainmark.worker.ranks import Ranks, sample_exchange
 from trainmark.worker.torch import loopback
 
 T = TypeVar("T")
-
-_NUM_SAMPLES = 7
-_SAMPLE_S = 0.02
-"""Short exchanges are repeated back to back until they last this long: one alone is shorter than the clocks agree."""
-_MAX_REPEATS = 200
 
 
 class TorchRanks(Ranks):
@@ -108,19 +103,5 @@ def time_all_reduce(
             torch.cuda.synchronize()
         return ranks.slowest(time.perf_counter() - begin)
 
-    samples = _sample(run, max_seconds)
+    samples = sample_exchange(run, max_seconds)
     return samples, ranks.slowest(time.perf_counter() - begin_s)
-
-
-def _sample(run: Callable[[int], float], max_seconds: float) -> list[float]:
-    """Every decision uses times that all ranks agreed on, so that all ranks decide the same."""
-    first_s = run(1)  # also opens connections
-    warm_s = run(1) if first_s < max_seconds else first_s
-    num = max(1, min(_MAX_REPEATS, int(_SAMPLE_S / max(warm_s, 1e-9))))
-    samples: list[float] = []
-    spent_s = 0.0
-    while not samples or (len(samples) < _NUM_SAMPLES and spent_s < max_seconds):
-        took_s = run(num)
-        spent_s += took_s
-        samples.append(took_s / num)
-    return samples
