@@ -9,7 +9,6 @@ that scatters.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -32,15 +31,17 @@ def _along(x: Array, axis: int, num_out: int) -> Array:
         return x
     if num_out % num_in == 0 and jax.default_backend() != "cpu":
         return _enlarge(x, axis, num_out // num_in)
-    mixed: Array = mix_by_matrix(x, jnp.asarray(_mixing(num_in, num_out), x.dtype), axis)
+    mixed: Array = _mix_by_matrix(x, jnp.asarray(_mixing(num_in, num_out), x.dtype), axis)
     return mixed
 
 
-@partial(jax.jit, static_argnums=2)
 def mix_by_matrix(x: Array, matrix: Array, axis: int) -> Array:
     """Under a name of its own: who counts the work of a network leaves out resizing, however it is done."""
     mixed = jnp.tensordot(matrix, x, axes=(1, axis), precision=lax.Precision.HIGHEST)
     return jnp.moveaxis(mixed, 0, axis)
+
+
+_mix_by_matrix = jax.jit(mix_by_matrix, static_argnums=2)
 
 
 def _enlarge(x: Array, axis: int, factor: int) -> Array:

@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from trainmark.analyse.table import Line
-from trainmark.report.cells import format_ratio, per_joule, say_unit, say_workload
+from trainmark.report.cells import per_joule, say_per_joule, say_unit, say_workload
 from trainmark.report.charts.svg import Chart, inline, style
 from trainmark.report.commands import list_commands
 from trainmark.report.contents import Contents, Table
@@ -160,9 +160,8 @@ def _tile(line: Line, lang: str) -> dict[str, str]:
     notes = [configuration(line)]
     if line.known.relative_half_width is not None:
         notes.insert(0, format_plus_minus(line.known.relative_half_width))
-    joule = per_joule(line)
-    if joule is not None:
-        notes.append(f"{format_ratio(joule, '', sign_after='')} / J")
+    if per_joule(line) is not None:
+        notes.append(plain(say_per_joule(line, lang)))
     return {
         "name": plain(say_workload(line, lang)),
         "value": format_number(line.known.value),
