@@ -14,8 +14,8 @@ setup: .venv/ready
 
 run: setup
 	$(BIN)/trainmark run quick
-	$(BIN)/trainmark report --output report.md
-	@echo "the report is in report.md"
+	$(BIN)/trainmark report --output report.html
+	@echo "the report is in report.html: open it in a browser"
 
 test: setup system lint types unit
 
@@ -48,4 +48,4 @@ lock:
 		pyproject.toml --extra torch --extra paddle --extra jax --group dev --output-file locks/dev.txt
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache report.md
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache report.html

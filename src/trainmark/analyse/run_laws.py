@@ -142,7 +142,7 @@ def _resolution(stamps: NDArray[np.float64]) -> float:
 
 
 _ABOVE_MEASURED = 1.1
-"""Ten measurements of a matrix product on the same kind of card were up to 10% apart."""
+"""Readings of the matrix peak of one kind of card (H200, bf16) lay between 724 and 798 TFLOP/s: 10% apart."""
 
 
 # -- the device --------------------------------------------------------------------------------------------------------

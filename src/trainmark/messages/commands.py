@@ -80,6 +80,15 @@ def uneven_marks(*, least: int, most: int) -> None: ...
 
 
 @declare(
+    "steps-left-out",
+    title="部分步未计入",
+    en="the speed is that of the first {used:# steps}; {left_out:# later steps} are left out, since memory is limited",
+    zh="速度只反映前 {used} 步；为限制内存，其后的 {left_out} 步未计入",
+)
+def steps_left_out(*, used: int, left_out: int) -> None: ...
+
+
+@declare(
     "uneven-observed",
     title="各进程的步数不一致",
     en="its processes did between {least} and {most} steps; only the first {least} of each count",

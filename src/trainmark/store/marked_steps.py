@@ -16,7 +16,7 @@ from trainmark.messages.commands import uneven_marks
 from trainmark.runfolder.document import RunDocument
 from trainmark.runfolder.files import LOG_FILE, Json, rank_files
 from trainmark.store.observed_steps import Observed, read_observed
-from trainmark.store.rank_records import MOST_STEPS, RankRecords, read_rank
+from trainmark.store.rank_records import MOST_STEPS, RankRecords, read_rank, warn_left_out
 
 if TYPE_CHECKING:
     from trainmark.store.rows import Floats
@@ -56,7 +56,10 @@ def _as_records(observed: Observed, unit: str, printed: RankRecords) -> RankReco
         printed,
         steps=replace(printed.steps, **joined),
         num_steps=len(joined["seconds"]),
-        warnings=_without_log(printed.warnings),
+        warnings=(
+            *_without_log(printed.warnings),
+            *warn_left_out(len(observed.seconds), observed.num_left_out),
+        ),
         pauses=observed.pauses,
         first_step_unix_s=float(begin_s),
     )

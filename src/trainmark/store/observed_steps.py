@@ -32,7 +32,7 @@ _LEFT_OUT = (frozenset({"eval", "checkpoint", "restart"}), frozenset({"eval", "c
 """What steps may be beside to be left out: the first of these that leaves enough steps."""
 _MAX_COUNT = 1e15
 _MOST_STEPS = 1 << 17
-"""Of all processes together; the speed of a longer command is that of these. See `bounded`."""
+"""Of all processes together; the speed of a longer command is that of these, and a warning says so."""
 _USED = ("seconds", "unix_s", "samples", "tokens", "step", "beside", "language", "batches")
 _MAX_AHEAD = 64
 """Batches that a loader fetches before they are used."""
@@ -64,6 +64,8 @@ class Observed:
     """What ends a step: `backward`, `optimizer`, or `batch` of a framework's own training loop."""
     num_skipped: int = 0
     """Steps without an update of the parameters, since a loss scaler found infinite gradients."""
+    num_left_out: int = 0
+    """Later steps of the first process, which are not read."""
 
 
 def read_observed(folder: Path) -> Observed | None:
@@ -91,6 +93,7 @@ class _Process:
         self.signal: str | None = None
         self.framework: str | None = None
         self.num_skipped = 0
+        self.num_left_out = 0
 
 
 def _read_process(path: Path, most_steps: int) -> _Process:
@@ -103,9 +106,13 @@ def _read_process(path: Path, most_steps: int) -> _Process:
             signal = as_text(record.get("signal"))
             if _strength(signal) > _strength(found.signal):
                 found.steps.clear()
+                found.num_left_out = 0
                 found.signal, found.framework = signal, as_text(record.get("framework"))
-        elif kind == Kind.STEP and signal == found.signal and len(found.steps) < most_steps and _is_sound(record):
-            found.steps.append({name: record[name] for name in _USED if name in record})
+        elif kind == Kind.STEP and signal == found.signal and _is_sound(record):
+            if len(found.steps) < most_steps:
+                found.steps.append({name: record[name] for name in _USED if name in record})
+            else:
+                found.num_left_out += 1
         elif kind == "skipped_steps":
             found.num_skipped += as_int(record.get("count")) or 0
     found.steps = _return_fetched_ahead(found.steps)
@@ -186,6 +193,7 @@ def _add_up(processes: Sequence[_Process]) -> Observed:
         framework=first.framework,
         signal=first.signal,
         num_skipped=first.num_skipped,
+        num_left_out=first.num_left_out,
     )
 
 

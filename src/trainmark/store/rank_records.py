@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from trainmark.messages.commands import steps_left_out
 from trainmark.runfolder.files import STEPS_FILE, Json, rank_file, rank_files, read_lines
 from trainmark.runfolder.records import (
     MAX_SECONDS,
@@ -100,7 +101,7 @@ def read_import(folder: Path) -> tuple[RankRecords, list[Json]]:
 
 
 def read_rank(path: Path, *, is_marked: bool = False, most_steps: int | None = None) -> RankRecords:
-    """`is_marked`: written by a script of the user, see `marked_steps`. `most_steps`: what follows them is not read."""
+    """`is_marked`: written by a script of the user, see `marked_steps`. `most_steps`: later ones are counted only."""
     steps = _StepColumns(choose=_as_marked if is_marked else _as_measured, can_group=not is_marked)
     evals = Thinned[Json](_MOST_EVALS)
     warnings: list[Json] = []
@@ -109,6 +110,7 @@ def read_rank(path: Path, *, is_marked: bool = False, most_steps: int | None = N
     peak: int | None = None
     communication: Communication | None = None
     has_end = False
+    num_left_out = 0
     first_step_unix_s: float | None = None
     last_step_unix_s: Any = None
     for record in read_records(path):
@@ -117,7 +119,8 @@ def read_rank(path: Path, *, is_marked: bool = False, most_steps: int | None = N
             first_step_unix_s = as_float(record.get("unix_s"))  # a mark ends a step: the first starts the clock
         if kind == Kind.STEP:
             if steps.num_records == most_steps:
-                break
+                num_left_out += 1
+                continue
             steps.add(Step.from_json(record), as_float(record.get("unix_s")))
             last_step_unix_s = record.get("unix_s")
         elif kind == Kind.EVAL:
@@ -141,7 +144,7 @@ def read_rank(path: Path, *, is_marked: bool = False, most_steps: int | None = N
         steps=steps.to_arrays(),
         num_steps=steps.num_records,
         evals=tuple(evals.items),
-        warnings=tuple(warnings),
+        warnings=(*warnings, *warn_left_out(steps.num_records, num_left_out)),
         pauses=pauses,
         resumed_steps=tuple(resumed_steps),
         peak_memory_bytes=peak,
@@ -150,6 +153,10 @@ def read_rank(path: Path, *, is_marked: bool = False, most_steps: int | None = N
         first_step_unix_s=first_step_unix_s,
         stamped_s=_between(first_step_unix_s, as_float(last_step_unix_s)),
     )
+
+
+def warn_left_out(num_used: int, num_left_out: int) -> list[Json]:
+    return [steps_left_out(used=num_used, left_out=num_left_out).to_json()] if num_left_out else []
 
 
 def _between(begin: float | None, end: float | None) -> float | None:

@@ -54,6 +54,14 @@ def test_neighbouring_steps_of_a_long_run_are_added_up(
     assert len(steps.losses) == len(steps.loss_steps) <= 17
 
 
+def test_marked_steps_that_are_left_out_are_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.jsonl"
+    path.write_bytes(encode_record({"kind": "step", "seconds": 0.1, "samples": 4.0}) * 10)
+    assert read_rank(path, is_marked=True, most_steps=10).warnings == ()
+    (warning,) = read_rank(path, is_marked=True, most_steps=4).warnings
+    assert warning["message"].startswith("the speed is that of the first 4 steps; 6 later steps are left out")
+
+
 def test_a_file_of_many_megabytes_needs_little_memory(tmp_path: Path) -> None:
     """In a process of its own, whose address space has room for it and no more."""
     folder = make_run(tmp_path, "run", seconds=[0.1])

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from trainmark.store import observed_steps
 from trainmark.store.observed_steps import read_observed
 
 
@@ -31,6 +33,14 @@ def test_processes_add_up_and_the_first_has_the_clock(tmp_path: Path) -> None:
     assert found.samples.tolist() == [12] * 5
     assert np.allclose(found.seconds, 0.1)
     assert (found.batch_size, found.framework) == (8, "torch")
+
+
+def test_steps_that_are_not_read_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observed_steps, "_MOST_STEPS", 4)
+    write(tmp_path, 0, [{"samples": 8}] * 10)
+    found = read_observed(tmp_path)
+    assert found is not None
+    assert (len(found.seconds), found.num_left_out) == (4, 6)
 
 
 def test_a_step_beside_an_evaluation_of_any_process_is_left_out(tmp_path: Path) -> None:
