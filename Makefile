@@ -27,11 +27,13 @@ types:
 	$(BIN)/mypy
 
 # Two processes with one thread each are faster than one with two; idle threads must not spin beside the other's.
-# Tests that depend on timing (marked `serial`) run alone afterwards.
+# JAX has threads, and a process with threads must not fork as other tests do: its tests (marked `jax`) have processes of
+# their own. Tests that depend on timing (marked `serial`) run alone afterwards.
 unit: export OMP_NUM_THREADS = 1
 unit: export OMP_WAIT_POLICY = passive
 unit:
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not serial"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not serial and not jax"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m jax tests/unit/worker tests/unit/workloads tests/unit/weights
 	$(BIN)/python -m pytest -m serial
 
 # A C++ compiler for torch.compile, a browser for the report page and one real data set, where a Debian machine lets us

@@ -143,12 +143,12 @@ def test_a_sweep_is_not_continued_with_other_code(
     make_run = execute._Runner.run
     num_made = 0
 
-    def stop_after_one(self: Any, *words: Any) -> Any:
+    def stop_after_one(self: Any, *words: Any, **more: Any) -> Any:
         nonlocal num_made
         num_made += 1
         if num_made == 2:
             raise KeyboardInterrupt
-        return make_run(self, *words)
+        return make_run(self, *words, **more)
 
     monkeypatch.setattr(execute._Runner, "run", stop_after_one)
     command = ["run", "--store", str(store), "--repeat", "2", "--", sys.executable, "-B", "repo/train.py", "-b", "32"]

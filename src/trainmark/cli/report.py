@@ -113,6 +113,8 @@ def _write(contents: Contents, kind: str, output: str | None) -> None:
         write_whole(render_folder(contents, kind, path), what="report", make_folders=True)
         talk(f"report written to {path / NAMES[kind]}, with its charts and logs beside it")
         return
-    linked = replace(contents, links=link_logs(contents.logs, path.parent))
+    # /dev/stdout is stdout: links begin where the user is, not in /dev.
+    beside = Path() if output.startswith(("/dev/", "/proc/")) else path.parent
+    linked = replace(contents, links=link_logs(contents.logs, beside))
     write_whole({path: render_document(linked, kind)}, what="report")
     talk(f"report written to {output}")

@@ -11,8 +11,6 @@ from typing import Any
 from trainmark.controller.listener import Listener
 from trainmark.errors import InputError
 from trainmark.spec.cell import Cell, StartWeights
-from trainmark.weights.loading import load_start
-from trainmark.weights.reading import read_bytes
 from trainmark.workloads.registry import load_card, load_module
 
 
@@ -26,6 +24,8 @@ def identify_weights(cells: Iterable[Cell]) -> tuple[Cell, ...]:
 
 def _identify(weights: StartWeights, known: dict[str, StartWeights]) -> StartWeights:
     if weights.path not in known:
+        from trainmark.weights.reading import read_bytes  # with numpy, which `plan` of random weights does without
+
         path = Path(weights.path).absolute()
         known[weights.path] = StartWeights(path=str(path), sha256=hashlib.sha256(read_bytes(path)).hexdigest())
     return known[weights.path]
@@ -37,6 +37,8 @@ def check_weights(cells: Iterable[Cell], listener: Listener) -> None:
         (cell.workload, cell.recipe, cell.data.path, cell.weights): cell for cell in cells if cell.weights is not None
     }
     for cell in checked.values():
+        from trainmark.weights.loading import load_start
+
         assert cell.weights is not None
         start = load_start(
             Path(cell.weights.path),

@@ -242,7 +242,7 @@ def test_runs_that_differ_too_much_have_no_ratio(tmp_path: Path) -> None:
     make_runs(tmp_path / "b", [600.0, 1000.0, 1400.0])
     cell = only_cell(compare_stores(tmp_path))
     assert (cell.verdict, cell.judgement.ratio, cell.values[1]) == ("inconclusive", None, None)
-    assert str(cell.judgement.why).startswith("B is too noisy: its runs are between 600 and 1,400")
+    assert str(cell.judgement.why).startswith("B is too noisy: its runs are between 600.0 and 1,400")
     assert cell.judgement.more_runs
 
 

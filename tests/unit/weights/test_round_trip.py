@@ -15,6 +15,7 @@ from trainmark.workloads.registry import load_card, load_cards
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.jax
 _NUM_CLASSES = 3
 
 

@@ -30,6 +30,7 @@ from trainmark.workloads.registry import load_card, load_module  # noqa: E402
 from trainmark.workloads.resnet50 import torch as torch_resnet50  # noqa: E402
 from trainmark.workloads.tsm import torch as torch_tsm  # noqa: E402
 
+pytestmark = pytest.mark.jax
 _CASES = [
     ("resnet50", "fast", 64, 64),
     ("tsm", "reference", 32, 32),
