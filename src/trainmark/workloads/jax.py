@@ -29,12 +29,6 @@ class ParameterGroup:
     """Their learning rate, relative to the schedule's."""
 
 
-def total_loss(terms: Mapping[str, Array]) -> Array:
-    """What a step minimises: the sum of the named terms."""
-    first, *others = terms.values()
-    return sum(others, start=first)
-
-
 def at_least_float32(x: Array) -> Array:
     """Half precision becomes float32; float32 stays, and so does the float64 of a parity check."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from numpy.typing import NDArray
+
+from trainmark.workloads.linear_resize import linear_weights
 
 
 def resize(x: Array, size: Sequence[int]) -> Array:
@@ -31,7 +32,7 @@ def _along(x: Array, axis: int, num_out: int) -> Array:
         return x
     if num_out % num_in == 0 and jax.default_backend() != "cpu":
         return _enlarge(x, axis, num_out // num_in)
-    mixed: Array = _mix_by_matrix(x, jnp.asarray(_mixing(num_in, num_out), x.dtype), axis)
+    mixed: Array = _mix_by_matrix(x, jnp.asarray(linear_weights(num_in, num_out), x.dtype), axis)
     return mixed
 
 
@@ -65,16 +66,3 @@ def _neighbours(x: Array, axis: int) -> tuple[Array, Array]:
 
 def _mix(x: Array, neighbour: Array, share: float) -> Array:
     return (1 - share) * x + share * neighbour
-
-
-def _mixing(num_in: int, num_out: int) -> NDArray[np.float64]:
-    """Row i has the weights of the input pixels that make output pixel i."""
-    source = np.maximum((np.arange(num_out) + 0.5) * (num_in / num_out) - 0.5, 0)
-    low = np.minimum(source.astype(np.int64), num_in - 1)
-    high = np.minimum(low + 1, num_in - 1)
-    share = source - low
-    matrix = np.zeros((num_out, num_in))
-    rows = np.arange(num_out)
-    np.add.at(matrix, (rows, low), 1 - share)
-    np.add.at(matrix, (rows, high), share)
-    return matrix

@@ -6,14 +6,14 @@ differ from other frameworks by 1e-8. Where that is so there is a function of ou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import paddle
-from numpy.typing import NDArray
 from paddle import Tensor
 from paddle.nn import functional
+
+from trainmark.workloads.linear_resize import linear_weights
 
 Examined = tuple[dict[str, Tensor], dict[str, Tensor]]
 """What the network gives and the terms of the loss, by names that are the same in all frameworks."""
@@ -27,12 +27,6 @@ class ParameterGroup:
     weight_decay: float
     lr_scale: float = 1.0
     """Their learning rate, relative to the schedule's."""
-
-
-def total_loss(terms: Mapping[str, Tensor]) -> Tensor:
-    """What a step minimises: the sum of the named terms."""
-    first, *others = terms.values()
-    return sum(others, start=first)
 
 
 def at_least_float(x: Tensor) -> Tensor:
@@ -86,16 +80,3 @@ def resize(x: Tensor, size: Sequence[int]) -> Tensor:
 
 def _is_power_of_2(number: int) -> bool:
     return number > 0 and number & (number - 1) == 0
-
-
-def linear_weights(old: int, new: int) -> NDArray[np.float64]:
-    """Row i has the weights of the old pixels for the new pixel i."""
-    places = np.maximum((np.arange(new) + 0.5) * (old / new) - 0.5, 0.0)
-    first = np.minimum(places.astype(np.int64), old - 1)
-    second = np.minimum(first + 1, old - 1)
-    share = places - first
-    weights = np.zeros((new, old))
-    rows = np.arange(new)
-    np.add.at(weights, (rows, first), 1 - share)
-    np.add.at(weights, (rows, second), share)
-    return weights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,12 +30,6 @@ class ParameterGroup:
 def to_tensors(arrays: Arrays) -> Any:
     """The same nesting with tensors that share the arrays' memory."""
     return _pytree.tree_map_only(np.ndarray, torch.from_numpy, arrays)
-
-
-def total_loss(terms: Mapping[str, Tensor]) -> Tensor:
-    """What a step minimises: the sum of the named terms."""
-    first, *others = terms.values()
-    return sum(others, start=first)
 
 
 def at_least_float32(x: Tensor) -> Tensor:

@@ -17,13 +17,14 @@ from torchvision.models import resnet50
 from trainmark.datasets.icdar2015.make import Page, make_icdar2015
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.data import UnusableSampleError
+from trainmark.workloads.loss import total_loss
 from trainmark.workloads.psenet import augment, data, metric
 from trainmark.workloads.psenet import torch as workload
 from trainmark.workloads.psenet.card import CARD, NUM_KERNELS
 from trainmark.workloads.psenet.labels import TRAINED, draw_labels, kernel_rate, shrink, shrink_offset
 from trainmark.workloads.psenet.torch_loss import choose_pixels, dice_loss, loss_terms
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
-from trainmark.workloads.torch import to_tensors, total_loss
+from trainmark.workloads.torch import to_tensors
 
 TINY = ImageSize(height=64, width=64, flops_per_sample=1.0, batch_size=2)
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torchvision.ops import MultiScaleRoIAlign, nms
 
 from trainmark.workloads.card import ImageSize
+from trainmark.workloads.loss import total_loss
 from trainmark.workloads.mask_rcnn import torch as workload
 from trainmark.workloads.mask_rcnn import torch_choice, torch_regions
 from trainmark.workloads.mask_rcnn.card import CARD, buckets_of
@@ -48,8 +49,8 @@ def test_losses_and_gradients_are_those_of_the_reference() -> None:
     assert list(got) == list(wanted)
     for name, value in wanted.items():
         torch.testing.assert_close(got[name], value, rtol=1e-5, atol=1e-6, msg=name)
-    workload.total_loss(wanted).backward()
-    workload.total_loss(got).backward()
+    total_loss(wanted).backward()
+    total_loss(got).backward()
     twins = dict(fast.named_parameters())
     for name, parameter in reference.named_parameters():
         twin = twins[name].grad

@@ -18,8 +18,9 @@ from trainmark.worker.jax.optimizer import build_optimizer, clip_by_norm, names_
 from trainmark.worker.jax.placement import AXIS, OWN, SAME, Placement
 from trainmark.worker.jax.workload import Batch, JaxWorkload
 from trainmark.workloads.card import Optimizer
-from trainmark.workloads.jax import Examined, Model, total_loss
+from trainmark.workloads.jax import Examined, Model
 from trainmark.workloads.jax_layers import Declared, Forward, Kind, Layers, Numbers
+from trainmark.workloads.loss import total_loss
 
 _FIRST_SCALE = 65_536.0
 _GROWTH, _BACKOFF, _GROWTH_STEPS = 2.0, 0.5, 2000

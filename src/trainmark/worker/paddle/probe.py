@@ -16,7 +16,8 @@ from trainmark.worker.paddle.weights import export_gradients, export_weights, im
 from trainmark.worker.paddle.workload import Batch, PaddleWorkload
 from trainmark.worker.probe import ProbeRequest, ProbeResult
 from trainmark.workloads.data import Arrays
-from trainmark.workloads.paddle import Examined, total_loss
+from trainmark.workloads.loss import total_loss
+from trainmark.workloads.paddle import Examined
 from trainmark.workloads.registry import load_card, load_module
 
 

@@ -19,8 +19,9 @@ from trainmark.worker.torch.step import Precision, TrainStep
 from trainmark.worker.torch.weights import export_weights, import_weights
 from trainmark.worker.torch.workload import Batch, TorchWorkload
 from trainmark.workloads.data import Arrays
+from trainmark.workloads.loss import total_loss
 from trainmark.workloads.registry import load_card, load_module
-from trainmark.workloads.torch import Examined, ParameterGroup, to_tensors, total_loss
+from trainmark.workloads.torch import Examined, ParameterGroup, to_tensors
 
 
 def read_batch(batch: Batch) -> Arrays:

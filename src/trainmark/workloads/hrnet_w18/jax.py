@@ -24,9 +24,9 @@ from trainmark.workloads.jax import (
     cross_entropy,
     normalise,
     planes_first,
-    total_loss,
 )
 from trainmark.workloads.jax_layers import Declared, Forward, Kind
+from trainmark.workloads.loss import total_loss
 
 Batch = list[tuple[Array, Array]]
 """Images (n x height x width x 3, uint8) with their labels (n x height x width, uint8), one pair for each image size.

@@ -11,7 +11,8 @@ from trainmark.workloads.card import ImageSize
 from trainmark.workloads.hrnet_w18.card import CARD
 from trainmark.workloads.hrnet_w18.data import MEAN, STD
 from trainmark.workloads.hrnet_w18.paddle_model import Network
-from trainmark.workloads.paddle import Examined, ParameterGroup, at_least_float, normalise, total_loss
+from trainmark.workloads.loss import total_loss
+from trainmark.workloads.paddle import Examined, ParameterGroup, at_least_float, normalise
 
 Batch = list[tuple[Tensor, Tensor]]
 """Images (n x height x width x 3, uint8) with their labels (n x height x width, uint8), one pair for each size."""

@@ -14,8 +14,9 @@ from trainmark.workloads.hrnet_w18.card import CARD
 from trainmark.workloads.hrnet_w18.data import MEAN, STD
 from trainmark.workloads.hrnet_w18.torch_fast import FastNetwork
 from trainmark.workloads.hrnet_w18.torch_network import Network
+from trainmark.workloads.loss import total_loss
 from trainmark.workloads.optimisations import optimisations_of
-from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, normalise, total_loss
+from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, normalise
 
 Batch = list[tuple[Tensor, Tensor]]
 """Images (n x height x width x 3, uint8) with their labels (n x height x width, uint8), one pair for each image size.

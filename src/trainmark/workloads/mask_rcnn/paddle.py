@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from paddle import Tensor, nn
 
 from trainmark.workloads.card import ImageSize
+from trainmark.workloads.linear_resize import linear_weights
+from trainmark.workloads.loss import total_loss
 from trainmark.workloads.mask_rcnn.card import CARD, regions_per_image
 from trainmark.workloads.mask_rcnn.paddle_model import MaskRCNN
-from trainmark.workloads.paddle import Examined, ParameterGroup, at_least_float, linear_weights, total_loss
+from trainmark.workloads.paddle import Examined, ParameterGroup, at_least_float
 
 Batch = dict[str, list[Any]]
 """`images` as bytes (height x width x 3, different sizes); `targets` in training, `image_ids` in evaluation."""

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from trainmark.workloads.card import ImageSize
+from trainmark.workloads.loss import total_loss
 from trainmark.workloads.mask_rcnn.card import CARD, buckets_of, regions_per_image
 from trainmark.workloads.mask_rcnn.torch_model import VARIANTS, RecipeRCNN, Target, build_mask_rcnn
 from trainmark.workloads.mask_rcnn.torch_norm import noise_images
 from trainmark.workloads.mask_rcnn.torch_static import StaticRCNN
-from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, total_loss
+from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32
 
 Batch = dict[str, list[Any]]
 """`images` as bytes (height x width x 3, different sizes); `targets` in training, `image_ids` in evaluation."""

@@ -11,16 +11,9 @@ from jax import Array
 from numpy.typing import NDArray
 
 from trainmark.workloads.card import ImageSize
-from trainmark.workloads.jax import (
-    Examined,
-    Model,
-    ParameterGroup,
-    at_least_float32,
-    normalise,
-    planes_first,
-    total_loss,
-)
+from trainmark.workloads.jax import Examined, Model, ParameterGroup, at_least_float32, normalise, planes_first
 from trainmark.workloads.jax_layers import Declared, Forward, Kind
+from trainmark.workloads.loss import total_loss
 from trainmark.workloads.psenet.card import CARD, NUM_KERNELS
 from trainmark.workloads.psenet.data import MEAN, STD
 from trainmark.workloads.psenet.expansion import Expander, find_boxes

@@ -10,7 +10,8 @@ from paddle import Tensor, nn
 from paddle.nn import functional
 
 from trainmark.workloads.card import ImageSize
-from trainmark.workloads.paddle import Examined, ParameterGroup, normalise, total_loss
+from trainmark.workloads.loss import total_loss
+from trainmark.workloads.paddle import Examined, ParameterGroup, normalise
 from trainmark.workloads.psenet.card import CARD, NUM_KERNELS
 from trainmark.workloads.psenet.data import MEAN, STD
 from trainmark.workloads.psenet.expansion import Expander, find_boxes

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from trainmark.workloads.card import ImageSize
+from trainmark.workloads.loss import total_loss
 from trainmark.workloads.optimisations import optimisations_of
 from trainmark.workloads.psenet.card import CARD, NUM_KERNELS
 from trainmark.workloads.psenet.data import MEAN, STD
@@ -19,7 +20,7 @@ from trainmark.workloads.psenet.metric import count_matches
 from trainmark.workloads.psenet.torch_fast import FastPSENet
 from trainmark.workloads.psenet.torch_loss import loss_terms
 from trainmark.workloads.psenet.torch_model import PSENet
-from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, normalise, total_loss
+from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, normalise
 
 Batch = dict[str, Any]
 """Training: `images` and `labels`, one tensor each. Evaluation: `images`, `quads`, `ignored`, `scale`, a list each."""

@@ -9,17 +9,10 @@ from jax import Array
 from numpy.typing import NDArray
 
 from trainmark.workloads.card import ImageSize
-from trainmark.workloads.jax import (
-    Examined,
-    Model,
-    ParameterGroup,
-    at_least_float32,
-    count_correct,
-    cross_entropy,
-    total_loss,
-)
+from trainmark.workloads.jax import Examined, Model, ParameterGroup, at_least_float32, count_correct, cross_entropy
 from trainmark.workloads.jax_layers import Declared, Forward, Kind, Layers, linear, torch_default
 from trainmark.workloads.jax_resnet import WIDTHS, pool, stages, stem
+from trainmark.workloads.loss import total_loss
 from trainmark.workloads.resnet50.card import CARD, LABEL_SMOOTHING
 
 Batch = tuple[Array, Array]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from paddle import Tensor, nn
 
 from trainmark.workloads.card import ImageSize
-from trainmark.workloads.paddle import Examined, ParameterGroup, count_correct, cross_entropy, total_loss
+from trainmark.workloads.loss import total_loss
+from trainmark.workloads.paddle import Examined, ParameterGroup, count_correct, cross_entropy
 from trainmark.workloads.paddle_layers import batch_norms
 from trainmark.workloads.paddle_resnet import ResNet
 from trainmark.workloads.resnet50.card import CARD, LABEL_SMOOTHING

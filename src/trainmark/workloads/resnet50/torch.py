@@ -10,9 +10,10 @@ from torch.nn import functional
 from torchvision.models.resnet import Bottleneck, ResNet
 
 from trainmark.workloads.card import ImageSize
+from trainmark.workloads.loss import total_loss
 from trainmark.workloads.optimisations import optimisations_of
 from trainmark.workloads.resnet50.card import CARD, LABEL_SMOOTHING
-from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, count_correct, total_loss
+from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, count_correct
 from trainmark.workloads.torch_norm import speed_up_norms
 from trainmark.workloads.torch_residual import PartedResNet
 from trainmark.workloads.torch_stem import speed_up_pool, speed_up_stem

@@ -19,10 +19,10 @@ from trainmark.workloads.jax import (
     count_correct,
     cross_entropy,
     normalise,
-    total_loss,
 )
 from trainmark.workloads.jax_layers import Declared, Forward, Kind, Layers, dropout, linear, normal, zeros
 from trainmark.workloads.jax_resnet import pool, stages, stem
+from trainmark.workloads.loss import total_loss
 from trainmark.workloads.tsm.card import CARD, DROPOUT
 from trainmark.workloads.tsm.data import MEAN, STD
 

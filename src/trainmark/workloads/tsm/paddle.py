@@ -7,15 +7,8 @@ from paddle import Tensor, nn
 from paddle.nn import functional
 
 from trainmark.workloads.card import ImageSize
-from trainmark.workloads.paddle import (
-    Examined,
-    ParameterGroup,
-    at_least_float,
-    count_correct,
-    cross_entropy,
-    normalise,
-    total_loss,
-)
+from trainmark.workloads.loss import total_loss
+from trainmark.workloads.paddle import Examined, ParameterGroup, at_least_float, count_correct, cross_entropy, normalise
 from trainmark.workloads.paddle_layers import batch_norms, fill_normal
 from trainmark.workloads.paddle_resnet import LAYERS, Bottleneck, ResNet
 from trainmark.workloads.tsm.card import CARD, DROPOUT, NUM_FRAMES
