@@ -36,6 +36,7 @@ class RunPhase(StrEnum):
     EVALUATING = "evaluating"
     SAVING = "writing a checkpoint"
     COMMUNICATION = "measuring communication"
+    ENDING = "ending"
     RUNNING = "running"
     """A command, of whose phases nothing is known."""
 

@@ -30,6 +30,8 @@ _PHASES = {
     "communication": RunPhase.COMMUNICATION,
 }
 """By the name in the records of a worker."""
+_AFTER = {"communication": RunPhase.ENDING}
+"""What follows a phase, where it is not more steps."""
 
 
 class StoppingWatch:
@@ -74,7 +76,8 @@ class StoppingWatch:
         seconds, samples = [], []
         for record in new:
             if record["kind"] == Kind.PHASE:
-                self._phase = _PHASES.get(record["phase"]) if record.get("edge") != "end" else None
+                is_over = record.get("edge") == "end"
+                self._phase = (_AFTER if is_over else _PHASES).get(record["phase"])
                 self._what = record.get("what")
             elif record["kind"] == Kind.STEP:
                 self._phase = self._what = None

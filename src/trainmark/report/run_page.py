@@ -97,7 +97,8 @@ def _result(row: RunRow) -> Iterator[tuple[str, str]]:
     reason = f": {row.why.english}" if row.reason else ""
     yield "outcome", plain(f"{say_outcome(row, 'en')}{reason}")
     if line.estimate is not None:
-        interval = f", 95% interval {cells['interval']} ({cells['relative']})" if line.known else ""
+        has_interval = line.known is not None and line.known.ci95 is not None
+        interval = f", 95% interval {cells['interval']} ({cells['relative']})" if has_interval else ", no interval"
         yield "throughput", f"{cells['throughput']}{interval}"
         yield (
             "measured",

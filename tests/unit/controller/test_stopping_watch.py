@@ -89,6 +89,9 @@ def test_phases_follow_the_records() -> None:
         "starting", "importing", "building", "first step", "warming up", "warming up", "evaluating", "warming up",
         "measuring",
     ]  # fmt: skip
+    for edge, phase in (("begin", "measuring communication"), ("end", "ending")):
+        observe([{"kind": "phase", "phase": "communication", "edge": edge}])
+        assert listener.statuses[-1].phase == phase
     command = StoppingWatch(Measure(), listener, unit=lambda: "samples", may_stop=False, has_phases=False)
     command([{"kind": "run_start"}])
     assert listener.statuses[-1].phase == "running"
