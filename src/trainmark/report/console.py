@@ -162,7 +162,8 @@ def _fit_table(
     """With all columns if they fit; else with shortened numbers, and then without the least important columns."""
     columns = list(asked or shown_columns(described))
     shared = [] if asked else _shared_columns(columns, described)
-    columns = [name for name in columns if name not in shared]
+    unknown = [] if asked else [name for name in columns if all(cells[name] == ABSENT for cells in described)]
+    columns = [name for name in columns if name not in shared and (name not in unknown or name == "throughput")]
     rows = [[cells[name] for name in columns] for cells in described]
     headings = [heading(name, lang) for name in columns]
     room = room_for_table(console) - num_width
