@@ -91,7 +91,8 @@ class RunProgress:
             talk(f"{self._shown.title}: {describe_status(None)}{self._shown.say_left(', ')}")
 
     def update_run(self, status: RunStatus) -> None:
-        has_new_phase = self._shown.status is None or status.phase is not self._shown.status.phase
+        earlier = RunPhase.STARTING if self._shown.status is None else self._shown.status.phase
+        has_new_phase = status.phase is not earlier
         self._shown.status = status
         if self._live is None and (has_new_phase or time.monotonic() - self._last_line_s > _PLAIN_PERIOD_S):
             self._last_line_s = time.monotonic()
