@@ -9,12 +9,10 @@ from typing import Any, TypeVar
 import paddle
 from paddle import distributed, nn
 
-from trainmark.worker.ranks import Ranks
+from trainmark.worker.ranks import Ranks, sample_exchange
 from trainmark.workloads.paddle_layers import BatchNorm2D, SyncBatchNorm
 
 T = TypeVar("T")
-
-_NUM_SAMPLES = 7
 
 
 class PaddleRanks(Ranks):
@@ -63,15 +61,12 @@ def time_all_reduce(num_bytes: int, *, is_cuda: bool, ranks: Ranks, max_seconds:
     """Seconds of one all-reduce of fp32, measured several times; the same on every rank."""
     buffer = paddle.zeros([max(1, num_bytes // 4)], dtype=paddle.float32)
 
-    def run() -> float:
+    def run(num: int) -> float:
         begin = time.perf_counter()
-        distributed.all_reduce(buffer)
+        for _ in range(num):
+            distributed.all_reduce(buffer)
         if is_cuda:
             paddle.device.synchronize()
         return ranks.slowest(time.perf_counter() - begin)
 
-    run()  # opens connections
-    samples: list[float] = []
-    while not samples or (len(samples) < _NUM_SAMPLES and sum(samples) < max_seconds):
-        samples.append(run())
-    return samples
+    return sample_exchange(run, max_seconds)
