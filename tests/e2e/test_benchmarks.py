@@ -33,6 +33,10 @@ _SMALL = {
         "DIR/results.json", "--frameworks", "torch", "--workloads", "resnet50", "--seeds", "1", "--epochs", "1",
         "--images", "48",
     ),
+    "versions": (
+        "--device", "cpu", "--rows", "resnet50:fp32:1", "--size", "small", "--rounds", "1", "--seconds", "0.1",
+        "--output", "DIR/versions.jsonl",
+    ),
     "small_costs": ("--passes", "1", "--images", "40"),
     "large_files": ("--megabytes", "1", "--line-megabytes", "1"),
 }  # fmt: skip
