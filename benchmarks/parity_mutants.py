@@ -116,8 +116,13 @@ def label_smoothing() -> AbstractContextManager[Any]:
 
 def softmax_axis() -> AbstractContextManager[Any]:
     functional = module("workloads.paddle").functional
-    plain = functional.log_softmax
-    return mock.patch.object(functional, "log_softmax", lambda x, axis: plain(x, axis=0 * axis))
+
+    def over_the_batch(logits: Any, targets: Any, *, smoothing: float) -> Any:
+        log_shares = functional.log_softmax(logits, axis=0)
+        own = log_shares.take_along_axis(targets.unsqueeze(1), axis=1).mean()
+        return -(1 - smoothing) * own - smoothing * log_shares.mean()
+
+    return mock.patch.object(module("workloads.resnet50.paddle"), "cross_entropy", over_the_batch)
 
 
 def padded_average() -> AbstractContextManager[Any]:
@@ -201,6 +206,7 @@ MUTANTS = (
     Mutant(name="bgr", what="blue and red swapped after decoding", stage="work", patch=swapped_colours),
     Mutant(name="drop-last", what="incomplete last batch kept", stage="work", patch=kept_last_batch),
     Mutant(name="tf32", what="TF32 left on in fp32", stage="work", patch=tf32_left_on, framework="jax"),
+    Mutant(name="control-jax", what="no fault", stage="", patch=contextlib.nullcontext, framework="jax"),
 )
 
 

@@ -183,7 +183,7 @@ class _Check:
             own = {side: check_rounding(exact, runs[0], theirs, precision=precision) for side, theirs in runs.items()}
             for one, other in self.pairs:
                 if one in own and other in own:
-                    stages[one, other].append(worse_of(own[one], own[other]))
+                    stages[one, other].append(_of_pair(own, one, other))
         return stages
 
     def _trajectory(self) -> dict[tuple[int, int], list[StageRecord]]:
@@ -195,9 +195,7 @@ class _Check:
             side: check_trajectory(losses[0], losses[side][0], precision=_WORK_PRECISION)
             for side in range(1, len(self._sides))
         }
-        return {
-            (one, other): [worse_of(own[one], own[other]) if one in own else own[other]] for one, other in self.pairs
-        }
+        return {(one, other): [_of_pair(own, one, other)] for one, other in self.pairs}
 
     def _work(self) -> dict[tuple[int, int], list[StageRecord]]:
         with tempfile.TemporaryDirectory(prefix="trainmark-parity-") as folder:
@@ -311,6 +309,11 @@ def _make_data(card: Card, root: Path) -> None:
         "seed": 1,
     }
     make_dataset(card.dataset, root, MakeRequest(**{n: v for n, v in wanted.items() if n in options}))  # type: ignore[arg-type]
+
+
+def _of_pair(own: Mapping[int, StageRecord], one: int, other: int) -> StageRecord:
+    """`own`: of each side against the reference, which is side 0."""
+    return own[other] if one == 0 else worse_of(own[one], own[other])
 
 
 def _observe(result: ProbeResult) -> Observed:

@@ -25,6 +25,8 @@ from trainmark.workloads.jax_resize import mix_by_matrix
 from trainmark.workloads.registry import load_card, load_module
 
 _NUM_COLOURS = 3
+_QUICK = {"xla_backend_optimization_level": 0}
+"""For float64, which asks what is computed and not how fast: HRNet-W18 compiles in a minute of core time, not ten."""
 
 
 def read_batch(batch: Batch) -> Arrays:
@@ -65,6 +67,7 @@ def run_probe(request: ProbeRequest) -> ProbeResult:
             is_fast=request.recipe == "fast",
             syncs_batch_norm=False,
             seed=request.seed,
+            compiler_options=_QUICK if request.precision == "fp64" else None,
         )
         flops = None
         if request.counts_work and request.rates:
