@@ -1,14 +1,19 @@
 """What does the observer cost, and does it change a result? On CPU or CUDA.
 
-    python benchmarks/observer_cost.py [--device cuda] [--pairs 30] [--steps 20] [--script language,images]
+    python benchmarks/observer_cost.py [--device cuda] [--rounds 24] [--block-s 0.8] [--limit-s 140]
+        [--script language,images]
 
-Two scripts like nanoGPT (a small GPT, batches from memory, AdamW, gradient accumulation) and like timm (a
-convolutional network, data loader, mixed precision with a loss scaler on CUDA) train with deterministic algorithms.
-Both ways of a script run at the same time, in two processes that take turns: one trains a block of steps while the
-other waits, in an order that alternates, so that a pair of blocks is seconds apart and no start of a process is
-timed. Printed: the median relative cost of the pairs with a 95% interval of the sign test, and whether all losses are
-bit-identical. At the end (`--alone`: only) the processor time that one observed step takes on the host: a hook call,
-a batch and a record, before and after the observer is installed in one process that trains nothing.
+Two scripts like nanoGPT (a GPT, batches from memory, AdamW, gradient accumulation) and like timm (a residual network,
+a data loader with workers, mixed precision with a loss scaler on CUDA) train with deterministic algorithms. Two
+processes with and two without the observer run at the same time and take turns: one trains a block of steps while the
+others wait. Each round has a block of each, in an order that changes, so that the blocks are seconds apart and no start
+of a process is timed.
+
+Printed as it goes: the cost, which is the median over the rounds of the time of the observed blocks relative to the
+others, with a 95% interval of the sign test; the same of the two processes without the observer, which differ in
+nothing, so that this is what the comparison can tell; and whether all losses are bit-identical. At the end (`--alone`:
+only) the processor time that one observed step takes on the host: a hook call, a batch and a record, before and after
+the observer is installed in one process that trains nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +38,8 @@ import hashlib, json, os, sys, time
 os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
 import torch
 from torch import nn
-device, num_steps = sys.argv[1], int(sys.argv[2])
+device = sys.argv[1]
+WARM_UP = 6
 torch.manual_seed(0)
 torch.use_deterministic_algorithms(True)
 big = device == "cuda"
@@ -42,15 +48,16 @@ def clock():
     if device == "cuda": torch.cuda.synchronize()
     return time.perf_counter() if device == "cuda" else time.process_time()
 def serve(step):
-    "Trains a block of steps for each line of the input and prints its seconds; the first blocks warm up."
+    "Trains as many steps as each line of the input says and prints their seconds."
     losses = []
-    def block():
+    def block(num_steps):
         begin = clock()
         losses.extend(step() for _ in range(num_steps))
         return clock() - begin
-    block(), block()
+    block(WARM_UP)
+    print("ready", flush=True)
     for line in sys.stdin:
-        print(block(), flush=True)
+        print(block(int(line)), flush=True)
     values = torch.stack(losses).cpu().double().numpy().tobytes()
     print(hashlib.sha256(values).hexdigest(), flush=True)
 """
@@ -95,23 +102,35 @@ serve(step)
 """,
     "images": """
 from torch.utils.data import DataLoader, Dataset
-batch, size, width, depth = (128, 64, 256, 8) if big else (16, 32, 8, 0)
+batch, size, width, depth = (128, 160, 64, 3) if big else (16, 32, 8, 1)
+images = torch.randint(0, 256, (64, 3, size, size), dtype=torch.uint8)
 class Images(Dataset):
     def __len__(self): return 1 << 20
     def __getitem__(self, index): return images[index % 64], index % 10
-images = torch.randn(64, 3, size, size)
-def block(a, b): return nn.Sequential(nn.Conv2d(a, b, 3, 2, 1), nn.BatchNorm2d(b), nn.ReLU())
-middle = [nn.Conv2d(2 * width, 2 * width, 3, 1, 1) for _ in range(depth)]
-model = nn.Sequential(block(3, width), block(width, 2 * width), *middle, block(2 * width, 4 * width),
-    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, 10)).to(device)
-torch.use_deterministic_algorithms(True, warn_only=True)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+def conv(a, b, kernel=3, stride=1):
+    return nn.Sequential(nn.Conv2d(a, b, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(b))
+class Residual(nn.Module):
+    def __init__(self, a, b, stride):
+        super().__init__()
+        self.body = nn.Sequential(conv(a, b, 1), nn.ReLU(), conv(b, b, 3, stride), nn.ReLU(), conv(b, 4 * b, 1))
+        self.short = conv(a, 4 * b, 1, stride) if stride > 1 or a != 4 * b else nn.Identity()
+    def forward(self, x): return torch.relu(self.body(x) + self.short(x))
+layers, channels = [conv(3, width, 3, 2), nn.ReLU(), conv(width, width, 3, 2), nn.ReLU()], width
+for level in range(4):
+    for number in range(depth):
+        layers.append(Residual(channels, width << level, 2 if level and not number else 1))
+        channels = 4 * (width << level)
+class Mean(nn.Module):
+    def forward(self, x): return x.mean((2, 3))
+model = nn.Sequential(*layers, Mean(), nn.Linear(channels, 10)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
 scaler = torch.amp.GradScaler(device, enabled=big)
-batches = iter(DataLoader(Images(), batch_size=batch, num_workers=0))
+mean, scale = (torch.full((1, 3, 1, 1), value, device=device) for value in (127.0, 0.017))
+batches = iter(DataLoader(Images(), batch_size=batch, num_workers=2 if big else 0, pin_memory=big))
 def step():
-    x, y = next(batches)
+    x, y = (part.to(device, non_blocking=True) for part in next(batches))
     with torch.autocast(device, enabled=big):
-        loss = nn.functional.cross_entropy(model(x.to(device, non_blocking=True)), y.to(device))
+        loss = nn.functional.cross_entropy(model((x.float() - mean) * scale), y)
     optimizer.zero_grad(set_to_none=True)
     scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()
     return loss.detach()
@@ -129,9 +148,9 @@ def loop():
     return (time.process_time() - begin) / 400
 def best(): return min(loop() for _ in range(100))  # short and often: other programs run too
 before = best()
-sys.path.insert(0, sys.argv[3])
+sys.path.insert(0, sys.argv[2])
 import framework_hooks
-framework_hooks.install(torch, sys.argv[4])
+framework_hooks.install(torch, sys.argv[3])
 print(json.dumps({"seconds": best() - before}))
 """
 
@@ -139,55 +158,98 @@ print(json.dumps({"seconds": best() - before}))
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--pairs", type=int, default=30, help="of blocks, one with and one without the observer")
-    parser.add_argument("--steps", type=int, default=20, help="of a block")
+    parser.add_argument("--rounds", type=int, default=24, help="each has a block of every process")
+    parser.add_argument("--block-s", type=float, default=0.8, help="length of a block")
+    parser.add_argument("--processes", type=int, default=2, help="with the observer, and as many without")
+    parser.add_argument("--limit-s", type=float, default=140.0, help="for a script: no round begins after that")
     parser.add_argument("--script", default="language,images")
     parser.add_argument("--alone", action="store_true", help="only the time of an observed step on the host")
     args = parser.parse_args()
     if not args.alone:
         for name in args.script.split(","):
-            compare(name, args.device, pairs=args.pairs, steps=args.steps)
+            with tempfile.TemporaryDirectory() as folder:
+                compare(name, args.device, args, folder=Path(folder))
     measure_alone(args.device)
 
 
-def compare(name: str, device: str, *, pairs: int, steps: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "script.py"
-        script.write_text(_SETUP + _SCRIPTS[name])
-        trainings = {is_observed: Training(script, device, steps, is_observed) for is_observed in (True, False)}
-        found: dict[bool, list[float]] = {True: [], False: []}
-        for number in range(pairs):
-            for is_observed in (True, False) if number % 2 else (False, True):
-                found[is_observed].append(trainings[is_observed].train())
-        digests = {training.finish() for training in trainings.values()}
-        if not list(Path(folder).glob("rank*.observed.jsonl")):
-            sys.exit(f"nothing was observed: {(Path(folder) / 'observer.jsonl').read_text()}")
-    ratios = sorted(seen / plain - 1 for seen, plain in zip(found[True], found[False], strict=True))
-    low, high = _interval(ratios)
-    same = "bit-identical" if len(digests) == 1 else "different"
+def compare(name: str, device: str, args: argparse.Namespace, *, folder: Path) -> None:
+    begin = time.monotonic()
+    trainings = [
+        Training(folder, name, device, is_observed=is_observed, number=number)
+        for number in range(args.processes)
+        for is_observed in (True, False)
+    ]
+    for training in trainings:
+        training.wait_until_ready()
+    for training in trainings:  # also for the other processes: all have the same steps
+        step_s = training.train(4) / 4
+    steps = max(1, round(args.block_s / step_s))
+    print(f"{name} on {device}: started in {time.monotonic() - begin:.0f} s, blocks of {steps} steps", flush=True)
+    rounds: list[dict[Training, float]] = []
+    while len(rounds) < args.rounds and time.monotonic() - begin < args.limit_s:
+        turn = len(rounds) % len(trainings)
+        order = [*trainings[turn:], *trainings[:turn]]
+        order = order if len(rounds) // len(trainings) % 2 else order[::-1]
+        rounds.append({training: training.train(steps) for training in order})
+        if len(rounds) % 4 == 0:
+            print(f"  after {len(rounds)} rounds: {_describe(_costs(rounds))}", flush=True)
+    same = "bit-identical" if len({training.finish() for training in trainings}) == 1 else "different"
+    if not list(folder.glob("seen*/rank*.observed.jsonl")):
+        sys.exit("nothing was observed: " + "".join(path.read_text() for path in folder.glob("seen*/observer.jsonl")))
+    plain = [seconds for found in rounds for training, seconds in found.items() if not training.is_observed]
     print(
-        f"{name} on {device}: cost {statistics.median(ratios):+.2%} (95% {low:+.2%} to {high:+.2%}, {pairs} pairs of "
-        f"{steps} steps of {statistics.median(found[False]) / steps * 1000:.2f} ms); losses {same}",
+        f"{name} on {device}: cost {_describe(_costs(rounds))}, {len(rounds)} rounds of {len(trainings)} blocks of "
+        f"{steps} steps of {statistics.median(plain) / steps * 1000:.2f} ms; losses {same}",
         flush=True,
     )
+    if args.processes > 1:
+        print(f"{name} on {device}: two processes without the observer differ by {_describe(_twins(rounds))}")
+
+
+def _costs(rounds: list[dict[Training, float]]) -> list[float]:
+    found = []
+    for blocks in rounds:
+        sums = {True: 0.0, False: 0.0}
+        for training, seconds in blocks.items():
+            sums[training.is_observed] += seconds
+        found.append(sums[True] / sums[False] - 1)
+    return found
+
+
+def _twins(rounds: list[dict[Training, float]]) -> list[float]:
+    """Of the first two processes without the observer."""
+    plain = [sorted((t.number, s) for t, s in blocks.items() if not t.is_observed) for blocks in rounds]
+    return [one[1] / two[1] - 1 for one, two, *_ in plain]
+
+
+def _describe(ratios: list[float]) -> str:
+    low, high = _interval(sorted(ratios))
+    return f"{statistics.median(ratios):+.2%} (95% {low:+.2%} to {high:+.2%})"
 
 
 class Training:
     """A process that trains a block of steps when it is told to."""
 
-    def __init__(self, script: Path, device: str, steps: int, is_observed: bool) -> None:
+    def __init__(self, folder: Path, name: str, device: str, *, is_observed: bool, number: int) -> None:
+        self.is_observed, self.number = is_observed, number
+        own = folder / f"{'seen' if is_observed else 'plain'}{number}"
+        own.mkdir()
+        (own / "script.py").write_text(_SETUP + _SCRIPTS[name])
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RANK"))}
         if is_observed:
-            environment |= {observe.VARIABLE: str(script.parent), "PYTHONPATH": observe.with_hook(None)}
-        argv = [sys.executable, "-W", "ignore", str(script), device, str(steps)]
+            environment |= {observe.VARIABLE: str(own), "PYTHONPATH": observe.with_hook(None)}
+        argv = [sys.executable, "-W", "ignore", str(own / "script.py"), device]
         self._process = subprocess.Popen(
             argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
 
-    def train(self) -> float:
+    def wait_until_ready(self) -> None:
+        self._read()
+
+    def train(self, steps: int) -> float:
         """Seconds of the block."""
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{steps}\n")
         return float(self._read())
 
     def finish(self) -> str:
@@ -208,7 +270,7 @@ def measure_alone(device: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "script.py"
         script.write_text(_SETUP + _ALONE)
-        argv = [sys.executable, str(script), device, "0", str(observe.HOOK_FOLDER.parent), folder]
+        argv = [sys.executable, str(script), device, str(observe.HOOK_FOLDER.parent), folder]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
     cost_us = json.loads(done.stdout.splitlines()[-1])["seconds"] * 1e6
     print(f"one observed step on {device}: {cost_us:.1f} µs on the host, 0.5% of a step of {cost_us / 5:.1f} ms")
