@@ -1,19 +1,23 @@
 """What `trainmark parity` asks of a framework in a process of its own, and what it gets back.
 
-    python -m trainmark.worker.probe FOLDER...
+    python -m trainmark.worker.probe [--cores 0,1] FOLDER...
 
 Each folder holds one request, and its result is written beside it. All folders of a process are of one framework and
-one precision. A framework implements `ProbePackage` in `worker/<framework>/probe.py`, with the same step as in
-training. Everything that goes in and comes out is numpy, named and laid out as the PyTorch reference has it.
+one precision. `--cores` limits the process to these cores before a framework counts them for its threads. A framework
+implements `ProbePackage` in `worker/<framework>/probe.py`, with the same step as in training. Everything that goes in
+and comes out is numpy, named and laid out as the PyTorch reference has it.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import importlib
+import itertools
+import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -48,8 +52,12 @@ class ProbeRequest:
     """As `data.collate` or `synthetic.make_batch` gives them; step k, from 0, trains on number k modulo their count."""
     rates: Sequence[float]
     """The learning rate of each step. As many steps as rates; none: only the initial weights are wanted."""
+    orders: Sequence[Sequence[int]] = ()
+    """Of each step: the order of the samples in its batch. Empty: as they are given."""
     keep_weights_after: Sequence[int] = ()
     """Numbers of steps; 0 is before the first one."""
+    keeps_first_step: bool = True
+    """Whether outputs, terms and gradients are wanted: they are as large as the weights."""
     counts_work: bool = True
     """Whether the FLOPs are to be counted, which costs a forward pass."""
 
@@ -157,10 +165,35 @@ def leaves(arrays: Arrays, name: str = "") -> Iterator[tuple[str, NDArray[Any]]]
         yield name, np.asarray(arrays)
 
 
-def main(folders: Sequence[str]) -> int:
+def batches_of_steps(request: ProbeRequest, move: Callable[[Arrays], Any]) -> Iterator[Any]:
+    """What each step trains on, moved to the device by `move`: the given batches in turn, their samples in order."""
+    if not request.orders:
+        yield from itertools.islice(itertools.cycle([move(batch) for batch in request.batches]), len(request.rates))
+    for number, order in enumerate(request.orders):
+        yield move(permute_samples(request.batches[number % len(request.batches)], order))
+
+
+def permute_samples(batch: Arrays, order: Sequence[int]) -> Arrays:
+    """The same samples in another order, in whatever nesting a workload has them."""
+    if isinstance(batch, np.ndarray):
+        return np.ascontiguousarray(batch[list(order)])
+    if isinstance(batch, Mapping):
+        return {name: permute_samples(part, order) for name, part in batch.items()}
+    if isinstance(batch, list) and len(batch) == len(order):  # one item for each sample
+        return [batch[number] for number in order]
+    return type(batch)(permute_samples(part, order) for part in batch)
+
+
+def main(words: Sequence[str]) -> int:
     from trainmark.worker.probe_files import read_request, write_failure, write_result
 
-    for folder in map(Path, folders):
+    parser = argparse.ArgumentParser(prog="trainmark.worker.probe")
+    parser.add_argument("--cores", type=lambda text: {int(core) for core in text.split(",")})
+    parser.add_argument("folders", type=Path, nargs="+")
+    args = parser.parse_args(words)
+    if args.cores:
+        os.sched_setaffinity(0, args.cores)
+    for folder in args.folders:
         try:
             request = read_request(folder)
             if isinstance(request, EpochRequest):
