@@ -1,6 +1,6 @@
 """What does the observer cost, and does it change a result? On CPU or CUDA.
 
-    python benchmarks/observer_cost.py [--device cuda] [--rounds 24] [--block-s 0.8] [--limit-s 140]
+    python benchmarks/observer_cost.py [--device cuda] [--rounds 24] [--block-s 0.8] [--limit-s 300]
         [--script language,images]
 
 Two scripts like nanoGPT (a GPT, batches from memory, AdamW, gradient accumulation) and like timm (a residual network,
@@ -19,6 +19,7 @@ the observer is installed in one process that trains nothing.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -48,7 +49,7 @@ def clock():
     if device == "cuda": torch.cuda.synchronize()
     return time.perf_counter() if device == "cuda" else time.process_time()
 def serve(step):
-    "Trains as many steps as each line of the input says and prints their seconds."
+    "Trains as many steps as each line of the input says and prints their seconds, or a digest of all losses."
     losses = []
     def block(num_steps):
         begin = clock()
@@ -57,13 +58,15 @@ def serve(step):
     block(WARM_UP)
     print("ready", flush=True)
     for line in sys.stdin:
-        print(block(int(line)), flush=True)
-    values = torch.stack(losses).cpu().double().numpy().tobytes()
-    print(hashlib.sha256(values).hexdigest(), flush=True)
+        if line != "digest\\n":
+            print(block(int(line)), flush=True)
+            continue
+        values = torch.stack(losses).cpu().double().numpy().tobytes()
+        print(hashlib.sha256(values).hexdigest(), flush=True)
 """
 _SCRIPTS = {
     "language": """
-width, depth, batch, length = (768, 12, 12, 1024) if big else (64, 2, 8, 64)
+width, depth, batch, length = (768, 12, 6, 1024) if big else (64, 2, 8, 64)
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
@@ -161,49 +164,68 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=24, help="each has a block of every process")
     parser.add_argument("--block-s", type=float, default=0.8, help="length of a block")
     parser.add_argument("--processes", type=int, default=2, help="with the observer, and as many without")
-    parser.add_argument("--limit-s", type=float, default=140.0, help="for a script: no round begins after that")
+    parser.add_argument("--limit-s", type=float, default=300.0, help="for all: no round begins after that")
     parser.add_argument("--script", default="language,images")
     parser.add_argument("--alone", action="store_true", help="only the time of an observed step on the host")
     args = parser.parse_args()
-    if not args.alone:
-        for name in args.script.split(","):
-            with tempfile.TemporaryDirectory() as folder:
-                compare(name, args.device, args, folder=Path(folder))
-    measure_alone(args.device)
-
-
-def compare(name: str, device: str, args: argparse.Namespace, *, folder: Path) -> None:
     begin = time.monotonic()
-    trainings = [
-        Training(folder, name, device, is_observed=is_observed, number=number)
+    if not args.alone:
+        with tempfile.TemporaryDirectory() as folder:
+            names = args.script.split(",")
+            # All at once: the start of a process takes longer than its blocks.
+            scripts = {name: start(name, args, folder=Path(folder) / name) for name in names}
+            for trainings in scripts.values():
+                for training in trainings:
+                    training.wait_until_ready()
+            ready = time.monotonic()
+            print(f"{sum(map(len, scripts.values()))} processes started in {ready - begin:.0f} s", flush=True)
+            for number, (name, trainings) in enumerate(scripts.items(), start=1):
+                left_s = begin + args.limit_s - ready
+                compare(name, trainings, args, until=ready + left_s * number / len(scripts))
+            for training in itertools.chain(*scripts.values()):
+                training.stop()
+            missing = [name for name in names if not list(Path(folder).glob(f"{name}/seen*/rank*.observed.jsonl"))]
+            if missing:
+                notes = [path.read_text() for path in Path(folder).glob("*/seen*/observer.jsonl")]
+                sys.exit(f"nothing was observed of {missing}: {notes}")
+    if args.alone or time.monotonic() < begin + args.limit_s:
+        measure_alone(args.device)
+
+
+def start(name: str, args: argparse.Namespace, *, folder: Path) -> list[Training]:
+    folder.mkdir()
+    return [
+        Training(folder, name, args.device, is_observed=is_observed, number=number)
         for number in range(args.processes)
         for is_observed in (True, False)
     ]
-    for training in trainings:
-        training.wait_until_ready()
-    for training in trainings:  # also for the other processes: all have the same steps
+
+
+def compare(name: str, trainings: list[Training], args: argparse.Namespace, *, until: float) -> None:
+    for training in trainings:  # each of them, so that all have the same steps
         step_s = training.train(4) / 4
     steps = max(1, round(args.block_s / step_s))
-    print(f"{name} on {device}: started in {time.monotonic() - begin:.0f} s, blocks of {steps} steps", flush=True)
     rounds: list[dict[Training, float]] = []
-    while len(rounds) < args.rounds and time.monotonic() - begin < args.limit_s:
+    while len(rounds) < args.rounds and (time.monotonic() < until or not rounds):
         turn = len(rounds) % len(trainings)
         order = [*trainings[turn:], *trainings[:turn]]
         order = order if len(rounds) // len(trainings) % 2 else order[::-1]
         rounds.append({training: training.train(steps) for training in order})
         if len(rounds) % 4 == 0:
-            print(f"  after {len(rounds)} rounds: {_describe(_costs(rounds))}", flush=True)
-    same = "bit-identical" if len({training.finish() for training in trainings}) == 1 else "different"
-    if not list(folder.glob("seen*/rank*.observed.jsonl")):
-        sys.exit("nothing was observed: " + "".join(path.read_text() for path in folder.glob("seen*/observer.jsonl")))
+            print(f"  {name}, {len(rounds)} rounds: {_describe(_costs(rounds))}", flush=True)
+    same = "bit-identical" if len({training.ask("digest") for training in trainings}) == 1 else "different"
     plain = [seconds for found in rounds for training, seconds in found.items() if not training.is_observed]
+    what = f"{len(rounds)} rounds of {len(trainings)} blocks of {steps} steps"
+    step_ms = statistics.median(plain) / steps * 1000
     print(
-        f"{name} on {device}: cost {_describe(_costs(rounds))}, {len(rounds)} rounds of {len(trainings)} blocks of "
-        f"{steps} steps of {statistics.median(plain) / steps * 1000:.2f} ms; losses {same}",
+        f"{name} on {args.device}: cost {_describe(_costs(rounds))}, {what} of {step_ms:.2f} ms; losses {same}",
         flush=True,
     )
     if args.processes > 1:
-        print(f"{name} on {device}: two processes without the observer differ by {_describe(_twins(rounds))}")
+        print(
+            f"{name} on {args.device}: two processes without the observer differ by {_describe(_twins(rounds))}",
+            flush=True,
+        )
 
 
 def _costs(rounds: list[dict[Training, float]]) -> list[float]:
@@ -248,17 +270,17 @@ class Training:
 
     def train(self, steps: int) -> float:
         """Seconds of the block."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{steps}\n")
-        return float(self._read())
+        return float(self.ask(str(steps)))
 
-    def finish(self) -> str:
-        """A digest of all losses."""
+    def ask(self, line: str) -> str:
         assert self._process.stdin is not None
-        self._process.stdin.close()
-        digest = self._read()
+        self._process.stdin.write(f"{line}\n")
+        return self._read()
+
+    def stop(self) -> None:
+        """At once: the end of a process would disturb the blocks of others."""
+        self._process.kill()
         self._process.wait()
-        return digest
 
     def _read(self) -> str:
         assert self._process.stdout is not None

@@ -11,9 +11,11 @@ WORKLOAD:PRECISION:BATCH:RECIPE for a recipe that only some versions have. The d
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -146,11 +148,16 @@ def serve(request: dict[str, Any]) -> None:
     from trainmark.workloads.registry import load_card
 
     cell = CellRecord.from_json(request["cell"]).workload_cell()
-    engine = TorchEngine(cell)
-    engine.begin_epoch(0)
-    engine.step()
-    handle = engine.queue_loss()
-    engine.wait()
+    if cell.device == "cuda":
+        load_libraries()
+    # One process at a time: in its first step cuDNN chooses algorithms by timing them.
+    with Path(tempfile.gettempdir(), f"trainmark-versions-{os.getppid()}").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        engine = TorchEngine(cell)
+        engine.begin_epoch(0)
+        engine.step()
+        handle = engine.queue_loss()
+        engine.wait()
     first = {
         "first_loss": engine.read_loss(handle),
         "card_version": getattr(load_card(cell.workload), "version", 1),
@@ -168,6 +175,16 @@ def serve(request: dict[str, Any]) -> None:
             "peak_memory_bytes": engine.peak_memory_bytes(),
         }
         print(json.dumps(answer), file=answers, flush=True)
+
+
+def load_libraries() -> None:
+    """Takes seconds and can be done by all processes at the same time."""
+    import torch
+
+    with torch.autocast("cuda", torch.float16):
+        layers = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.Flatten())
+        layers.to("cuda")(torch.zeros(2, 8, 8, 8, device="cuda")).sum().backward()
+    torch.cuda.synchronize()
 
 
 def time_blocks(engine: Any, seconds: float) -> Sequence[tuple[int, float]]:
