@@ -26,7 +26,11 @@ _SMALL = {
     "many_runs": ("--runs", "3", "--passes", "1"),
     "fast": (
         "--device", "cpu", "--only", "resnet50", "--size", "small", "--batch-size", "1", "--seconds", "0.1",
-        "--rounds", "2", "--no-cold", "--without", "compile", "--output", "DIR/fast.jsonl",
+        "--rounds", "2", "--output", "DIR/fast.jsonl",
+    ),
+    "feed": (
+        "--device", "cpu", "--data", "DIR/data", "--only", "resnet50", "--images", "40", "--size", "small",
+        "--batch-size", "1", "--seconds", "0.1", "--rounds", "1", "--output", "DIR/feed.jsonl",
     ),
     "parity_mutants": ("--only", "label-smoothing", "--expected-only"),
     "same_metric": (
