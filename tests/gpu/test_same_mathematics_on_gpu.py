@@ -83,8 +83,8 @@ def train(workload: str, recipe: str, precision: str, *, order: str = "as it is"
     engine.step()
     handles = [engine.queue_loss()]
     engine.wait()
+    # With amp they are unscaled by now, in place, by the scaler or by the fused optimizer.
     gradients = torch.cat([p.grad.flatten().double() for p in engine.model.parameters() if p.grad is not None])
-    gradients /= engine._train_step.loss_scale
     buffers = [b.flatten().double() for name, b in engine.model.named_buffers() if "running" in name]
     statistics = torch.cat(buffers) if buffers else torch.zeros(1)  # Mask R-CNN's are frozen
     for _ in range(NUM_STEPS - 1):
