@@ -22,7 +22,7 @@ from trainmark.analyse.distributions import t_quantile
 from trainmark.errors import RunError
 from trainmark.spec.cell import Cell
 
-_MODULE = "trainmark.worker.torch.variant"
+_MODULE = "trainmark.worker.variant"
 _BEGIN_VARIABLE = "TRAINMARK_BEGIN_UNIX_S"
 _MAX_TAIL = 2000
 

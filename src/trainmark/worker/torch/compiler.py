@@ -22,10 +22,3 @@ def configure_compiler() -> None:
     functorch.autograd_cache_allow_custom_autograd_functions = True
     # The compiler looks at the gradient of every input of a part, and most are no leaves.
     warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf Tensor")
-
-
-def compile_seconds() -> dict[str, float]:
-    """What the compiler has spent so far, by its own names for its phases, which contain each other."""
-    from torch._dynamo.utils import compilation_time_metrics
-
-    return {phase: round(sum(spent), 2) for phase, spent in compilation_time_metrics.items() if sum(spent) >= 1}
