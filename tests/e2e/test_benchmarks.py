@@ -21,7 +21,7 @@ _SMALL = {
     "pse_expansion": ("--repeats", "1"),
     "import_speed": ("--gigabytes", "0.001", "--passes", "1"),
     "dense_import": ("--megabytes", "3", "--passes", "1", "--program", "timm"),
-    "observer_cost": ("--script", "images", "--rounds", "2", "--block-s", "0.1", "--processes", "1"),
+    "observer_cost": ("--script", "images", "--pairs", "2", "--block-s", "0.05"),
     "plan_ranges": ("--sweeps", "0"),
     "many_runs": ("--runs", "3", "--passes", "1"),
     "fast": (
