@@ -32,7 +32,7 @@ case $1 in
         elif [[ $* == *paddle-benchmark* && -n ${INDEX:-} ]]; then
             mkdir -p "$(dirname "$INDEX")" && echo "{}" > "$INDEX"
         elif [[ $* == *dlperf* ]]; then
-            echo '{"r50": {}}' > "${*: -1}"
+            echo '{"resnet50": {}}' > "${*: -1}"
         fi ;;
 esac
 """

@@ -76,7 +76,7 @@ def test_resnet50_on_list_files(tmp_path: Path) -> None:
     assert {str(path.relative_to(logs)) for path in logs.glob("1n*/*")} == names
     assert all("batch_cost" in (logs / name).read_text() for name in names)
     assert type_line(extract).stdout.splitlines()[-1] == "Saving result to ./result/resnet50_result.json"
-    speeds = json.loads((here / "result/resnet50_result.json").read_text()).get("resnet50", {})
+    speeds = json.loads((here / "result/resnet50_result.json").read_text()).get("r50", {})
     assert all(case["batch_size_per_device"] == 4 and case["average_speed"] > 0 for case in speeds.values())
 
 
