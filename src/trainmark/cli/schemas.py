@@ -117,4 +117,4 @@ def _parity_type() -> Any:
     """An entry for each pair and stage."""
     side = TypedDict("Side", {**get_type_hints(Contestant), "name": str})  # type: ignore[misc]
     entry = TypedDict("ParityEntry", {"one": side, "other": side, **get_type_hints(StageRecord)})  # type: ignore[misc]
-    return TypedDict("Parity", {**get_type_hints(ParityDocument), "entries": list[entry]})  # type: ignore[operator, valid-type]
+    return TypedDict("Parity", {**get_type_hints(ParityDocument), "entries": list[entry]})  # type: ignore[operator]
