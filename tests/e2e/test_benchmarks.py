@@ -21,7 +21,7 @@ _SMALL = {
     "pse_expansion": ("--repeats", "1"),
     "import_speed": ("--gigabytes", "0.001", "--passes", "1"),
     "dense_import": ("--megabytes", "3", "--passes", "1", "--program", "timm"),
-    "observer_cost": ("--script", "images", "--pairs", "2", "--steps", "2"),
+    "observer_cost": ("--script", "images", "--pairs", "2", "--block-s", "0.05"),
     "plan_ranges": ("--sweeps", "0"),
     "many_runs": ("--runs", "3", "--passes", "1"),
     "fast": (
@@ -32,6 +32,10 @@ _SMALL = {
     "same_metric": (
         "DIR/results.json", "--frameworks", "torch", "--workloads", "resnet50", "--seeds", "1", "--epochs", "1",
         "--images", "48",
+    ),
+    "versions": (
+        "--device", "cpu", "--rows", "resnet50:fp32:1", "--size", "small", "--rounds", "1", "--seconds", "0.1",
+        "--output", "DIR/versions.jsonl",
     ),
     "small_costs": ("--passes", "1", "--images", "40"),
     "large_files": ("--megabytes", "1", "--line-megabytes", "1"),
