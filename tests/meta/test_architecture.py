@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "observe": set(),
     "redaction": set(),
     "compile_cache": set(),
-    "measured_peaks": set(),
+    "measured_peaks": {"runfolder"},
     "silence_limit": {"runfolder"},
     "spec": BOTTOM,
     "plan": BOTTOM | {"spec"},
