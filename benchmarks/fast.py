@@ -113,7 +113,6 @@ def measure(card: Card, ceilings: dict[str, float], args: argparse.Namespace) ->
         "ceilings": ceilings,
         "first_step_cold_s": fast.first["first_step_s"],
         "first_step_warm_s": warm.get("first_step_s"),
-        "compile_s": {"cold": fast.first["compile_s"], "warm": warm.get("compile_s")},
         "imported_s": {"cold": fast.first["imported_s"], "warm": warm.get("imported_s")},
         "compile_cache_bytes": cache_bytes,
         "recipes": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 from torch.utils.flop_counter import FlopCounterMode
 
-from trainmark.worker.probe import ProbeRequest, ProbeResult
+from trainmark.worker.probe import ProbeRequest, ProbeResult, batches_of_steps
 from trainmark.worker.torch.step import Precision, TrainStep
 from trainmark.worker.torch.weights import export_weights, import_weights
 from trainmark.worker.torch.workload import Batch, TorchWorkload
@@ -50,7 +51,9 @@ def run_probe(request: ProbeRequest) -> ProbeResult:
     if request.weights is not None:
         import_weights(model, request.weights)
     with _default_type(torch.promote_types(torch.float32, precision.dtype)):
-        batches = [_to_device(batch, device, precision, is_channels_last=is_channels_last) for batch in request.batches]
+        batches = batches_of_steps(
+            request, lambda batch: _to_device(batch, device, precision, is_channels_last=is_channels_last)
+        )
         watched = _Watched(workload)
         step = TrainStep(model=model, workload=watched, optimizer_facts=card.optimizer, precision=precision, uses=uses)
         return _run_steps(request, model, step, watched, batches, precision)
@@ -61,25 +64,27 @@ def _run_steps(
     model: nn.Module,
     step: TrainStep,
     watched: _Watched,
-    batches: list[Batch],
+    batches: Iterator[Batch],
     precision: Precision,
 ) -> ProbeResult:
     weights = {0: export_weights(model)} if 0 in request.keep_weights_after or request.weights is None else {}
     if not request.rates:
         return ProbeResult(weights=weights)
-    flops = _count_flops(watched, model, batches[0], precision) if request.counts_work else None
+    first = next(batches)
+    flops = _count_flops(watched, model, first, precision) if request.counts_work else None
     if step.needs_preparation:
-        step.prepare(batches[0])
+        step.prepare(first)
     counter = _StepCounter(step.optimizer)
     losses: list[float] = []
     examined: Examined = ({}, {})
     gradients: dict[str, NDArray[Any]] = {}
-    for number, rate in enumerate(request.rates):
+    for number, (rate, batch) in enumerate(zip(request.rates, itertools.chain([first], batches), strict=True)):
+        is_kept = number == 0 and request.keeps_first_step
         step.set_learning_rate(rate)
-        with _noted_gradients(model, step.loss_scale, gradients) if number == 0 else contextlib.nullcontext():
-            step.run(batches[number % len(batches)])
+        with _noted_gradients(model, step.loss_scale, gradients) if is_kept else contextlib.nullcontext():
+            step.run(batch)
         losses.append(float(step.loss))
-        if number == 0:
+        if is_kept:
             examined = watched.take()
         if number + 1 in request.keep_weights_after:
             weights[number + 1] = export_weights(model)
