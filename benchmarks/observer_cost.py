@@ -1,19 +1,22 @@
 """What does the observer cost, and does it change a result? On CPU or CUDA.
 
-    python benchmarks/observer_cost.py [--device cuda] [--rounds 24] [--block-s 0.8] [--limit-s 300]
-        [--script language,images]
+    python benchmarks/observer_cost.py [--device cuda] [--pairs 100] [--block-s 0.15] [--limit-s 300]
+        [--script language,images] [--processes 2]
 
 Two scripts like nanoGPT (a GPT, batches from memory, AdamW, gradient accumulation) and like timm (a residual network,
-a data loader with workers, mixed precision with a loss scaler on CUDA) train with deterministic algorithms. Two
-processes with and two without the observer run at the same time and take turns: one trains a block of steps while the
-others wait. Each round has a block of each, in an order that changes, so that the blocks are seconds apart and no start
-of a process is timed.
+a data loader with workers, mixed precision with a loss scaler on CUDA) train with deterministic algorithms.
 
-Printed as it goes: the cost, which is the median over the rounds of the time of the observed blocks relative to the
-others, with a 95% interval of the sign test; the same of the two processes without the observer, which differ in
-nothing, so that this is what the comparison can tell; and whether all losses are bit-identical. At the end (`--alone`:
-only) the processor time that one observed step takes on the host: a hook call, a batch and a record, before and after
-the observer is installed in one process that trains nothing.
+The cost is measured inside one process per script, since two processes differ by more than the observer costs, even
+without it. There everything that the observer changed in PyTorch is put in and taken out again between short blocks of
+steps: with, without, without, with. Printed as it goes: the median over the pairs of blocks of the time with the
+observer relative to that without, and a 95% interval of the sign test; and the same of pairs of blocks without it,
+which is what such a comparison finds where there is nothing to find.
+
+`--processes N` compares results instead: N processes with the observer, started as `trainmark run` does, and N without
+train the same steps. Printed: whether all losses are bit-identical, and the cost between processes.
+
+At the end (`--alone`: only) the processor time that one observed step takes on the host: a hook call, a batch and a
+record, before and after the observer is installed in one process that trains nothing.
 """
 
 from __future__ import annotations
@@ -48,21 +51,54 @@ def clock():
     "On a CPU the processor time: other programs run there too."
     if device == "cuda": torch.cuda.synchronize()
     return time.perf_counter() if device == "cuda" else time.process_time()
-def serve(step):
+class Observer:
+    "Everything that the observer changes in PyTorch, to be put in and taken out again."
+    def __init__(self, package, folder, model):
+        import importlib
+        sys.path.insert(0, package)
+        import framework_hooks
+        loader = importlib.import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
+        scaler = importlib.import_module("torch.amp.grad_scaler").GradScaler
+        self.hooks = importlib.import_module("torch.optim.optimizer")._global_optimizer_post_hooks
+        self.owners = [torch, torch.autograd, nn.Module, loader, scaler, torch.cuda.CUDAGraph, type(model)]
+        self.before = [dict(vars(owner)) for owner in self.owners]
+        framework_hooks.install(torch, folder)
+    def learn(self):
+        "After the first steps: only then the class of the model has changed too."
+        self.changes = []
+        for owner, before in zip(self.owners, self.before):
+            for name, value in dict(vars(owner)).items():
+                if name in before and before[name] is not value or name == "__call__" and name not in before:
+                    self.changes.append((owner, name, before.get(name), value))
+        self.hook = dict(self.hooks)
+        names = {name for _, name, _, _ in self.changes}
+        if not self.hook or not names >= {"backward", "save", "__next__", "step"}:
+            sys.exit(f"the observer is not there: {names}")
+    def turn(self, is_on):
+        self.hooks.clear()
+        self.hooks.update(self.hook if is_on else {})
+        for owner, name, old, new in self.changes:
+            if is_on or old is not None: setattr(owner, name, new if is_on else old)
+            elif name in vars(owner): delattr(owner, name)
+def serve(step, model):
     "Trains as many steps as each line of the input says and prints their seconds, or a digest of all losses."
+    observer = Observer(*sys.argv[2:], model) if len(sys.argv) > 2 else None
     losses = []
     def block(num_steps):
         begin = clock()
         losses.extend(step() for _ in range(num_steps))
         return clock() - begin
     block(WARM_UP)
+    if observer: observer.learn()
     print("ready", flush=True)
     for line in sys.stdin:
-        if line != "digest\\n":
-            print(block(int(line)), flush=True)
+        words = line.split()
+        if words[0] == "digest":
+            values = torch.stack(losses).cpu().double().numpy().tobytes()
+            print(hashlib.sha256(values).hexdigest(), flush=True)
             continue
-        values = torch.stack(losses).cpu().double().numpy().tobytes()
-        print(hashlib.sha256(values).hexdigest(), flush=True)
+        if observer: observer.turn(words[1] == "on")
+        print(block(int(words[0])), flush=True)
 """
 _SCRIPTS = {
     "language": """
@@ -101,7 +137,7 @@ def step():
         loss.backward()
     optimizer.step(); optimizer.zero_grad(set_to_none=True)
     return loss.detach()
-serve(step)
+serve(step, model)
 """,
     "images": """
 from torch.utils.data import DataLoader, Dataset
@@ -137,7 +173,7 @@ def step():
     optimizer.zero_grad(set_to_none=True)
     scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()
     return loss.detach()
-serve(step)
+serve(step, model)
 """,
 }
 _ALONE = """
@@ -161,87 +197,94 @@ print(json.dumps({"seconds": best() - before}))
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rounds", type=int, default=24, help="each has a block of every process")
-    parser.add_argument("--block-s", type=float, default=0.8, help="length of a block")
-    parser.add_argument("--processes", type=int, default=2, help="with the observer, and as many without")
-    parser.add_argument("--limit-s", type=float, default=300.0, help="for all: no round begins after that")
+    parser.add_argument("--pairs", type=int, default=100, help="of blocks, one with and one without the observer")
+    parser.add_argument("--block-s", type=float, default=0.15, help="length of a block")
+    parser.add_argument("--processes", type=int, default=0, help="compare so many with as many without the observer")
+    parser.add_argument("--limit-s", type=float, default=300.0, help="for all: no block begins after that")
     parser.add_argument("--script", default="language,images")
     parser.add_argument("--alone", action="store_true", help="only the time of an observed step on the host")
     args = parser.parse_args()
     begin = time.monotonic()
     if not args.alone:
         with tempfile.TemporaryDirectory() as folder:
-            names = args.script.split(",")
-            # All at once: the start of a process takes longer than its blocks.
-            scripts = {name: start(name, args, folder=Path(folder) / name) for name in names}
-            for trainings in scripts.values():
-                for training in trainings:
-                    training.wait_until_ready()
-            ready = time.monotonic()
-            print(f"{sum(map(len, scripts.values()))} processes started in {ready - begin:.0f} s", flush=True)
-            for number, (name, trainings) in enumerate(scripts.items(), start=1):
-                left_s = begin + args.limit_s - ready
-                compare(name, trainings, args, until=ready + left_s * number / len(scripts))
-            for training in itertools.chain(*scripts.values()):
-                training.stop()
-            missing = [name for name in names if not list(Path(folder).glob(f"{name}/seen*/rank*.observed.jsonl"))]
-            if missing:
-                notes = [path.read_text() for path in Path(folder).glob("*/seen*/observer.jsonl")]
-                sys.exit(f"nothing was observed of {missing}: {notes}")
+            measure(args, Path(folder), begin)
     if args.alone or time.monotonic() < begin + args.limit_s:
         measure_alone(args.device)
 
 
+def measure(args: argparse.Namespace, folder: Path, begin: float) -> None:
+    """All processes start at once, which takes longer than their blocks, and measure in turns."""
+    names = args.script.split(",")
+    scripts = {name: start(name, args, folder=folder / name) for name in names}
+    try:
+        for training in itertools.chain(*scripts.values()):
+            training.ask()
+        ready = time.monotonic()
+        print(f"{sum(map(len, scripts.values()))} processes started in {ready - begin:.0f} s", flush=True)
+        for number, (name, trainings) in enumerate(scripts.items(), start=1):
+            until = ready + (begin + args.limit_s - ready) * number / len(scripts)
+            (compare if args.processes else toggle)(name, trainings, args, until=until)
+    finally:
+        for training in itertools.chain(*scripts.values()):
+            training.stop()
+    if len(list(folder.glob("*/seen*/rank*.observed.jsonl"))) < len(names):
+        notes = [path.read_text() for path in folder.glob("*/seen*/observer.jsonl")]
+        sys.exit(f"not all was observed: {notes}")
+
+
 def start(name: str, args: argparse.Namespace, *, folder: Path) -> list[Training]:
     folder.mkdir()
+    if not args.processes:
+        return [Training(folder / "seen", name, args.device, how="inside")]
     return [
-        Training(folder, name, args.device, is_observed=is_observed, number=number)
+        Training(folder / f"{how}{number}", name, args.device, how=how)
         for number in range(args.processes)
-        for is_observed in (True, False)
+        for how in ("seen", "plain")
     ]
 
 
-def compare(name: str, trainings: list[Training], args: argparse.Namespace, *, until: float) -> None:
-    for training in trainings:  # each of them, so that all have the same steps
-        step_s = training.train(4) / 4
-    steps = max(1, round(args.block_s / step_s))
-    rounds: list[dict[Training, float]] = []
-    while len(rounds) < args.rounds and (time.monotonic() < until or not rounds):
-        turn = len(rounds) % len(trainings)
-        order = [*trainings[turn:], *trainings[:turn]]
-        order = order if len(rounds) // len(trainings) % 2 else order[::-1]
-        rounds.append({training: training.train(steps) for training in order})
-        if len(rounds) % 4 == 0:
-            print(f"  {name}, {len(rounds)} rounds: {_describe(_costs(rounds))}", flush=True)
-    same = "bit-identical" if len({training.ask("digest") for training in trainings}) == 1 else "different"
-    plain = [seconds for found in rounds for training, seconds in found.items() if not training.is_observed]
-    what = f"{len(rounds)} rounds of {len(trainings)} blocks of {steps} steps"
+def toggle(name: str, trainings: list[Training], args: argparse.Namespace, *, until: float) -> None:
+    """Blocks with and without the observer in one process."""
+    (training,) = trainings
+    steps = max(1, round(args.block_s / (training.train(4, "on") / 4)))
+    num_before = training.count_observed()
+    costs, nothing, plain = [], [], []
+    while len(costs) < args.pairs and (time.monotonic() < until or not costs):
+        # Each way once at each place, and two neighbours without the observer.
+        first = [training.train(steps, way) for way in ("on", "off", "off", "on")]
+        costs += [first[0] / first[1] - 1, first[3] / first[2] - 1]
+        nothing.append(first[1] / first[2] - 1 if len(nothing) % 2 else first[2] / first[1] - 1)
+        plain += first[1:3]
+        if len(costs) % 20 == 0:
+            print(f"  {name}, {len(costs)} pairs: {_describe(costs)}", flush=True)
+    num_observed, num_on = training.count_observed() - num_before, len(costs) * steps
+    if not 0.95 * num_on - 8 <= num_observed <= num_on + 8:  # the last steps are written later
+        sys.exit(f"{num_observed} steps were observed, not {num_on}: the observer was not taken out and put in")
     step_ms = statistics.median(plain) / steps * 1000
     print(
-        f"{name} on {args.device}: cost {_describe(_costs(rounds))}, {what} of {step_ms:.2f} ms; losses {same}",
+        f"{name} on {args.device}, inside one process: cost {_describe(costs)}, {len(costs)} pairs of blocks of "
+        f"{steps} steps of {step_ms:.2f} ms; blocks without the observer differ by {_describe(nothing)}",
         flush=True,
     )
-    if args.processes > 1:
-        print(
-            f"{name} on {args.device}: two processes without the observer differ by {_describe(_twins(rounds))}",
-            flush=True,
-        )
 
 
-def _costs(rounds: list[dict[Training, float]]) -> list[float]:
-    found = []
-    for blocks in rounds:
-        sums = {True: 0.0, False: 0.0}
-        for training, seconds in blocks.items():
-            sums[training.is_observed] += seconds
-        found.append(sums[True] / sums[False] - 1)
-    return found
-
-
-def _twins(rounds: list[dict[Training, float]]) -> list[float]:
-    """Of the first two processes without the observer."""
-    plain = [sorted((t.number, s) for t, s in blocks.items() if not t.is_observed) for blocks in rounds]
-    return [one[1] / two[1] - 1 for one, two, *_ in plain]
+def compare(name: str, trainings: list[Training], args: argparse.Namespace, *, until: float) -> None:
+    """The same steps in processes with and without the observer."""
+    for training in trainings:
+        step_s = training.train(4) / 4
+    steps = max(1, round(args.block_s / step_s))
+    costs: list[float] = []
+    while len(costs) < args.pairs and (time.monotonic() < until or not costs):
+        turn = len(costs) % len(trainings)
+        found = {training: training.train(steps) for training in [*trainings[turn:], *trainings[:turn]]}
+        sums = [sum(s for training, s in found.items() if training.how == how) for how in ("seen", "plain")]
+        costs.append(sums[0] / sums[1] - 1)
+    same = "bit-identical" if len({training.ask("digest") for training in trainings}) == 1 else "different"
+    print(
+        f"{name} on {args.device}, {len(trainings)} processes: losses {same} after {len(costs)} blocks of {steps} "
+        f"steps; between processes the cost is {_describe(costs)}",
+        flush=True,
+    )
 
 
 def _describe(ratios: list[float]) -> str:
@@ -252,40 +295,41 @@ def _describe(ratios: list[float]) -> str:
 class Training:
     """A process that trains a block of steps when it is told to."""
 
-    def __init__(self, folder: Path, name: str, device: str, *, is_observed: bool, number: int) -> None:
-        self.is_observed, self.number = is_observed, number
-        own = folder / f"{'seen' if is_observed else 'plain'}{number}"
-        own.mkdir()
-        (own / "script.py").write_text(_SETUP + _SCRIPTS[name])
+    def __init__(self, folder: Path, name: str, device: str, *, how: str) -> None:
+        """`how`: `plain`, `seen` by the observer, or `inside`, where the observer is put in and taken out."""
+        self.how = how
+        self._folder = folder
+        folder.mkdir()
+        (folder / "script.py").write_text(_SETUP + _SCRIPTS[name])
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RANK"))}
-        if is_observed:
-            environment |= {observe.VARIABLE: str(own), "PYTHONPATH": observe.with_hook(None)}
-        argv = [sys.executable, "-W", "ignore", str(own / "script.py"), device]
+        if how == "seen":
+            environment |= {observe.VARIABLE: str(folder), "PYTHONPATH": observe.with_hook(None)}
+        inside = [str(observe.HOOK_FOLDER.parent), str(folder)] if how == "inside" else []
+        argv = [sys.executable, "-W", "ignore", str(folder / "script.py"), device, *inside]
         self._process = subprocess.Popen(
             argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
 
-    def wait_until_ready(self) -> None:
-        self._read()
-
-    def train(self, steps: int) -> float:
+    def train(self, steps: int, way: str = "") -> float:
         """Seconds of the block."""
-        return float(self.ask(str(steps)))
+        return float(self.ask(f"{steps} {way}"))
 
-    def ask(self, line: str) -> str:
+    def ask(self, line: str = "") -> str:
+        """The answer to a line; without one, what it says when it is ready."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n")
-        return self._read()
+        assert self._process.stdout is not None
+        if line:
+            self._process.stdin.write(f"{line}\n")
+        answer = self._process.stdout.readline().strip()
+        return answer or sys.exit(f"the script ended with {self._process.wait()}")
+
+    def count_observed(self) -> int:
+        return sum(path.read_text().count('"step"') for path in self._folder.glob("rank*.observed.jsonl")) // 2
 
     def stop(self) -> None:
         """At once: the end of a process would disturb the blocks of others."""
         self._process.kill()
         self._process.wait()
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        return line.strip() or sys.exit(f"the script ended with {self._process.wait()}")
 
 
 def measure_alone(device: str) -> None:

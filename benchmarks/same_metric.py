@@ -45,8 +45,8 @@ class Training:
 
 
 TRAININGS = {
-    "resnet50": Training(metric="top1", batch_size=16, lr=0.05, num_images=480, epochs=12),
-    "hrnet_w18": Training(metric="pixel_accuracy", batch_size=4, lr=0.05, num_images=96, epochs=12),
+    "resnet50": Training(metric="top1", batch_size=8, lr=0.03, num_images=900, epochs=12),
+    "hrnet_w18": Training(metric="pixel_accuracy", batch_size=4, lr=0.05, num_images=112, epochs=24),
 }
 
 
@@ -54,11 +54,11 @@ def make_data(workload: str, root: Path, num_images: int) -> None:
     if workload == "resnet50":
         from trainmark.datasets.imagenet.make import make_imagenet
 
-        make_imagenet(root, num_images=num_images, num_classes=4, val_fraction=1 / 3, num_workers=1, mean_size=(72, 96))
+        make_imagenet(root, num_images=num_images, num_classes=4, val_fraction=0.5, num_workers=1, mean_size=(72, 96))
     else:
         from trainmark.datasets.cityscapes.make import make_cityscapes
 
-        make_cityscapes(root, num_images=num_images, val_fraction=0.25, num_workers=1, size=(64, 128))
+        make_cityscapes(root, num_images=num_images, val_fraction=0.36, num_workers=1, size=(64, 128))
 
 
 def train(workload: str, framework: str, data: Path, *, seed: int, epochs: int, device: str) -> float:
@@ -129,6 +129,7 @@ def main() -> None:
     parser.add_argument("--frameworks", default="torch,paddle,jax")
     parser.add_argument("--workloads", default="resnet50,hrnet_w18")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0, help="such as 100 for a pilot (default: 0)")
     parser.add_argument("--epochs", type=int, help="instead of those of the workload")
     parser.add_argument("--images", type=int, help="instead of those of the workload")
     parser.add_argument("--device", default="cpu")
@@ -142,8 +143,6 @@ def main() -> None:
         print(train(args.workloads, args.frameworks, Path(data), seed=int(seed), epochs=epochs, device=args.device))
         return
     with tempfile.TemporaryDirectory() as folder:
-        for workload in args.workloads.split(","):
-            make_data(workload, Path(folder) / workload, args.images or TRAININGS[workload].num_images)
         train_missing(args, Path(folder))
     report(read(args.results), args.margin)
 
@@ -156,8 +155,12 @@ def read(path: Path) -> Results:
 def train_missing(args: argparse.Namespace, data: Path) -> None:
     """All frameworks advance together, seed by seed."""
     results = read(args.results)
-    order = itertools.product(range(args.seeds), args.workloads.split(","), args.frameworks.split(","))
-    tasks = [task for task in order if str(task[0]) not in results.get(task[1], {}).get(versioned(task[2]), {})]
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    order = itertools.product(seeds, args.workloads.split(","), args.frameworks.split(","))
+    name = {framework: versioned(framework, args.device) for framework in args.frameworks.split(",")}
+    tasks = [task for task in order if str(task[0]) not in results.get(task[1], {}).get(name[task[2]], {})]
+    for workload in {workload for _, workload, _ in tasks}:
+        make_data(workload, data / workload, args.images or TRAININGS[workload].num_images)
 
     def run(task: tuple[int, str, str]) -> tuple[tuple[int, str, str], float]:
         seed, workload, framework = task
@@ -168,14 +171,14 @@ def train_missing(args: argparse.Namespace, data: Path) -> None:
     with ThreadPoolExecutor(args.jobs) as pool:
         for future in as_completed([pool.submit(run, task) for task in tasks]):
             (seed, workload, framework), metric = future.result()
-            results.setdefault(workload, {}).setdefault(versioned(framework), {})[str(seed)] = metric
+            results.setdefault(workload, {}).setdefault(name[framework], {})[str(seed)] = metric
             write_json(args.results, results)
             print(f"{workload} {framework} seed {seed}: {metric:.4f}", file=sys.stderr, flush=True)
 
 
-def versioned(framework: str) -> str:
+def versioned(framework: str, device: str) -> str:
     """Trainings of several machines are pooled only if the version is the same."""
-    return f"{framework} {frameworks().load(framework).installed_version()}"
+    return f"{framework} {frameworks().load(framework).installed_version()} {device}"
 
 
 if __name__ == "__main__":

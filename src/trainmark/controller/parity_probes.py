@@ -6,7 +6,6 @@ A result is kept in the store until the whole check is done, so that an interrup
 from __future__ import annotations
 
 import os
-import queue
 import shutil
 import subprocess
 import sys
@@ -108,44 +107,33 @@ class ProcessProber:
         return tasks
 
     def _run(self, tasks: Sequence[_Task]) -> None:
-        free: queue.SimpleQueue[set[int]] = queue.SimpleQueue()
-        for cores in _share_cores(sorted(os.sched_getaffinity(0)), self._jobs):
-            free.put(cores)
-
-        def run(task: _Task) -> None:
-            cores = free.get()
-            try:
-                self._run_one(task, cores)
-            finally:
-                free.put(cores)
-
         with ThreadPoolExecutor(self._jobs) as pool:
-            for future in [pool.submit(run, task) for task in tasks]:
+            for future in [pool.submit(self._run_one, task) for task in tasks]:
                 future.result()
 
-    def _run_one(self, task: _Task, cores: set[int]) -> None:
+    def _environment(self) -> dict[str, str]:
+        """Unless the user has chosen: compiled steps are kept, and processes that run side by side share the cores."""
+        kept = {JAX_CACHE_VARIABLE: str(compile_cache_folder(os.environ) / "jax")}
+        num_cores = len(os.sched_getaffinity(0))
+        return kept if self._jobs == 1 else {**kept, "OMP_NUM_THREADS": str(max(1, num_cores // self._jobs))}
+
+    def _run_one(self, task: _Task) -> None:
         self._tell(f"{task.framework}: {task.what}")
         for folder, request in task.requests:
             shutil.rmtree(folder, ignore_errors=True)
             write_request(folder, request)
         folders = [folder for folder, _ in task.requests]
-        own_cores = ["--cores", ",".join(map(str, sorted(cores)))] if self._jobs > 1 else []
         ended = subprocess.run(
-            [*self._command, *own_cores, *map(str, folders)],
+            [*self._command, *map(str, folders)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             check=False,
-            env={JAX_CACHE_VARIABLE: str(compile_cache_folder(os.environ) / "jax"), **os.environ},
+            env={**self._environment(), **os.environ},
         )
         if ended.returncode != 0:
             raise RunError(_explain(task, ended))
         for folder in folders:
             remove_request(folder)
-
-
-def _share_cores(cores: Sequence[int], jobs: int) -> list[set[int]]:
-    """As many parts as jobs; with more jobs than cores, some share one."""
-    return [set(cores[job::jobs]) or {cores[job % len(cores)]} for job in range(jobs)]
 
 
 def _code_of(request: ProbeRequest) -> str:

@@ -1,20 +1,17 @@
 """What `trainmark parity` asks of a framework in a process of its own, and what it gets back.
 
-    python -m trainmark.worker.probe [--cores 0,1] FOLDER...
+    python -m trainmark.worker.probe FOLDER...
 
 Each folder holds one request, and its result is written beside it. All folders of a process are of one framework and
-one precision. `--cores` limits the process to these cores before a framework counts them for its threads. A framework
-implements `ProbePackage` in `worker/<framework>/probe.py`, with the same step as in training. Everything that goes in
-and comes out is numpy, named and laid out as the PyTorch reference has it.
+one precision. A framework implements `ProbePackage` in `worker/<framework>/probe.py`, with the same step as in
+training. Everything that goes in and comes out is numpy, named and laid out as the PyTorch reference has it.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib
 import itertools
-import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -184,16 +181,10 @@ def permute_samples(batch: Arrays, order: Sequence[int]) -> Arrays:
     return type(batch)(permute_samples(part, order) for part in batch)
 
 
-def main(words: Sequence[str]) -> int:
+def main(folders: Sequence[str]) -> int:
     from trainmark.worker.probe_files import read_request, write_failure, write_result
 
-    parser = argparse.ArgumentParser(prog="trainmark.worker.probe")
-    parser.add_argument("--cores", type=lambda text: {int(core) for core in text.split(",")})
-    parser.add_argument("folders", type=Path, nargs="+")
-    args = parser.parse_args(words)
-    if args.cores:
-        os.sched_setaffinity(0, args.cores)
-    for folder in args.folders:
+    for folder in map(Path, folders):
         try:
             request = read_request(folder)
             if isinstance(request, EpochRequest):

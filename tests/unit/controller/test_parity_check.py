@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from making import make_workload_cell
+from schema_checking import check_document
 from trainmark.cli.main import main
 from trainmark.controller import parity, parity_probes
 from trainmark.controller.parity import ParityOptions, check_options, run_parity
@@ -232,6 +233,7 @@ def test_the_command_prints_an_entry_for_each_stage_stores_it_and_says_what_is_n
     assert main([*words, "--json", "--store", str(tmp_path)]) == code
     printed = capsys.readouterr()
     document = json.loads(printed.out)
+    check_document("parity", document)
     assert document["holds"] is (code == 0)
     assert [(entry["one"]["name"], entry["other"]["name"], entry["stage"]) for entry in document["entries"]] == [
         ("torch", "paddle", "mathematics"),
@@ -289,8 +291,6 @@ from trainmark.worker.probe import ProbeResult
 from trainmark.worker.probe_files import read_request, write_result
 
 for folder in map(Path, sys.argv[1:]):
-    if folder.name.isdigit() or "," in folder.name or folder.name.startswith("--"):
-        continue
     request = read_request(folder)
     with open(LOG, "a") as log:
         log.write(f"{request.framework} {len(request.rates)}\\n")
