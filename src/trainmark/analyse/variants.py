@@ -79,7 +79,7 @@ def _tell_apart(rows: Sequence[RunRow], names: dict[str, str]) -> dict[str, str]
         }
         words = [_say(name, value) for name, value in list(more.items())[:_MAX_MORE]]
         if not words and len(same) > 1 and own.place:
-            words = [shorten(own.place, [identity_of(other).place for other in same])]
+            words = [shorten(own.place, [identity_of(other).place or "" for other in same])]
         found[row.id] = " ".join([names[row.id], *words]).strip()
     return found
 
