@@ -22,7 +22,7 @@ from trainmark.analyse.distributions import t_quantile
 from trainmark.errors import RunError
 from trainmark.spec.cell import Cell
 
-_MODULE = "trainmark.worker.torch.variant"
+_MODULE = "trainmark.worker.variant"
 _BEGIN_VARIABLE = "TRAINMARK_BEGIN_UNIX_S"
 _MAX_TAIL = 2000
 
@@ -65,6 +65,11 @@ class Prepared:
         self.rates.append(steps * found["samples_per_step"] / spent)
         self.peak_memory_bytes = found["peak_memory_bytes"]
         return self.rates[-1]
+
+    def load(self, seconds: float) -> float:
+        """Samples per second of its feed, without training."""
+        found = self._ask(f"load {seconds}")
+        return float(found["samples"] / found["seconds"])
 
     def profile(self, path: str) -> dict[str, Any]:
         return self._ask(f"profile {path}")
