@@ -29,7 +29,7 @@ _SMALL = {
         "--rounds", "2", "--output", "DIR/fast.jsonl",
     ),
     "feed": (
-        "--device", "cpu", "--data", "DIR/data", "--only", "resnet50", "--images", "40", "--size", "small",
+        "--device", "cpu", "--data", "DIR/data", "--only", "resnet50", "--images", "100", "--size", "small",
         "--batch-size", "1", "--seconds", "0.1", "--rounds", "1", "--output", "DIR/feed.jsonl",
     ),
     "frameworks": (

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trainmark.compile_cache import JAX_CACHE_VARIABLE, compile_cache_folder
 from trainmark.controller.parity_code import code_digest
 from trainmark.errors import RunError
 from trainmark.frameworks import frameworks
@@ -112,10 +111,9 @@ class ProcessProber:
                 future.result()
 
     def _environment(self) -> dict[str, str]:
-        """Unless the user has chosen: compiled steps are kept, and processes that run side by side share the cores."""
-        kept = {JAX_CACHE_VARIABLE: str(compile_cache_folder(os.environ) / "jax")}
+        """Processes that run side by side share the cores, unless the user has chosen the number of threads."""
         num_cores = len(os.sched_getaffinity(0))
-        return kept if self._jobs == 1 else {**kept, "OMP_NUM_THREADS": str(max(1, num_cores // self._jobs))}
+        return {} if self._jobs == 1 else {"OMP_NUM_THREADS": str(max(1, num_cores // self._jobs))}
 
     def _run_one(self, task: _Task) -> None:
         self._tell(f"{task.framework}: {task.what}")
