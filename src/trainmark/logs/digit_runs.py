@@ -62,7 +62,8 @@ class Runs:
 
     def within_lines(self) -> Places:
         """A place in the text for each line: where its first run begins."""
-        return self.begins[0] - self.start
+        places: Places = self.begins[0] - self.start
+        return places
 
 
 class Template:
