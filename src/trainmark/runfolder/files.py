@@ -289,18 +289,31 @@ def read_json(path: Path) -> Json | None:
     return value if isinstance(value, dict) else None
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a regular file, of which another kind has none. Ends at a line that is too long for a record."""
+def read_blocks(path: Path) -> Iterator[bytes]:
+    """The lines of a regular file, of which another kind has none: many at a time, without the last line end.
+
+    Ends at a line that is too long for a record.
+    """
     if not path.is_file():
         return
     with open_regular(path) as file:
         rest = b""
         while (chunk := file.read(_CHUNK_BYTES)) and len(rest) < MAX_LINE_BYTES:
-            lines = (rest + chunk).split(b"\n")
-            rest = lines.pop()
-            yield from lines
+            end = chunk.rfind(b"\n")
+            if end < 0:
+                rest += chunk
+                continue
+            yield rest + chunk[:end]
+            rest = chunk[end + 1 :]
     if rest and len(rest) < MAX_LINE_BYTES:
         yield rest
+
+
+def read_lines(path: Path, *, containing: bytes = b"") -> Iterator[bytes]:
+    """As `read_blocks`, one by one: only those that contain something."""
+    for block in read_blocks(path):
+        if containing in block:
+            yield from (line for line in block.split(b"\n") if containing in line)
 
 
 def read_end(path: Path, num_bytes: int) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from making import make_run
 from trainmark.runfolder.records import encode_record
-from trainmark.store import rank_records
+from trainmark.store import step_columns
 from trainmark.store.bounded import Thinned
 from trainmark.store.folder import read_run
 from trainmark.store.rank_records import read_rank
@@ -33,7 +33,7 @@ def test_a_thinned_list_is_even_and_has_both_ends(num: int) -> None:
 def test_neighbouring_steps_of_a_long_run_are_added_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_steps: int
 ) -> None:
-    monkeypatch.setattr(rank_records, "MOST_STEPS", 8)
+    monkeypatch.setattr(step_columns, "MOST_STEPS", 8)
     path = tmp_path / "rank0.jsonl"
     facts = [
         {"kind": "step", "step": n, "seconds": n / 1000, "samples": 2 * n, "time_s": float(n), "loss": 1 / n,
