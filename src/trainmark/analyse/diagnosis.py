@@ -86,7 +86,9 @@ def _shorten(series: Floats) -> Floats:
 def _without_outliers(series: Floats) -> Floats:
     """Values far from their neighbours are moved nearer: a few of them together would look like a level."""
     padded = np.pad(series, _REACH, mode="edge")
-    local = np.median([padded[place : place + len(series)] for place in range(2 * _REACH + 1)], axis=0)
+    neighbours = np.array([padded[place : place + len(series)] for place in range(2 * _REACH + 1)])
+    neighbours.sort(axis=0)
+    local = neighbours[_REACH]  # the median
     deviations = series - local
     most = _OUTLIER * 1.4826 * float(np.median(np.abs(deviations)))
     if most == 0.0:  # rounded values, or a regular pattern

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from trainmark.analyse.estimate import Ratio
 from trainmark.analyse.laws import is_admitted
@@ -16,7 +15,7 @@ from trainmark.analyse.table import Line
 from trainmark.analyse.variants import name_apart
 from trainmark.report.cells import OTHER_BASELINE_MARK, format_ratio, say_unit
 from trainmark.report.columns import describe_estimate, describe_line, differing_columns, heading, table_columns
-from trainmark.report.layout import print_rows
+from trainmark.report.layout import fold, print_texts, table_texts
 from trainmark.report.remarks import LAW_MARK, is_marked
 from trainmark.report.words import WORDS, name_outcome
 from trainmark.store.rows import RunRow
@@ -36,7 +35,8 @@ def _title(study: Study, lang: str, *, more: Sequence[str] = ()) -> str:
     """weak scaling: resnet50 (small) reference fp32, CPU, batch/device 4, synthetic"""
     words, base = WORDS[lang], study.baseline.line
     assert base is not None
-    cells = {name: text for name, text in describe_line(base, lang).items() if text != ABSENT}
+    named = ("workload", "recipe", "precision", "data", *more)
+    cells = {name: text for name, text in describe_line(base, lang, only=named).items() if text != ABSENT}
     what = " ".join(cells[name] for name in ("workload", "recipe", "precision") if name in cells)
     parts = [what.replace(f" @ {base.variant}", "") if base.variant else what]
     parts += [cells[name] for name in more if name in cells]
@@ -129,17 +129,17 @@ def _explain_missing(missing: Missing, lang: str) -> str:
 
 
 def print_studies(studies: Sequence[Study], console: Console, *, lang: str = "en") -> None:
+    texts: list[str] = []
     for study, title in zip(studies, titles(studies, lang), strict=True):
-        console.print()
-        console.print(Text(title))
-        _print_table(study, console, lang)
+        texts += ["", fold(title, console, indent=0), *_table_texts(study, console, lang)]
         for case in study.cases:
             why = explain(case, lang)
             if why:
-                console.print(Text(f"  {name_count(case)}: {why}"))
+                texts.append(fold(f"  {name_count(case)}: {why}", console, indent=2))
+    print_texts(texts, console)
 
 
-def _print_table(study: Study, console: Console, lang: str) -> None:
+def _table_texts(study: Study, console: Console, lang: str) -> list[str]:
     """Without the interval, which ± shows too, and with the unit in the heading, to fit into 80 columns."""
     unit = plain(say_unit(study.first.unit, lang))
     shown = [name for name in columns(study) if name != "interval"]
@@ -154,7 +154,7 @@ def _print_table(study: Study, console: Console, lang: str) -> None:
             cells["throughput"] = cells["throughput"].removesuffix(f" {unit}")
         rows.append([cells[name] for name in shown])
     is_right = [name != "software" for name in shown]
-    print_rows(list(headings.values()), rows, console, is_right=is_right)
+    return table_texts(list(headings.values()), rows, console, is_right=is_right)
 
 
 def name_count(case: Case) -> str:
