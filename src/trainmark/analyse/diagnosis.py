@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.analyse.digits import find_quantum
+from trainmark.analyse.medians import median
 from trainmark.analyse.periods import Period, without_period
 from trainmark.analyse.regimes import Levels, find_levels
 from trainmark.analyse.settling import Movement, find_movement
@@ -90,7 +91,7 @@ def _without_outliers(series: Floats) -> Floats:
     neighbours.sort(axis=0)
     local = neighbours[_REACH]  # the median
     deviations = series - local
-    most = _OUTLIER * 1.4826 * float(np.median(np.abs(deviations)))
+    most = _OUTLIER * 1.4826 * median(np.abs(deviations))
     if most == 0.0:  # rounded values, or a regular pattern
         return series
     clipped = local + np.clip(deviations, -most, most)

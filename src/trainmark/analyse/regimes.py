@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.analyse.medians import median
 from trainmark.analyse.whitening import Fit, fit
 
 Floats = NDArray[np.float64]
@@ -81,7 +82,7 @@ def find_levels(series: Floats, *, noise_only: Fit) -> Levels | None:
 def _propose(series: Floats) -> list[int]:
     """Places of the largest differences between the means of the windows before and after, at least 3 values apart."""
     n = len(series)
-    noise = 1.4826 * float(np.median(np.abs(np.diff(series)))) / np.sqrt(2)
+    noise = 1.4826 * median(np.abs(np.diff(series))) / np.sqrt(2)
     sums = np.concatenate(([0.0], np.cumsum(series)))
     places = np.arange(_MIN_SEGMENT, n - _MIN_SEGMENT + 1)
     best = np.zeros(n)

@@ -38,7 +38,7 @@ VERBS = {
 run(args) -> exit code; list_ and import_ end in an underscore, since Python uses these names itself."""
 
 
-_COLLECT_AFTER = 50_000
+_COLLECT_AFTER = 500_000
 """New objects until Python looks for cycles. The usual 700 would take a quarter of the time of a large table."""
 
 

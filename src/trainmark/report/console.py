@@ -23,9 +23,13 @@ from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_interval, format_number, plain
 
 
-def print_lines(
+def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") -> None:
+    print_texts(say_lines(lines, console, lang=lang), console)
+
+
+def say_lines(
     lines: Sequence[Line], console: Console, *, lang: str = "en", columns: Sequence[str] | None = None
-) -> None:
+) -> list[str]:
     """One line is a sentence with its notes. Several are a table, with what they share above and notes below.
 
     `columns`: the columns of the table, instead of those that fit the terminal.
@@ -48,7 +52,7 @@ def print_lines(
         texts.append(fold(plain(provenance), console, indent=2))
     if any(is_marked(line) or is_row_marked(line.baseline) for line in lines):
         texts.append(fold(words["marked_note"], console, indent=2))
-    print_texts(texts, console)
+    return texts
 
 
 def _notes(line: Line, warnings: dict[str, list[dict[str, Any]]], lang: str, *, is_table: bool) -> list[str]:

@@ -129,6 +129,10 @@ def _explain_missing(missing: Missing, lang: str) -> str:
 
 
 def print_studies(studies: Sequence[Study], console: Console, *, lang: str = "en") -> None:
+    print_texts(say_studies(studies, console, lang=lang), console)
+
+
+def say_studies(studies: Sequence[Study], console: Console, *, lang: str = "en") -> list[str]:
     texts: list[str] = []
     for study, title in zip(studies, titles(studies, lang), strict=True):
         texts += ["", fold(title, console, indent=0), *_table_texts(study, console, lang)]
@@ -136,7 +140,7 @@ def print_studies(studies: Sequence[Study], console: Console, *, lang: str = "en
             why = explain(case, lang)
             if why:
                 texts.append(fold(f"  {name_count(case)}: {why}", console, indent=2))
-    print_texts(texts, console)
+    return texts
 
 
 def _table_texts(study: Study, console: Console, lang: str) -> list[str]:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trainmark.runfolder.files import MAX_LINE_BYTES, Json, NotRegularError, open_regular, read_blocks
+from trainmark.runfolder.files import MAX_LINE_BYTES, Json, NotRegularError, can_decode, open_regular, read_blocks
 from trainmark.runfolder.values import as_float, as_int, as_object, as_text
 
 RUN_TAG = "TRAINMARK_RUN"
@@ -153,6 +153,8 @@ _decode = json.JSONDecoder().decode
 
 def decode_record(line: bytes) -> Json | None:
     """None for a torn or foreign line, which a kill or a full disk may leave."""
+    if not can_decode(line):
+        return None
     try:
         record = _decode(line.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
@@ -173,7 +175,7 @@ def _decode_block(block: bytes) -> list[Json]:
     """Together, which takes half of the time; line by line if any of them is not sound."""
     num_ends = block.count(b"\n")
     records: Any = None
-    if block[:1] == b"{" and block[-1:] == b"}" and block.count(b"}\n{") == num_ends:
+    if can_decode(block) and block[:1] == b"{" and block[-1:] == b"}" and block.count(b"}\n{") == num_ends:
         with contextlib.suppress(ValueError, RecursionError):
             text = block.replace(b"\n", b",").decode("utf-8", "surrogatepass")
             records = _decode(f"[{text}]")
