@@ -63,6 +63,8 @@ TABLES = {RUNS: (*KINDS, DIGEST), STEPS: ("id", "document", DIGEST, *ARRAYS)}
 VERSION = hashlib.sha256(repr((sorted(KINDS.items()), TABLES)).encode()).hexdigest()[:12]
 """Computed from the columns, so that every change of them gives a new version."""
 
+_NOISY = ("seconds", "times", "losses", "stamps")
+"""Whose digits are chance: compressing them takes long and saves nothing."""
 _LISTS = tuple(name for name, kind in KINDS.items() if kind is Kind.LIST)
 _OBJECTS = tuple(name for name, kind in KINDS.items() if kind is Kind.OBJECT)
 _decode = json.JSONDecoder().decode
@@ -74,7 +76,9 @@ Records = dict[str, dict[str, Any]]
 
 def to_records(row: RunRow) -> Records:
     """A row of each table."""
-    arrays = {name: zlib.compress(getattr(row, name).astype("<f8").tobytes(), 1) for name in ARRAYS}
+    arrays = {
+        name: zlib.compress(getattr(row, name).astype("<f8").tobytes(), 0 if name in _NOISY else 1) for name in ARRAYS
+    }
     derived = to_derived_records(row)
     return {RUNS: _facts(row) | derived[RUNS], STEPS: {"id": row.id, **derived[STEPS], **arrays}}
 
