@@ -98,3 +98,18 @@ def test_deep_and_huge_values_are_passed_over(tmp_path: Path) -> None:
     row = read_run(folder)
     assert row is not None
     assert len(row.seconds) == 50
+
+
+@pytest.mark.parametrize("name", ["env.json", "rank0.jsonl"])
+def test_millions_of_tiny_values_are_not_decoded(tmp_path: Path, name: str) -> None:
+    """16 MB of them would need 900 MB."""
+    folder = make_run(tmp_path, "run")
+    bomb = json.dumps({"kind": "eval", "value": 0.5, "metric": "x", "many": [{}] * 700_000}).encode()
+    if name == "env.json":
+        (folder / name).write_bytes(bomb)
+    else:
+        with (folder / name).open("ab") as file:
+            file.write(bomb + b"\n")
+    row = read_run(folder)
+    assert row is not None
+    assert (len(row.seconds), row.evals, "many" in row.environment) == (50, (), False)
