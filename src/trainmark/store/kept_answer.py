@@ -15,7 +15,7 @@ import trainmark
 from trainmark.runfolder.files import read_bounded, write_text
 from trainmark.store.index import Store
 
-_FILE = ".answer"
+ANSWER_FILE = ".answer"
 _MAX_BYTES = 64 << 20
 MANY_RUNS = 500
 """Fewer are answered as fast without it."""
@@ -25,7 +25,7 @@ class KeptAnswer:
     def __init__(self, store: Store, question: object) -> None:
         """`question`: all that the answer depends on, beside the store and the program. The store is in sync."""
         self._store, self._question = store, question
-        self._path = store.root / _FILE
+        self._path = store.root / ANSWER_FILE
         self._key = self._find_key()
 
     def read(self) -> str | None:
