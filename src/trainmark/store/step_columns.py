@@ -155,4 +155,5 @@ def _add_up(columns: Columns, group: int) -> Columns:
     if group == 1:
         return columns
     groups = {name: values.reshape(-1, group) for name, values in columns.items()}
-    return {name: values.sum(axis=1) if name in _SUMS else values[:, -1] for name, values in groups.items()}
+    # A copy: a part of an array would keep the whole in memory.
+    return {name: values.sum(axis=1) if name in _SUMS else values[:, -1].copy() for name, values in groups.items()}
