@@ -1,10 +1,10 @@
 """Do the frameworks reach the same metric? Several seeds of each, and two one-sided tests at 5%.
 
-python benchmarks/same_metric.py RESULTS [--frameworks torch,paddle] [--workloads resnet50,hrnet_w18] [--seeds 5]
+    python benchmarks/same_metric.py RESULTS [--frameworks torch,paddle,jax] [--workloads resnet50,hrnet_w18] [--jobs 4]
 
-Trains on generated data at size `small` on the CPU, each framework in a process of its own. RESULTS is a JSON file that
-grows with every training, so that an interrupted call is continued. Two frameworks reach the same metric if the 90%
-interval of the difference of their means (Welch) lies within the margin: that is what two one-sided tests at 5% ask.
+Trains on generated data at size `small`, each training in a process of its own. RESULTS is a JSON file that grows with
+every training, so that an interrupted call is continued. Two frameworks reach the same metric if the 90% interval of
+the difference of their means (Welch) lies within the margin: that is what two one-sided tests at 5% ask.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -29,7 +30,7 @@ from trainmark.runfolder.document import WorkloadCell
 from trainmark.runfolder.files import write_json
 
 Results = dict[str, dict[str, dict[str, float]]]
-"""By workload, framework and seed."""
+"""By workload, framework with its version, and seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +45,8 @@ class Training:
 
 
 TRAININGS = {
-    "resnet50": Training(metric="top1", batch_size=16, lr=0.05, num_images=480, epochs=12),
-    "hrnet_w18": Training(metric="pixel_accuracy", batch_size=4, lr=0.05, num_images=96, epochs=12),
+    "resnet50": Training(metric="top1", batch_size=8, lr=0.03, num_images=900, epochs=12),
+    "hrnet_w18": Training(metric="pixel_accuracy", batch_size=4, lr=0.05, num_images=112, epochs=24),
 }
 
 
@@ -53,14 +54,14 @@ def make_data(workload: str, root: Path, num_images: int) -> None:
     if workload == "resnet50":
         from trainmark.datasets.imagenet.make import make_imagenet
 
-        make_imagenet(root, num_images=num_images, num_classes=4, val_fraction=1 / 3, num_workers=1, mean_size=(72, 96))
+        make_imagenet(root, num_images=num_images, num_classes=4, val_fraction=0.5, num_workers=1, mean_size=(72, 96))
     else:
         from trainmark.datasets.cityscapes.make import make_cityscapes
 
-        make_cityscapes(root, num_images=num_images, val_fraction=0.25, num_workers=1, size=(64, 128))
+        make_cityscapes(root, num_images=num_images, val_fraction=0.36, num_workers=1, size=(64, 128))
 
 
-def train(workload: str, framework: str, data: Path, seed: int, epochs: int) -> float:
+def train(workload: str, framework: str, data: Path, *, seed: int, epochs: int, device: str) -> float:
     """The metric on the validation part after the last epoch."""
     training = TRAININGS[workload]
     module = frameworks().load(framework).engine
@@ -71,7 +72,7 @@ def train(workload: str, framework: str, data: Path, seed: int, epochs: int) -> 
         recipe="reference",
         precision="fp32",
         size="small",
-        device="cpu",
+        device=device,
         nodes=1,
         devices_per_node=1,
         batch_size_per_device=training.batch_size,
@@ -100,7 +101,7 @@ def compare(one: Sequence[float], two: Sequence[float]) -> tuple[float, float, f
     if total == 0:
         return difference, difference, difference
     shares = [part**2 / (len(values) - 1) for part, values in zip(parts, (one, two), strict=True)]
-    half = t_quantile(0.90, total**2 / sum(shares)) * math.sqrt(total)
+    half = t_quantile(0.10, total**2 / sum(shares)) * math.sqrt(total)
     return difference, difference - half, difference + half
 
 
@@ -125,23 +126,24 @@ def report(results: Results, margin: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
-    parser.add_argument("--frameworks", default="torch,paddle")
+    parser.add_argument("--frameworks", default="torch,paddle,jax")
     parser.add_argument("--workloads", default="resnet50,hrnet_w18")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0, help="such as 100 for a pilot (default: 0)")
     parser.add_argument("--epochs", type=int, help="instead of those of the workload")
     parser.add_argument("--images", type=int, help="instead of those of the workload")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--margin", type=float, default=0.02)
-    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at the same time (default: 1)")
+    parser.add_argument("--child", nargs=2, metavar=("DATA", "SEED"), help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.child is not None:  # one framework and workload in this process; the data are there
-        train_seeds(args)
+    if args.child is not None:  # one training in this process; the data are there
+        data, seed = args.child
+        epochs = args.epochs or TRAININGS[args.workloads].epochs
+        print(train(args.workloads, args.frameworks, Path(data), seed=int(seed), epochs=epochs, device=args.device))
         return
-    for workload in args.workloads.split(","):
-        with tempfile.TemporaryDirectory() as folder:
-            make_data(workload, Path(folder) / "data", args.images or TRAININGS[workload].num_images)
-            for framework in args.frameworks.split(","):
-                own = ["--frameworks", framework, "--workloads", workload, "--child", str(Path(folder) / "data")]
-                subprocess.run([sys.executable, *sys.argv, *own], check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        train_missing(args, Path(folder))
     report(read(args.results), args.margin)
 
 
@@ -150,15 +152,33 @@ def read(path: Path) -> Results:
     return found
 
 
-def train_seeds(args: argparse.Namespace) -> None:
-    for seed in range(args.seeds):
-        results = read(args.results)
-        done = results.setdefault(args.workloads, {}).setdefault(args.frameworks, {})
-        if str(seed) not in done:
-            epochs = args.epochs or TRAININGS[args.workloads].epochs
-            done[str(seed)] = train(args.workloads, args.frameworks, args.child, seed, epochs)
+def train_missing(args: argparse.Namespace, data: Path) -> None:
+    """All frameworks advance together, seed by seed."""
+    results = read(args.results)
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    order = itertools.product(seeds, args.workloads.split(","), args.frameworks.split(","))
+    name = {framework: versioned(framework, args.device) for framework in args.frameworks.split(",")}
+    tasks = [task for task in order if str(task[0]) not in results.get(task[1], {}).get(name[task[2]], {})]
+    for workload in {workload for _, workload, _ in tasks}:
+        make_data(workload, data / workload, args.images or TRAININGS[workload].num_images)
+
+    def run(task: tuple[int, str, str]) -> tuple[tuple[int, str, str], float]:
+        seed, workload, framework = task
+        own = ["--frameworks", framework, "--workloads", workload, "--child", str(data / workload), str(seed)]
+        done = subprocess.run([sys.executable, *sys.argv, *own], check=True, stdout=subprocess.PIPE, text=True)
+        return task, float(done.stdout.split()[-1])
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for future in as_completed([pool.submit(run, task) for task in tasks]):
+            (seed, workload, framework), metric = future.result()
+            results.setdefault(workload, {}).setdefault(name[framework], {})[str(seed)] = metric
             write_json(args.results, results)
-            print(f"{args.workloads} {args.frameworks} seed {seed}: {done[str(seed)]:.4f}", file=sys.stderr)
+            print(f"{workload} {framework} seed {seed}: {metric:.4f}", file=sys.stderr, flush=True)
+
+
+def versioned(framework: str, device: str) -> str:
+    """Trainings of several machines are pooled only if the version is the same."""
+    return f"{framework} {frameworks().load(framework).installed_version()} {device}"
 
 
 if __name__ == "__main__":

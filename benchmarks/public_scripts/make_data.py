@@ -54,17 +54,22 @@ def make_fashion(folder: Path) -> None:
     (folder / "new" / "MNIST" / "raw").rename(folder / "FashionMNIST" / "raw")
 
 
-def make_images(folder: Path) -> None:
+def make_images(folder: Path, num_train: int = 100) -> None:
     """Six classes in folders."""
     from PIL import Image
 
     dice = np.random.default_rng(0)
-    for part, count in (("train", 100), ("val", 8)):
+    for part, count in (("train", num_train), ("val", 8)):
         for label in range(6):
             (folder / part / f"class{label}").mkdir(parents=True)
             for number in range(count):
                 pixels = dice.integers(0, 256, (72, 80, 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(folder / part / f"class{label}" / f"{number}.jpg")
+
+
+def make_many_images(folder: Path) -> None:
+    """For a GPU: its epochs must be longer than the start of the loader's workers."""
+    make_images(folder, 960)
 
 
 def make_detection(folder: Path) -> None:
@@ -194,6 +199,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "mnist60k": make_large_mnist,
     "fashion": make_fashion,
     "images": make_images,
+    "many_images": make_many_images,
     "detection": make_detection,
     "timm": make_timm,
     "super_resolution": make_super_resolution,

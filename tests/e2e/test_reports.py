@@ -1,19 +1,17 @@
 """The reports' own commands, with a program in place of trainmark that notes what it is asked for.
 
-`scripts/check_reports.sh` runs them for real; that takes minutes, and docs/guides/reports.md has what it printed.
+`test_reports_for_real.py` runs them with trainmark; most of that takes minutes.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from report_commands import COMMANDS, SEEDS, sit_in
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
 PROGRAM = r"""#!/usr/bin/env bash
 echo "$*" >> "$NOTES"
 store=$(sed -n 's/.*--store \([^ ]*\).*/\1/p' <<< "$*")
@@ -34,7 +32,7 @@ case $1 in
         elif [[ $* == *paddle-benchmark* && -n ${INDEX:-} ]]; then
             mkdir -p "$(dirname "$INDEX")" && echo "{}" > "$INDEX"
         elif [[ $* == *dlperf* ]]; then
-            echo '{"r50": {}}' > "${*: -1}"
+            echo '{"resnet50": {}}' > "${*: -1}"
         fi ;;
 esac
 """
@@ -50,47 +48,45 @@ class Done(NamedTuple):
 
 @pytest.fixture
 def call(tmp_path: Path):  # type: ignore[no-untyped-def]
+    """Types a line in a copy of the scripts of a report; files land in `tmp_path / "scripts/reports" / REPORT`."""
     program = tmp_path / "noting"
     program.write_text(PROGRAM)
     program.chmod(0o755)
-    here = tmp_path / "here"
-    here.mkdir()
 
-    def run(command: str, **variables: str) -> Done:
+    def run(report: str, line: str, **variables: str) -> Done:
         notes = tmp_path / "notes"
         notes.unlink(missing_ok=True)
-        dropped = ("CUDA_VISIBLE_DEVICES", "MODEL", "DATA_DIR")
-        kept = {key: value for key, value in os.environ.items() if key not in dropped}
-        done = subprocess.run(
-            ["bash", "-c", command.replace("REPORTS", str(SCRIPTS / "reports"))],
-            cwd=here, env={**kept, "TRAINMARK": str(program), "NOTES": str(notes), **variables},
-            capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
+        _, type_line = sit_in(report, tmp_path, program=str(program), timeout_s=60)
+        done = type_line(line, NOTES=str(notes), **variables)
         return Done(done.returncode, done.stdout, done.stderr, notes.read_text().splitlines() if notes.exists() else [])
 
     return run
 
 
-def test_psenets_three_commands(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.skipif(not SEEDS.is_dir(), reason="the reports are not here (../shared/seeds)")
+def test_the_commands_are_those_of_the_reports() -> None:
+    texts = [path.read_text() for path in SEEDS.glob("*.txt")]
+    for lines in COMMANDS.values():
+        assert any(all(line in text for line in lines) for text in texts), lines
+
+
+def test_psenets_commands(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """The fifth word is the log folder, 64 the total batch, and the fourth word epochs."""
+    make, one, eight, converge = COMMANDS["psenet"]
     data = tmp_path / "icdar2015"
     data.mkdir()
-    one = "CUDA_VISIBLE_DEVICES=0 bash REPORTS/psenet/run_benchmark.sh"
-    index = "logs/a/psenet_bs8_fp32_sp_bs8_fp32_1_speed"
-    done = call(f"{one} sp 8 fp32 2 ${{log_path}}", log_path="logs/a", INDEX=index)
+    assert call("psenet", make).asked == ["data make icdar2015 train_data/icdar2015 --images 40 --val-fraction 0.2"]
+    done = call("psenet", one, log_path="logs/a", INDEX="logs/a/psenet_bs8_fp32_sp_bs8_fp32_1_speed")
     assert done.code == 0, done.err
     assert done.asked[0].startswith("run psenet --store logs/a/runs --devices 1 --batch-size 8 --precision fp32")
     assert "--data synthetic --max-steps 250 " in done.asked[0], "2 epochs of 125 steps"
     assert done.asked[1] == "export --format paddle-benchmark --store logs/a/runs --output logs/a/ run1"
-    eight = "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 bash REPORTS/psenet/run_benchmark.sh mp 64 fp32 2"
-    done = call(eight, DATA_DIR=str(data))
+    done = call("psenet", eight, DATA_DIR=str(data))
     assert f"--devices 8 --batch-size 8 --precision fp32 --data {data} --epochs 2 --json" in done.asked[0]
-    done = call(f"{one} sp 16 fp32 600", DATA_DIR=str(data))
+    done = call("psenet", converge, DATA_DIR=str(data))
     assert "--devices 1 --batch-size 16" in done.asked[0]
     assert "--epochs 600 --json" in done.asked[0]
     assert "--max-steps" not in done.asked[0]
-    done = call("bash REPORTS/psenet/preData.sh")
-    assert done.asked == ["data make icdar2015 train_data/icdar2015 --images 40 --val-fraction 0.2"]
 
 
 @pytest.mark.parametrize("model", ["resnet50", "hrnet_w18", "mask_rcnn", "tsm"])
@@ -98,86 +94,88 @@ def test_the_contract_for_the_other_four(call, tmp_path: Path, model: str) -> No
     """Batch per device, iterations; data from DATA_DIR."""
     data = tmp_path / "set"
     data.mkdir()
-    script = "REPORTS/../run_benchmark.sh"
     index = f"logs/{model}_bs4_fp16_mp_bs4_fp16_2_speed"
-    command = f"CUDA_VISIBLE_DEVICES=0,1 MODEL={model} bash {script} mp 4 fp16 30 logs"
-    done = call(command, DATA_DIR=str(data), INDEX=index)
+    line = "CUDA_VISIBLE_DEVICES=0,1 bash ../../run_benchmark.sh mp 4 fp16 30 logs"
+    done = call(model, line, DATA_DIR=str(data), INDEX=index)
     assert done.code == 0, done.err
     expected = f"run {model} --store logs/runs --devices 2 --batch-size 4 --precision amp --data {data} --max-steps 30 "
     assert done.asked[0].startswith(expected)
 
 
 def test_a_run_that_is_too_noisy_leaves_no_index_and_says_so(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    stale = tmp_path / "here/psenet_bs8_fp32_sp_bs8_fp32_1_speed"
+    stale = tmp_path / "scripts/reports/psenet/psenet_bs8_fp32_sp_bs8_fp32_1_speed"
+    stale.parent.mkdir(parents=True)
     stale.write_text("of an earlier run")
-    done = call("bash REPORTS/psenet/run_benchmark.sh sp 8 fp32 2")
+    done = call("psenet", "bash run_benchmark.sh sp 8 fp32 2")
     assert done.code == 1
     assert "too noisy" in done.err
     assert not stale.exists()
 
 
 def test_a_data_folder_that_is_not_there_is_refused(call) -> None:  # type: ignore[no-untyped-def]
-    done = call("bash REPORTS/psenet/run_benchmark.sh sp 8 fp32 2", DATA_DIR="nowhere")
+    done = call("psenet", "bash run_benchmark.sh sp 8 fp32 2", DATA_DIR="nowhere")
     assert (done.code, done.asked) == (2, [])
     assert "DATA_DIR nowhere is not a folder" in done.err
 
 
-def test_hrnets_commands(call) -> None:  # type: ignore[no-untyped-def]
-    done = call("REPORTS/hrnet_w18/run_multi_card.sh 1 8 > GPUx8_time2train_ips-bs8.log 2>&1", DATA_DIR="cityscapes")
+def test_hrnets_commands(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    one, eight, many = COMMANDS["hrnet_w18"]
+    log = tmp_path / "scripts/reports/hrnet_w18/GPUx8_time2train_ips-bs8.log"
+    done = call("hrnet_w18", eight, DATA_DIR="cityscapes")
     assert done.code == 0
     asked = "--devices 8 --batch-size 8 --precision fp32 --data cityscapes --json --until-target"
     assert done.asked[0] == f"run hrnet_w18 --store runs {asked}"
-    done = call("REPORTS/hrnet_w18/run_multi_card.sh 1 8")
-    assert "- AI-Rank-log 1 test_begin" in done.out
-    assert "--until-target" not in done.asked[0]
-    done = call("REPORTS/hrnet_w18/run_multi_card.sh 4 8", HOSTS="a,b,c,d")
-    assert (
-        "--devices 8 --batch-size 4 --precision fp32 --data synthetic --json --nodes 4 --hosts a,b,c,d" in done.asked[0]
-    )
-    done = call("REPORTS/hrnet_w18/run_single_card.sh", DATA_DIR="cityscapes")
-    assert (
-        done.asked[0]
-        == "run hrnet_w18 --store runs --devices 1 --batch-size 8 --precision fp32 --data cityscapes --json"
-    )
+    assert "- AI-Rank-log 1 test_begin" in log.read_text()
+    assert "--until-target" not in call("hrnet_w18", eight).asked[0], "without data there is no target"
+    done = call("hrnet_w18", many, HOSTS="a,b,c,d")
+    several = "--devices 8 --batch-size 4 --precision fp32 --data synthetic --json --nodes 4 --hosts a,b,c,d"
+    assert several in done.asked[0]
+    done = call("hrnet_w18", one, DATA_DIR="cityscapes")
+    expected = "run hrnet_w18 --store runs --devices 1 --batch-size 8 --precision fp32 --data cityscapes --json"
+    assert done.asked[0] == expected
 
 
 def test_mask_rcnn_leaves_its_eight_files(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    done = call("bash REPORTS/mask_rcnn/pytorch_test_all.sh")
+    (line,) = COMMANDS["mask_rcnn"]
+    done = call("mask_rcnn", line)
     assert done.code == 0
     names = {
         f"pytorch_gpu{cards}_{kind}_bs{batch}.txt" for cards in (1, 8) for kind in ("fp32", "amp") for batch in (2, 4)
     }
-    assert {path.name for path in (tmp_path / "here").glob("*.txt")} == names
+    assert {path.name for path in (tmp_path / "scripts/reports/mask_rcnn").glob("*.txt")} == names
     assert len(done.asked) == 8
     assert "run mask_rcnn --store runs --devices 8 --batch-size 4 --precision amp --data synthetic --json" in done.asked
-    assert call("bash REPORTS/mask_rcnn/pytorch_test_all.sh", STATUS="1").code == 1
-    assert call("bash REPORTS/mask_rcnn/pytorch_test_all.sh", STATUS="2").code == 0, "this machine cannot run a row"
+    assert call("mask_rcnn", line, STATUS="1").code == 1
+    assert call("mask_rcnn", line, STATUS="2").code == 0, "this machine cannot run a row"
 
 
 def test_resnets_commands_and_logs(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    done = call("bash REPORTS/resnet50/run_single_node.sh")
+    single, two, many, extract = COMMANDS["resnet50"]
+    done = call("resnet50", single)
     assert done.code == 0, done.err
     runs = [line for line in done.asked if line.startswith("run ")]
     assert [line.split("--devices ")[1].split()[0] for line in runs] == ["1", "2", "4", "8"]
     assert all("--batch-size 128 --precision fp32" in line and line.endswith("--repeat 6") for line in runs)
-    logs = tmp_path / "here/logs/paddle/resnet50"
+    here = tmp_path / "scripts/reports/resnet50"
     for case in ("1n1g", "1n2g", "1n4g", "1n8g"):
-        texts = [(logs / case / f"r50_b128_fp32_{number}.log").read_text() for number in range(1, 7)]
+        folder = here / "logs/paddle/resnet50" / case
+        texts = [(folder / f"r50_b128_fp32_{number}.log").read_text() for number in range(1, 7)]
         assert texts == [f"log run{number}\n" for number in range(1, 7)]
-        assert len(list((logs / case).iterdir())) == 6
-    assert "--nodes 2 --hosts a,b --repeat 6" in call("bash REPORTS/resnet50/run_two_node.sh", HOSTS="a,b").asked[0]
-    assert "--nodes 4 --hosts a,b,c,d" in call("bash REPORTS/resnet50/run_multi_node.sh", HOSTS="a,b,c,d").asked[0]
-    done = call("python3 REPORTS/resnet50/extract_paddle_logs_time.py  --log_dir=logs/paddle/resnet50")
+        assert len(list(folder.iterdir())) == 6
+    assert "--nodes 2 --hosts a,b --repeat 6" in call("resnet50", two, HOSTS="a,b").asked[0]
+    assert "--nodes 4 --hosts a,b,c,d" in call("resnet50", many, HOSTS="a,b,c,d").asked[0]
+    done = call("resnet50", extract)
     assert done.out.splitlines()[-1] == "Saving result to ./result/resnet50_result.json"
-    assert json.loads((tmp_path / "here/result/resnet50_result.json").read_text()) == {"r50": {}}
+    assert json.loads((here / "result/resnet50_result.json").read_text()) == {"r50": {}}
     assert "--store logs/paddle/resnet50/runs" in done.asked[0]
 
 
 def test_tsms_commands(call) -> None:  # type: ignore[no-untyped-def]
+    amp, _, _, eight, many, _ = COMMANDS["tsm"]
     asked = "--batch-size 16 --precision"
-    assert f"--devices 1 {asked} amp" in call("bash REPORTS/tsm/run_single.sh 1 1 True").asked[0]
-    done = call("bash REPORTS/tsm/run_single.sh 1 8 False", DATA_DIR="kinetics")
+    assert f"--devices 1 {asked} amp" in call("tsm", amp).asked[0]
+    done = call("tsm", eight, DATA_DIR="kinetics")
     assert f"--devices 8 {asked} fp32 --data kinetics --json --epochs 50" in done.asked[0]
-    done = call("bash REPORTS/tsm/run_benchmark.sh 4 8 True", HOSTS="a,b,c,d")
+    done = call("tsm", many, HOSTS="a,b,c,d")
     assert f"--devices 8 {asked} amp --data synthetic --json --nodes 4 --hosts a,b,c,d" in done.asked[0]
-    assert call("bash REPORTS/tsm/run_single.sh 1 8 maybe").code == 2
+    assert call("tsm", "bash run_single.sh 1 8 maybe").code == 2

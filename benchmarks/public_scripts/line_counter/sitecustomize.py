@@ -55,3 +55,5 @@ def _start(folder, lines):
 
 if "LINE_COUNTER" in os.environ and hasattr(sys, "monitoring"):  # an older Python is not the script's
     _start(**json.loads(os.environ["LINE_COUNTER"]))
+if os.environ.get("USE_GLOO"):
+    import use_gloo  # noqa: F401 - it does its work when it is loaded

@@ -7,6 +7,7 @@ Speeds and speed-ups of the cases, in DLPerf's own document: result/resnet50_res
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import subprocess
@@ -22,7 +23,10 @@ def main() -> int:
     argv = shlex.split(os.environ.get("TRAINMARK", "trainmark"))
     done = subprocess.run([*argv, "export", "--format", "dlperf", "--store", store, "--output", result], check=False)
     if done.returncode == 0:
-        print(result.read_text(encoding="utf-8"), end="")
+        cases = json.loads(result.read_text(encoding="utf-8"))
+        named = {name.replace("resnet50", "r50", 1): value for name, value in cases.items()}  # as the logs are named
+        result.write_text(json.dumps(named, indent=2) + "\n", encoding="utf-8")
+        print(json.dumps(named, indent=2))
         print(f"Saving result to ./{result}")
     return done.returncode
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", default="small", metavar="NAME", help="input size (default: small)")
     parser.add_argument("--steps", type=integer(), default=200, metavar="N", help="of a trajectory (default: 200)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="float64 is always on the CPU")
+    parser.add_argument(
+        "--jobs", type=integer(), default=1, metavar="N", help="processes at a time, which share the cores (default: 1)"
+    )
     parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the answer")
     add_store_option(parser)
     add_json_option(parser)
@@ -42,13 +44,15 @@ def run(args: argparse.Namespace) -> int:
     from trainmark.controller.parity import check_options, run_parity
     from trainmark.controller.parity_probes import ProcessProber
     from trainmark.report.parity import describe_parity, print_parity
-    from trainmark.runfolder.parity import write_parity
+    from trainmark.runfolder.parity import PARITY_FOLDER, write_parity
 
     options = _read_options(args)
     check_options(options)
-    with tempfile.TemporaryDirectory(prefix="trainmark-parity-") as folder:
-        record = run_parity(options, ProcessProber(Path(folder) / "probe", tell=talk))
+    unfinished = Path(args.store) / PARITY_FOLDER / f"unfinished-{options.name}"
+    prober = ProcessProber(unfinished, tell=talk, jobs=args.jobs)
+    record = run_parity(options, prober)
     path = write_parity(Path(args.store), record)
+    prober.forget()
     if args.json:
         print_json(**describe_parity(record), stored=str(path))
     else:

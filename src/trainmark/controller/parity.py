@@ -5,6 +5,7 @@ PyTorch's reference recipe is what the others are measured against. Each framewo
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import tempfile
 import time
@@ -21,7 +22,7 @@ from trainmark.controller.parity_code import code_digest
 from trainmark.controller.parity_inputs import (
     make_batches,
     settle_weights,
-    shuffled_steps,
+    shuffled_orders,
     steady_rates,
     unequal_rates,
 )
@@ -71,6 +72,11 @@ class ParityOptions:
     repeats: int = 8
     """Of the reference there."""
     seed: int = 1
+
+    @property
+    def name(self) -> str:
+        """Of the folder of an unfinished check: the same options find it again."""
+        return f"{self.workload}-{hashlib.sha256(str(self).encode()).hexdigest()[:8]}"
 
     @property
     def contestants(self) -> tuple[tuple[str, str], ...]:
@@ -146,8 +152,6 @@ class _Check:
         self.pairs = list(itertools.combinations(range(len(self._sides)), 2))
         self._versions: dict[int, str] = {}
         self._weights = self._make_weights()
-        self._exact: list[list[Observed]] = []
-        self._rounded: dict[str, dict[int, list[ProbeResult]]] = {}
 
     def contestant(self, side: int) -> Contestant:
         framework, recipe = self._sides[side]
@@ -165,58 +169,40 @@ class _Check:
     # -- stages --------------------------------------------------------------------------------------------------------
 
     def _mathematics(self) -> dict[tuple[int, int], list[StageRecord]]:
-        found = [self._exact_runs()[0] if side == 0 else self._three_steps(side) for side in range(len(self._sides))]
-        return {(one, other): [check_mathematics(found[one], found[other])] for one, other in self.pairs}
+        others = {side: [self._long_request(side)] for side in range(1, len(self._sides))}
+        found = self._probe(self._exact_requests() | others)
+        observed = [_observe(found[side][0]) for side in range(len(self._sides))]
+        return {(one, other): [check_mathematics(observed[one], observed[other])] for one, other in self.pairs}
 
     def _rounding(self) -> dict[tuple[int, int], list[StageRecord]]:
-        exact = self._exact_runs()
+        exact = [_observe(result) for result in self._probe(self._exact_requests())[0]]
         stages: dict[tuple[int, int], list[StageRecord]] = {pair: [] for pair in self.pairs}
         for precision in self._options.precisions:
-            steps = self._single_steps(precision)
-            runs = {side: [_observe(result) for result in results] for side, results in steps.items()}
+            found = self._probe(self._first_steps(precision))
+            runs = {side: [_observe(result) for result in results] for side, results in found.items()}
             own = {side: check_rounding(exact, runs[0], theirs, precision=precision) for side, theirs in runs.items()}
             for one, other in self.pairs:
                 if one in own and other in own:
-                    stages[one, other].append(worse_of(own[one], own[other]))
+                    stages[one, other].append(_of_pair(own, one, other))
         return stages
 
     def _trajectory(self) -> dict[tuple[int, int], list[StageRecord]]:
-        options = self._options
-        rates = steady_rates(self._card, batch_size=BATCH_SIZE, num_steps=options.steps)
-
-        def losses(side: int, seeds: Sequence[int]) -> list[np.ndarray]:
-            requests = [
-                self._request(
-                    side,
-                    _WORK_PRECISION,
-                    batches=shuffled_steps(
-                        self._batches, batch_size=BATCH_SIZE, num_steps=options.steps, seed=options.seed * seed
-                    ),
-                    rates=rates,
-                )
-                for seed in seeds
-            ]
-            return [result.losses for result in self._probe(side, requests)]
-
-        reference = losses(0, range(1, options.repeats + 1))
-        found = [
-            check_trajectory(reference, losses(side, [0])[0], precision=_WORK_PRECISION)
+        """The reference's own runs serve every pair."""
+        seeds = {side: [0] if side else range(1, self._options.repeats + 1) for side in range(len(self._sides))}
+        found = self._probe({side: [self._training(side, seed) for seed in own] for side, own in seeds.items()})
+        losses = {side: [result.losses for result in results] for side, results in found.items()}
+        own = {
+            side: check_trajectory(losses[0], losses[side][0], precision=_WORK_PRECISION)
             for side in range(1, len(self._sides))
-        ]
-        own = [None, *found]
-        return {
-            (one, other): [second if first is None else worse_of(first, second)]
-            for one, other in self.pairs
-            for first, second in [(own[one], own[other])]
-            if second is not None
         }
+        return {(one, other): [_of_pair(own, one, other)] for one, other in self.pairs}
 
     def _work(self) -> dict[tuple[int, int], list[StageRecord]]:
         with tempfile.TemporaryDirectory(prefix="trainmark-parity-") as folder:
             data = Path(folder) / "data"
             _make_data(self._card, data)
-            epochs = [self._prober.run_epoch(self._epoch_request(side, data)) for side in range(len(self._sides))]
-        steps = self._single_steps(_WORK_PRECISION)
+            epochs = self._prober.run_epochs([self._epoch_request(side, data) for side in range(len(self._sides))])
+        steps = self._probe({side: own[:1] for side, own in self._first_steps(_WORK_PRECISION).items()})
         work = [_describe_work(steps[side][0], epoch) for side, epoch in enumerate(epochs)]
         return {(a, b): [check_work(work[a], work[b], precision=_WORK_PRECISION)] for a, b in self.pairs}
 
@@ -247,45 +233,44 @@ class _Check:
             counts_work=False,
         )
 
-    def _probe(self, side: int, requests: Sequence[ProbeRequest]) -> list[ProbeResult]:
-        results = self._prober.run_steps(requests)
-        self._versions[side] = str(results[0].facts["framework"])
-        return results
-
-    def _three_steps(self, side: int) -> Observed:
-        return _observe(self._probe(side, [self._long_request(side)])[0])
+    def _probe(self, wanted: Mapping[int, Sequence[ProbeRequest]]) -> dict[int, list[ProbeResult]]:
+        """By side. The prober keeps results, so the same request may be sent by several stages."""
+        results = iter(self._prober.run_steps([request for requests in wanted.values() for request in requests]))
+        found = {side: list(itertools.islice(results, len(requests))) for side, requests in wanted.items()}
+        self._versions.update({side: str(own[0].facts["framework"]) for side, own in found.items()})
+        return found
 
     def _long_request(self, side: int) -> ProbeRequest:
+        """Three steps in float64, of which rounding needs the first."""
         rates = unequal_rates(self._card, batch_size=BATCH_SIZE)
         request = self._request(side, "fp64", batches=self._batches, rates=rates)
         return replace(request, keep_weights_after=(len(rates),))
 
-    def _exact_runs(self) -> list[Observed]:
-        """The reference in float64: three steps, of which rounding needs the first; and a first step on each batch."""
-        if not self._exact:
-            rate = unequal_rates(self._card, batch_size=BATCH_SIZE)[:1]
-            others = [self._request(0, "fp64", batches=[batch], rates=rate) for batch in self._batches[1:]]
-            wanted = others if ROUNDING in self._options.stages else []
-            self._exact.append([_observe(result) for result in self._probe(0, [self._long_request(0), *wanted])])
-        return self._exact[0]
+    def _exact_requests(self) -> dict[int, list[ProbeRequest]]:
+        """Of the reference: the long one, and a first step on each other batch where rounding needs it."""
+        rate = unequal_rates(self._card, batch_size=BATCH_SIZE)[:1]
+        others = [self._request(0, "fp64", batches=[batch], rates=rate) for batch in self._batches[1:]]
+        return {0: [self._long_request(0), *(others if ROUNDING in self._options.stages else ())]}
 
-    def _single_steps(self, precision: str) -> dict[int, list[ProbeResult]]:
+    def _first_steps(self, precision: str) -> dict[int, list[ProbeRequest]]:
         """Of each side that has the precision, a first step on each batch; the work is counted on the first."""
-        if precision not in self._rounded:
-            rate = unequal_rates(self._card, batch_size=BATCH_SIZE)[:1]
-            wanted = self._batches if ROUNDING in self._options.stages else self._batches[:1]
-            self._rounded[precision] = {
-                side: self._probe(
-                    side,
-                    [
-                        replace(self._request(side, precision, batches=[batch], rates=rate), counts_work=number == 0)
-                        for number, batch in enumerate(wanted)
-                    ],
-                )
-                for side, (framework, _) in enumerate(self._sides)
-                if precision in precisions_of(framework, self._options.device)
-            }
-        return self._rounded[precision]
+        rate = unequal_rates(self._card, batch_size=BATCH_SIZE)[:1]
+        return {
+            side: [
+                replace(self._request(side, precision, batches=[batch], rates=rate), counts_work=number == 0)
+                for number, batch in enumerate(self._batches)
+            ]
+            for side, (framework, _) in enumerate(self._sides)
+            if precision in precisions_of(framework, self._options.device)
+        }
+
+    def _training(self, side: int, seed: int) -> ProbeRequest:
+        """Of the stage of trajectories; seed 0 leaves the samples in their order."""
+        options = self._options
+        rates = steady_rates(self._card, batch_size=BATCH_SIZE, num_steps=options.steps)
+        orders = shuffled_orders(batch_size=BATCH_SIZE, num_steps=options.steps, seed=options.seed * seed)
+        request = self._request(side, _WORK_PRECISION, batches=self._batches, rates=rates)
+        return replace(request, orders=orders, keeps_first_step=False)
 
     def _epoch_request(self, side: int, data: Path) -> EpochRequest:
         framework, recipe = self._sides[side]
@@ -324,6 +309,11 @@ def _make_data(card: Card, root: Path) -> None:
         "seed": 1,
     }
     make_dataset(card.dataset, root, MakeRequest(**{n: v for n, v in wanted.items() if n in options}))  # type: ignore[arg-type]
+
+
+def _of_pair(own: Mapping[int, StageRecord], one: int, other: int) -> StageRecord:
+    """`own`: of each side against the reference, which is side 0."""
+    return own[other] if one == 0 else worse_of(own[one], own[other])
 
 
 def _observe(result: ProbeResult) -> Observed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,24 +55,11 @@ def make_batches(card: Card, *, size: str, batch_size: int, num_batches: int, se
     ]
 
 
-def permute_samples(batch: Arrays, order: Sequence[int]) -> Arrays:
-    """The same samples in another order, in whatever nesting a workload has them."""
-    if isinstance(batch, np.ndarray):
-        return np.ascontiguousarray(batch[list(order)])
-    if isinstance(batch, Mapping):
-        return {name: permute_samples(part, order) for name, part in batch.items()}
-    if isinstance(batch, list) and len(batch) == len(order):  # one item for each sample
-        return [batch[number] for number in order]
-    return type(batch)(permute_samples(part, order) for part in batch)
-
-
-def shuffled_steps(batches: Sequence[Arrays], *, batch_size: int, num_steps: int, seed: int) -> list[Arrays]:
-    """A batch for each step, the given ones in turn; seed 0 leaves the samples of each in their order."""
+def shuffled_orders(*, batch_size: int, num_steps: int, seed: int) -> tuple[tuple[int, ...], ...]:
+    """An order of the samples for each step; seed 0 leaves them as they are."""
     rng = np.random.default_rng([seed, 1])
-    in_turn = [batches[step % len(batches)] for step in range(num_steps)]
-    if seed == 0:
-        return in_turn
-    return [permute_samples(batch, rng.permutation(batch_size).tolist()) for batch in in_turn]
+    in_order = tuple(range(batch_size))
+    return tuple(in_order if seed == 0 else tuple(rng.permutation(batch_size).tolist()) for _ in range(num_steps))
 
 
 def unequal_rates(card: Card, *, batch_size: int) -> tuple[float, ...]:

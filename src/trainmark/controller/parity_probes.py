@@ -1,67 +1,162 @@
-"""Probes of frameworks, each in a process of its own: two frameworks in one process would share threads and memory."""
+"""Probes of frameworks, each in a process of its own: two frameworks in one process would share threads and memory.
+
+A result is kept in the store until the whole check is done, so that an interrupted one is resumed.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from trainmark.controller.parity_code import code_digest
 from trainmark.errors import RunError
+from trainmark.frameworks import frameworks
 from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult
-from trainmark.worker.probe_files import ProbeFailedError, read_epoch_result, read_probe_result, write_request
+from trainmark.worker.probe_files import (
+    ProbeFailedError,
+    has_result,
+    key_of,
+    read_epoch_result,
+    read_probe_result,
+    remove_request,
+    write_request,
+)
 
+Request = ProbeRequest | EpochRequest
 _TAIL_LINES = 12
 
 
 class Prober(Protocol):
     def run_steps(self, requests: Sequence[ProbeRequest]) -> list[ProbeResult]:
-        """All of one framework and one precision."""
+        """In any order, of any frameworks and precisions; the results are in the order of the requests."""
 
-    def run_epoch(self, request: EpochRequest) -> EpochResult: ...
+    def run_epochs(self, requests: Sequence[EpochRequest]) -> list[EpochResult]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """What one process does: requests of one framework and one precision, with the folder of each."""
+
+    framework: str
+    what: str
+    requests: Sequence[tuple[Path, Request]]
 
 
 class ProcessProber:
-    """Requests and results go through `folder`, which is emptied after each process."""
+    """Requests and results go through `folder`. `jobs` processes run at the same time, each with its share of cores."""
 
-    def __init__(self, folder: Path, *, tell: Callable[[str], None], command: Sequence[str] = ()) -> None:
-        self._folder, self._tell = folder, tell
+    def __init__(
+        self, folder: Path, *, tell: Callable[[str], None], command: Sequence[str] = (), jobs: int = 1
+    ) -> None:
+        self._folder, self._tell, self._jobs = folder, tell, jobs
+        self._asked: set[str] = set()
+        self._running: list[subprocess.Popen[bytes]] = []
         self._command = command or (sys.executable, "-m", "trainmark.worker.probe")
 
     def run_steps(self, requests: Sequence[ProbeRequest]) -> list[ProbeResult]:
-        first = requests[0]
-        steps = sum(len(request.rates) for request in requests)
-        self._tell(f"{first.framework} {first.precision}: {steps} steps" if steps else f"{first.framework}: weights")
-        folders = self._run(requests)
-        return [read_probe_result(folder) for folder in folders]
+        keys = [key_of(request, salt=_code_of(request)) for request in requests]
+        named = {key: (self._folder / key, request) for key, request in zip(keys, requests, strict=True)}
+        missing = {key: pair for key, pair in named.items() if not has_result(pair[0])}
+        num_kept = len(named.keys() - missing.keys() - self._asked)
+        if num_kept:
+            self._tell(f"{num_kept} of {len(named)} results are kept from an interrupted check")
+        self._asked |= named.keys()
+        self._run(self._split(list(missing.values())))
+        return [read_probe_result(self._folder / key) for key in keys]
 
-    def run_epoch(self, request: EpochRequest) -> EpochResult:
-        self._tell(f"{request.cell.framework}: {request.num_steps} steps on generated data")
-        return read_epoch_result(self._run([request])[0])
+    def run_epochs(self, requests: Sequence[EpochRequest]) -> list[EpochResult]:
+        """Their data are gone after the check, so their results are not kept."""
+        folders = [self._folder / f"epoch-{number}" for number in range(len(requests))]
+        tasks = [
+            _Task(
+                framework=request.cell.framework,
+                what=f"{request.num_steps} steps on generated data",
+                requests=[(folder, request)],
+            )
+            for folder, request in zip(folders, requests, strict=True)
+        ]
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        self._run(tasks)
+        return [read_epoch_result(folder) for folder in folders]
 
-    def _run(self, requests: Sequence[ProbeRequest | EpochRequest]) -> list[Path]:
+    def forget(self) -> None:
+        """The check is done: only its record stays."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        folders = [self._folder / str(number) for number in range(len(requests))]
-        for folder, request in zip(folders, requests, strict=True):
-            write_request(folder, request)
-        ended = subprocess.run(
-            [*self._command, *map(str, folders)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-        )
-        if ended.returncode != 0:
-            raise RunError(self._explain(requests[0], folders, ended))
-        return folders
 
-    @staticmethod
-    def _explain(
-        request: ProbeRequest | EpochRequest, folders: Sequence[Path], ended: subprocess.CompletedProcess[bytes]
-    ) -> str:
-        framework = request.cell.framework if isinstance(request, EpochRequest) else request.framework
-        try:
-            for folder in folders:
-                read_probe_result(folder)
-        except (ProbeFailedError, KeyError) as error:
-            why = str(error)
-        tail = "\n".join(ended.stdout.decode(errors="replace").splitlines()[-_TAIL_LINES:])
-        return f"{framework} ended with exit code {ended.returncode}: {why}\n{tail}"
+    def _split(self, requests: Sequence[tuple[Path, ProbeRequest]]) -> list[_Task]:
+        """A process for all short requests of a framework and precision; long ones share the jobs."""
+        groups: dict[tuple[str, str], list[tuple[Path, ProbeRequest]]] = {}
+        for folder, request in requests:
+            groups.setdefault((request.framework, request.precision), []).append((folder, request))
+        tasks = []
+        for (framework, precision), group in groups.items():
+            num_parts = min(self._jobs, len(group))
+            for number in range(num_parts):
+                part = group[number::num_parts]
+                steps = sum(len(request.rates) for _, request in part)
+                what = f"{precision}, {steps} steps" if steps else "weights"
+                tasks.append(_Task(framework=framework, what=what, requests=part))
+        return tasks
+
+    def _run(self, tasks: Sequence[_Task]) -> None:
+        """If one fails, the others still end, and their results are kept; an interrupted check ends at once."""
+        with ThreadPoolExecutor(self._jobs) as pool:
+            futures = [pool.submit(self._run_one, task) for task in tasks]
+            try:
+                for future in futures:
+                    future.result()
+            except KeyboardInterrupt:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in list(self._running):
+                    process.terminate()
+                raise
+
+    def _environment(self) -> dict[str, str]:
+        """Processes that run side by side share the cores, unless the user has chosen the number of threads."""
+        num_cores = len(os.sched_getaffinity(0))
+        return {} if self._jobs == 1 else {"OMP_NUM_THREADS": str(max(1, num_cores // self._jobs))}
+
+    def _run_one(self, task: _Task) -> None:
+        self._tell(f"{task.framework}: {task.what}")
+        for folder, request in task.requests:
+            shutil.rmtree(folder, ignore_errors=True)
+            write_request(folder, request)
+        folders = [folder for folder, _ in task.requests]
+        process = subprocess.Popen(
+            [*self._command, *map(str, folders)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**self._environment(), **os.environ},
+        )
+        self._running.append(process)
+        printed, _ = process.communicate()
+        self._running.remove(process)
+        if process.returncode != 0:
+            raise RunError(_explain(task, process.returncode, printed))
+        for folder in folders:
+            remove_request(folder)
+
+
+def _code_of(request: ProbeRequest) -> str:
+    """What a kept result depends on besides the request."""
+    version = frameworks().load(request.framework).installed_version()
+    return f"{version} {code_digest(request.workload, [request.framework])}"
+
+
+def _explain(task: _Task, code: int, printed: bytes) -> str:
+    why = "the process ended without a result"
+    try:
+        for folder, _ in task.requests:
+            read_probe_result(folder)
+    except (ProbeFailedError, KeyError) as error:
+        why = str(error)
+    tail = "\n".join(printed.decode(errors="replace").splitlines()[-_TAIL_LINES:])
+    return f"{task.framework} ended with exit code {code}: {why}\n{tail}"

@@ -22,7 +22,7 @@ from trainmark.analyse.distributions import t_quantile
 from trainmark.errors import RunError
 from trainmark.spec.cell import Cell
 
-_MODULE = "trainmark.worker.torch.variant"
+_MODULE = "trainmark.worker.variant"
 _BEGIN_VARIABLE = "TRAINMARK_BEGIN_UNIX_S"
 _MAX_TAIL = 2000
 
@@ -34,6 +34,8 @@ class Variant:
     without: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to this process's own."""
+    program: tuple[str, ...] = ("-m", _MODULE)
+    """Arguments of Python before the request. Another one must answer as that module does."""
 
 
 class Prepared:
@@ -45,7 +47,7 @@ class Prepared:
         request = json.dumps({"cell": variant.cell.to_json(), "without": list(variant.without)})
         environment = {**os.environ, **variant.environment, _BEGIN_VARIABLE: str(time.time())}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE, request],
+            [sys.executable, *variant.program, request],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, env=environment,
         )  # fmt: skip
         self.first: dict[str, Any] = {}
@@ -63,6 +65,11 @@ class Prepared:
         self.rates.append(steps * found["samples_per_step"] / spent)
         self.peak_memory_bytes = found["peak_memory_bytes"]
         return self.rates[-1]
+
+    def load(self, seconds: float) -> float:
+        """Samples per second of its feed, without training."""
+        found = self._ask(f"load {seconds}")
+        return float(found["samples"] / found["seconds"])
 
     def profile(self, path: str) -> dict[str, Any]:
         return self._ask(f"profile {path}")

@@ -13,7 +13,7 @@ from trainmark.analyse.laws import is_admitted
 from trainmark.analyse.scaling import Case, Missing, Study
 from trainmark.analyse.table import Line
 from trainmark.analyse.variants import name_apart
-from trainmark.report.cells import OTHER_BASELINE_MARK, format_ratio, say_unit
+from trainmark.report.cells import OTHER_BASELINE_MARK, format_ratio
 from trainmark.report.columns import describe_estimate, describe_line, differing_columns, heading, table_columns
 from trainmark.report.layout import fold, print_texts, table_texts
 from trainmark.report.remarks import LAW_MARK, is_marked
@@ -133,30 +133,33 @@ def print_studies(studies: Sequence[Study], console: Console, *, lang: str = "en
 
 
 def say_studies(studies: Sequence[Study], console: Console, *, lang: str = "en") -> list[str]:
+    """Below the table of results, which has the throughputs: only what it does not say."""
     texts: list[str] = []
     for study, title in zip(studies, titles(studies, lang), strict=True):
-        texts += ["", fold(title, console, indent=0), *_table_texts(study, console, lang)]
-        for case in study.cases:
-            why = explain(case, lang)
-            if why:
-                texts.append(fold(f"  {name_count(case)}: {why}", console, indent=2))
+        told = [(case, why) for case in study.cases if (why := explain(case, lang))]
+        ratios = [case for case in study.cases if case.line is not None and not _is_in_results(case)]
+        if not told and not ratios:
+            continue
+        base = f"{WORDS[lang]['base']}{WORDS[lang]['colon']}{name_count(study.baseline)}"
+        texts += ["", fold(f"{title} ({base})", console, indent=0)]
+        texts += _table_texts(study, ratios, console, lang) if ratios else []
+        for case, why in told:
+            variant = f" @ {case.line.variant}" if case.line is not None and case.line.variant else ""
+            texts.append(fold(plain(f"  {name_count(case)}{variant}: {why}"), console, indent=4))
     return texts
 
 
-def _table_texts(study: Study, console: Console, lang: str) -> list[str]:
-    """Without the interval, which ± shows too, and with the unit in the heading, to fit into 80 columns."""
-    unit = plain(say_unit(study.first.unit, lang))
-    shown = [name for name in columns(study) if name != "interval"]
+def _is_in_results(case: Case) -> bool:
+    """Lines have the speed-up over fewer devices with the same batch size per device."""
+    return case.baseline is None or (case.line is not None and case.line.speedup == case.speedup)
+
+
+def _table_texts(study: Study, cases: Sequence[Case], console: Console, lang: str) -> list[str]:
+    shown = [name for name in columns(study) if name not in ("throughput", "interval", "relative")]
     headings = {name: say_heading(name, lang) for name in shown}
-    headings["throughput"] = unit
     if "batch_size_per_device" in headings:
         headings["batch_size_per_device"] = WORDS[lang]["short_batch"]
-    rows = []
-    for case in study.cases:
-        cells = describe_case(case, lang)
-        if case.line is not None:
-            cells["throughput"] = cells["throughput"].removesuffix(f" {unit}")
-        rows.append([cells[name] for name in shown])
+    rows = [[describe_case(case, lang)[name] for name in shown] for case in cases]
     is_right = [name != "software" for name in shown]
     return table_texts(list(headings.values()), rows, console, is_right=is_right)
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import itertools
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -48,8 +49,12 @@ class ProbeRequest:
     """As `data.collate` or `synthetic.make_batch` gives them; step k, from 0, trains on number k modulo their count."""
     rates: Sequence[float]
     """The learning rate of each step. As many steps as rates; none: only the initial weights are wanted."""
+    orders: Sequence[Sequence[int]] = ()
+    """Of each step: the order of the samples in its batch. Empty: as they are given."""
     keep_weights_after: Sequence[int] = ()
     """Numbers of steps; 0 is before the first one."""
+    keeps_first_step: bool = True
+    """Whether outputs, terms and gradients are wanted: they are as large as the weights."""
     counts_work: bool = True
     """Whether the FLOPs are to be counted, which costs a forward pass."""
 
@@ -155,6 +160,25 @@ def leaves(arrays: Arrays, name: str = "") -> Iterator[tuple[str, NDArray[Any]]]
             yield from leaves(part, f"{name}/{number}" if name else str(number))
     else:
         yield name, np.asarray(arrays)
+
+
+def batches_of_steps(request: ProbeRequest, move: Callable[[Arrays], Any]) -> Iterator[Any]:
+    """What each step trains on, moved to the device by `move`: the given batches in turn, their samples in order."""
+    if not request.orders:
+        yield from itertools.islice(itertools.cycle([move(batch) for batch in request.batches]), len(request.rates))
+    for number, order in enumerate(request.orders):
+        yield move(permute_samples(request.batches[number % len(request.batches)], order))
+
+
+def permute_samples(batch: Arrays, order: Sequence[int]) -> Arrays:
+    """The same samples in another order, in whatever nesting a workload has them."""
+    if isinstance(batch, np.ndarray):
+        return np.ascontiguousarray(batch[list(order)])
+    if isinstance(batch, Mapping):
+        return {name: permute_samples(part, order) for name, part in batch.items()}
+    if isinstance(batch, list) and len(batch) == len(order):  # one item for each sample
+        return [batch[number] for number in order]
+    return type(batch)(permute_samples(part, order) for part in batch)
 
 
 def main(folders: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.runfolder.document import WorkloadCell
-from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, leaves
+from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, digest, leaves
 from trainmark.workloads.data import Arrays
 
 REQUEST, RESULT, FAILURE = "request", "result", "failure.json"
@@ -41,6 +42,25 @@ def write_request(folder: Path, request: ProbeRequest | EpochRequest) -> None:
         _BATCHES: _describe(list(request.batches), _BATCHES),
     }
     _write(folder, REQUEST, document, arrays)
+
+
+def key_of(request: ProbeRequest, *, salt: str) -> str:
+    """Equal requests have equal keys; `salt` is what else the result depends on."""
+    plain = {name: value for name, value in vars(request).items() if name not in (_WEIGHTS, _BATCHES)}
+    found = hashlib.sha256(json.dumps([salt, plain], default=str, sort_keys=True).encode())
+    for part in (list(request.batches), request.weights or {}):
+        found.update(digest(part).encode())
+    return found.hexdigest()[:24]
+
+
+def remove_request(folder: Path) -> None:
+    """It is larger than most results."""
+    for suffix in ("json", "npz"):
+        (folder / f"{REQUEST}.{suffix}").unlink(missing_ok=True)
+
+
+def has_result(folder: Path) -> bool:
+    return (folder / f"{RESULT}.json").exists() and not (folder / FAILURE).exists()
 
 
 def read_request(folder: Path) -> ProbeRequest | EpochRequest:

@@ -48,12 +48,15 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
-    """Mean over the samples, as the others define it: smoothing spreads over all classes, the true one too."""
-    log_shares = functional.log_softmax(at_least_float(logits), axis=1)
-    own = -log_shares.take_along_axis(targets.unsqueeze(1), axis=1).mean()
-    if not smoothing:
-        return own
-    return (1 - smoothing) * own + smoothing * -log_shares.mean()
+    """Mean over the samples, as the others define it: smoothing spreads over all classes, the true one too.
+
+    Not by `log_softmax`: its gradient adds up the gradients of all classes one by one in float32, and the equal ones of
+    smoothing are rounded in the same direction each time. With 1,000 classes that is an error of 1.6e-5.
+    """
+    scores = at_least_float(logits)
+    own = scores.take_along_axis(targets.unsqueeze(1), axis=1).squeeze(1)
+    wanted = (1 - smoothing) * own + smoothing * scores.mean(axis=1) if smoothing else own
+    return (paddle.logsumexp(scores, axis=1) - wanted).mean()
 
 
 def count_correct(logits: Tensor, targets: Tensor) -> Tensor:

@@ -575,6 +575,7 @@ def test_the_set_of_flags_is_pinned() -> None:
         "parity": [
             "--device",
             "--frameworks",
+            "--jobs",
             "--json",
             "--lang",
             "--precision",

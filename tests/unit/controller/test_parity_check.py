@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from making import make_workload_cell
+from schema_checking import check_document
 from trainmark.cli.main import main
 from trainmark.controller import parity, parity_probes
 from trainmark.controller.parity import ParityOptions, check_options, run_parity
-from trainmark.controller.parity_inputs import permute_samples, settle_weights, shuffled_steps
+from trainmark.controller.parity_inputs import settle_weights, shuffled_orders
 from trainmark.controller.parity_probes import ProcessProber
 from trainmark.controller.parity_proofs import read_proofs
 from trainmark.errors import InputError, RunError
 from trainmark.frameworks import Framework
 from trainmark.runfolder.parity import STAGES, read_parity, write_parity
-from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, leaves
+from trainmark.worker.probe import (
+    EpochRequest,
+    EpochResult,
+    ProbeRequest,
+    ProbeResult,
+    batches_of_steps,
+    leaves,
+    permute_samples,
+)
 
 TYPES = {"fp64": np.float64, "fp32": np.float32, "bf16": np.float16}
 
@@ -44,8 +55,7 @@ class NumpyProber:
         w = np.asarray((request.weights or weights)["w"], dtype)
         results = []
         mean = np.zeros(192, dtype)
-        for number, rate in enumerate(request.rates):
-            images, labels = request.batches[number % len(request.batches)]
+        for rate, (images, labels) in zip(request.rates, batches_of_steps(request, lambda batch: batch), strict=True):
             x = images.reshape(len(images), -1)[:, :192].astype(dtype)
             if fault == "float16 inside" and request.precision == "fp32":
                 x = x.astype(np.float16).astype(dtype)
@@ -74,7 +84,10 @@ class NumpyProber:
             },
         )
 
-    def run_epoch(self, request: EpochRequest) -> EpochResult:
+    def run_epochs(self, requests: Sequence[EpochRequest]) -> list[EpochResult]:
+        return [self._run_epoch(request) for request in requests]
+
+    def _run_epoch(self, request: EpochRequest) -> EpochResult:
         is_late = self.fault == "late" and request.cell.framework == "paddle"
         batches = [(np.full((2, 3), number, np.uint8), np.arange(2)) for number in range(request.num_steps)]
         return EpochResult(
@@ -82,6 +95,26 @@ class NumpyProber:
             batches=batches,
             facts={"steps_per_epoch": 2, "samples_per_step": 2},
         )
+
+    def forget(self) -> None:
+        self.asked.clear()
+
+
+def make_request(**given: Any) -> ProbeRequest:
+    plain: dict[str, Any] = {
+        "workload": "resnet50",
+        "framework": "torch",
+        "recipe": "reference",
+        "precision": "fp32",
+        "size": "small",
+        "device": "cpu",
+        "num_classes": 10,
+        "seed": 1,
+        "weights": None,
+        "batches": (),
+        "rates": (),
+    }
+    return ProbeRequest(**plain | given)
 
 
 @pytest.fixture(autouse=True)
@@ -146,9 +179,16 @@ def test_samples_are_permuted_in_any_nesting() -> None:
     batch = {"images": [np.array([0]), np.array([1]), np.array([2])], "x": np.arange(3), "pair": (np.arange(3),)}
     found = permute_samples(batch, [2, 0, 1])
     assert [array.tolist() for _, array in leaves(found)] == [[2], [0], [1], [2, 0, 1], [2, 0, 1]]
-    plain, shuffled = (shuffled_steps([batch], batch_size=3, num_steps=20, seed=seed) for seed in (0, 1))
-    assert all(step is batch for step in plain)
-    assert len({tuple(step["x"].tolist()) for step in shuffled}) > 3
+
+
+def test_steps_take_the_batches_in_turn_and_their_samples_in_the_given_order() -> None:
+    plain, shuffled = (shuffled_orders(batch_size=3, num_steps=20, seed=seed) for seed in (0, 1))
+    assert set(plain) == {(0, 1, 2)}
+    assert len(set(shuffled)) > 3
+    request = make_request(batches=[np.arange(3), np.arange(3) + 10], rates=(0.1,) * 3)
+    assert [step.tolist() for step in batches_of_steps(request, np.array)] == [[0, 1, 2], [10, 11, 12], [0, 1, 2]]
+    request = replace(request, orders=[(2, 1, 0), (0, 1, 2), (1, 0, 2)])
+    assert [step.tolist() for step in batches_of_steps(request, np.array)] == [[2, 1, 0], [10, 11, 12], [1, 0, 2]]
 
 
 def test_settled_weights_keep_shapes_types_and_positive_variances() -> None:
@@ -189,11 +229,12 @@ def test_what_cannot_be_checked_is_refused(change: dict[str, object], what: str)
 def test_the_command_prints_an_entry_for_each_stage_stores_it_and_says_what_is_next(
     fault: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(parity_probes, "ProcessProber", lambda folder, tell: NumpyProber(fault))
+    monkeypatch.setattr(parity_probes, "ProcessProber", lambda folder, tell, jobs: NumpyProber(fault))
     words = ["parity", "resnet50", "--frameworks", "torch,paddle", "--stages", "mathematics,work"]
     assert main([*words, "--json", "--store", str(tmp_path)]) == code
     printed = capsys.readouterr()
     document = json.loads(printed.out)
+    check_document("parity", document)
     assert document["holds"] is (code == 0)
     assert [(entry["one"]["name"], entry["other"]["name"], entry["stage"]) for entry in document["entries"]] == [
         ("torch", "paddle", "mathematics"),
@@ -211,7 +252,7 @@ def test_the_command_prints_an_entry_for_each_stage_stores_it_and_says_what_is_n
 def test_the_table_names_the_fault_in_both_languages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(parity_probes, "ProcessProber", lambda folder, tell: NumpyProber("weight decay"))
+    monkeypatch.setattr(parity_probes, "ProcessProber", lambda folder, tell, jobs: NumpyProber("weight decay"))
     words = ["parity", "resnet50", "--frameworks", "paddle", "--stages", "mathematics", "--store", str(tmp_path)]
     assert main(words) == 1
     english = capsys.readouterr().out
@@ -240,4 +281,66 @@ def test_a_process_that_dies_is_an_error_with_its_last_words(tmp_path: Path) -> 
     prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=(sys.executable, "-c", code))
     request = EpochRequest(cell=make_workload_cell(framework="paddle"), num_steps=1)
     with pytest.raises(RunError, match="paddle ended with exit code 3: the process ended without a result\nno room"):
-        prober.run_epoch(request)
+        prober.run_epochs([request])
+
+
+_ANSWER = """
+import sys
+from pathlib import Path
+import numpy as np
+from trainmark.worker.probe import ProbeResult
+from trainmark.worker.probe_files import read_request, write_result
+
+for folder in map(Path, sys.argv[1:]):
+    request = read_request(folder)
+    with open(LOG, "a") as log:
+        log.write(f"{request.framework} {len(request.rates)}\\n")
+    if request.framework == "jax" and not Path(LOG + ".ok").exists():
+        sys.exit(1)
+    write_result(folder, ProbeResult(losses=np.array(request.rates), facts={"framework": request.framework}))
+"""
+
+
+def test_an_interrupted_check_asks_only_for_what_is_missing(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = (sys.executable, "-c", f"LOG = {str(log)!r}\n{_ANSWER}")
+    requests = [
+        make_request(framework=name, rates=(0.1,) * steps) for name, steps in (("torch", 1), ("jax", 2), ("torch", 3))
+    ]
+
+    def ask() -> list[float]:
+        prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command, jobs=3)
+        return [len(result.losses) for result in prober.run_steps(requests)]
+
+    with pytest.raises(RunError, match="jax ended with exit code 1"):
+        ask()
+    (tmp_path / "log.ok").touch()
+    assert ask() == [1, 2, 3]
+    assert sorted(log.read_text().split("\n")) == ["", "jax 2", "jax 2", "torch 1", "torch 3"]
+    assert ask() == [1, 2, 3]
+    assert log.read_text().count("\n") == 4
+    assert not list((tmp_path / "probe").glob("*/request.*"))
+
+
+_INTERRUPTED = """
+import os, sys
+from pathlib import Path
+from trainmark.controller.parity_probes import ProcessProber
+from trainmark.worker.probe import EpochRequest
+from trainmark.runfolder.document import WorkloadCell
+
+child = "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(600)"
+prober = ProcessProber(Path(sys.argv[1]), tell=print, command=(sys.executable, "-c", child), jobs=2)
+try:
+    prober.run_epochs([EpochRequest(cell=WorkloadCell(**CELL), num_steps=1)])
+except KeyboardInterrupt:
+    print("interrupted", [process.returncode for process in prober._running])
+"""
+
+
+def test_an_interrupted_check_leaves_no_process_behind(tmp_path: Path) -> None:
+    """Without that it would wait ten minutes for its process."""
+    code = f"CELL = {vars(make_workload_cell(framework='paddle'))!r}\n{_INTERRUPTED}"
+    argv = [sys.executable, "-c", code, str(tmp_path / "probe")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.splitlines()[-1:] == ["interrupted []"], done.stderr

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.weights.neutral import require_tensors
+from trainmark.worker.jax.compiler import keep_compiled
 from trainmark.worker.jax.placement import Placement, choose_platform
 from trainmark.worker.jax.step import Precision, TrainStep
 from trainmark.worker.jax.workload import Batch, JaxWorkload
-from trainmark.worker.probe import ProbeRequest, ProbeResult
+from trainmark.worker.probe import ProbeRequest, ProbeResult, batches_of_steps
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.data import Arrays
 from trainmark.workloads.jax_layers import Declared, Forward, Kind, Layers, declare, initialise
@@ -25,6 +26,8 @@ from trainmark.workloads.jax_resize import mix_by_matrix
 from trainmark.workloads.registry import load_card, load_module
 
 _NUM_COLOURS = 3
+_QUICK = {"xla_backend_optimization_level": 0}
+"""For float64, which asks what is computed and not how fast: HRNet-W18 compiles in a minute of core time, not ten."""
 
 
 def read_batch(batch: Batch) -> Arrays:
@@ -42,6 +45,7 @@ def read_batch(batch: Batch) -> Arrays:
 
 def run_probe(request: ProbeRequest) -> ProbeResult:
     choose_platform(request.device)
+    keep_compiled(request.device)
     with _float64(request.precision == "fp64"):
         card = load_card(request.workload)
         size = card.sizes[request.size]
@@ -65,27 +69,29 @@ def run_probe(request: ProbeRequest) -> ProbeResult:
             is_fast=request.recipe == "fast",
             syncs_batch_norm=False,
             seed=request.seed,
+            compiler_options=_QUICK if request.precision == "fp64" else None,
         )
-        batches = [_to_device(batch, precision) for batch in request.batches]
         flops = None
         if request.counts_work and request.rates:
-            flops = _count_flops(forward, declared, workload, batches[0], precision)
+            first = _to_device(request.batches[0], precision)
+            flops = _count_flops(forward, declared, workload, first, precision)
+        batches = batches_of_steps(request, lambda batch: _to_device(batch, precision))
         return _run_steps(request, step, batches, {**_facts(step, precision), "forward_flops": flops})
 
 
-def _run_steps(request: ProbeRequest, step: TrainStep, batches: list[Batch], facts: dict[str, Any]) -> ProbeResult:
+def _run_steps(request: ProbeRequest, step: TrainStep, batches: Iterator[Batch], facts: dict[str, Any]) -> ProbeResult:
     weights = {0: step.read_values()} if 0 in request.keep_weights_after or request.weights is None else {}
     if not request.rates:
         return ProbeResult(weights=weights)
     losses: list[float] = []
     watched: Any = ({}, {}, {})
     num_updates = 0
-    for number, rate in enumerate(request.rates):
+    for number, (rate, batch) in enumerate(zip(request.rates, batches, strict=True)):
         before = float(np.asarray(step.state.scaler.scale))
-        seen = step.run(batches[number % len(batches)], rate, is_watched=True)
+        seen = step.run(batch, rate, is_watched=True)
         losses.append(float(np.asarray(step.loss)))
         num_updates += float(np.asarray(step.state.scaler.scale)) >= before  # a skipped step lowers the scale
-        if number == 0:
+        if number == 0 and request.keeps_first_step:
             watched = seen
         if number + 1 in request.keep_weights_after:
             weights[number + 1] = step.read_values()

@@ -96,12 +96,13 @@ class TrainStep:
         is_fast: bool,
         syncs_batch_norm: bool,
         seed: int,
+        compiler_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._forward, self._declared, self._workload = forward, declared, workload
         self._precision, self._placement, self._is_fast = precision, placement, is_fast
         self._facts = optimizer_facts
         self._synced_axis = AXIS if syncs_batch_norm else None
-        self._seed = seed
+        self._seed, self._compiler_options = seed, dict(compiler_options or {})
         groups = workload.parameter_groups(declared)
         self._optimizer, self._rates = build_optimizer(optimizer_facts, groups), rates_of(groups)
         self.state = self._first_state(values)
@@ -121,7 +122,7 @@ class TrainStep:
             step = jax.shard_map(step, mesh=mesh, in_specs=given, out_specs=made, check_vma=False)
         rate = np.zeros((), self._precision.master_dtype)
         lowered = jax.jit(step, donate_argnums=0).lower(self.state, batch, rate)
-        self._compiled[is_exchanging, is_watched] = lowered.compile()
+        self._compiled[is_exchanging, is_watched] = lowered.compile(compiler_options=self._compiler_options)
 
     def run(self, batch: Batch, rate: float, *, is_exchanging: bool = True, is_watched: bool = False) -> Watched:
         """What `is_watched` asks for is computed in every step; only then is it kept."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from trainmark.worker.paddle.sources import map_leaves
 from trainmark.worker.paddle.step import Precision, TrainStep
 from trainmark.worker.paddle.weights import export_gradients, export_weights, import_weights, to_neutral
 from trainmark.worker.paddle.workload import Batch, PaddleWorkload
-from trainmark.worker.probe import ProbeRequest, ProbeResult
+from trainmark.worker.probe import ProbeRequest, ProbeResult, batches_of_steps
 from trainmark.workloads.data import Arrays
 from trainmark.workloads.loss import total_loss
 from trainmark.workloads.paddle import Examined
@@ -44,7 +45,7 @@ def run_probe(request: ProbeRequest) -> ProbeResult:
             import_weights(model, request.weights)
         watched: Any = Watched(workload)
         step = WatchedStep(model=model, workload=watched, optimizer_facts=card.optimizer, precision=precision)
-        return _run_steps(request, step, watched, [_to_device(batch) for batch in request.batches])
+        return _run_steps(request, step, watched, batches_of_steps(request, _to_device))
     finally:
         paddle.set_default_dtype("float32")
 
@@ -79,28 +80,28 @@ class WatchedStep(TrainStep):
         self.num_updates += 1
 
 
-def _run_steps(request: ProbeRequest, step: WatchedStep, watched: Watched, batches: list[Batch]) -> ProbeResult:
+def _run_steps(request: ProbeRequest, step: WatchedStep, watched: Watched, batches: Iterator[Batch]) -> ProbeResult:
     model = step.model
     weights = {0: export_weights(model)} if 0 in request.keep_weights_after or request.weights is None else {}
     if not request.rates:
         return ProbeResult(weights=weights)
     losses = []
     flops = FlopCounter(model) if request.counts_work else None
-    for number, rate in enumerate(request.rates):
+    for number, (rate, batch) in enumerate(zip(request.rates, batches, strict=True)):
         step.set_learning_rate(rate)
-        step.run(batches[number % len(batches)])
+        step.run(batch)
         losses.append(step.loss.item())
         if flops is not None and number == 0:
             flops.close()
         if number + 1 in request.keep_weights_after:
             weights[number + 1] = export_weights(model)
-    outputs, terms = watched.examined or ({}, {})
+    outputs, terms = watched.examined if watched.examined and request.keeps_first_step else ({}, {})
     trained = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
     facts = step.facts()
     return ProbeResult(
         outputs={name: to_neutral(value, False) for name, value in outputs.items()},
         terms={name: to_neutral(value, False) for name, value in terms.items()},
-        gradients=step.gradients or {},
+        gradients=step.gradients if step.gradients and request.keeps_first_step else {},
         losses=np.array(losses),
         weights=weights,
         facts={

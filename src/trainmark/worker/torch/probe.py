@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,12 +15,13 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 from torch.utils.flop_counter import FlopCounterMode
 
-from trainmark.worker.probe import ProbeRequest, ProbeResult
+from trainmark.worker.probe import ProbeRequest, ProbeResult, batches_of_steps
 from trainmark.worker.torch.step import Precision, TrainStep
 from trainmark.worker.torch.weights import export_weights, import_weights
 from trainmark.worker.torch.workload import Batch, TorchWorkload
 from trainmark.workloads.data import Arrays
 from trainmark.workloads.loss import total_loss
+from trainmark.workloads.optimisations import optimisations_of
 from trainmark.workloads.registry import load_card, load_module
 from trainmark.workloads.torch import Examined, ParameterGroup, to_tensors
 
@@ -41,18 +43,19 @@ def run_probe(request: ProbeRequest) -> ProbeResult:
         num_classes=request.num_classes,
         size=card.sizes[request.size],
     )
-    is_fast = request.recipe == "fast"
+    uses = optimisations_of(request.workload, device.type) if request.recipe == "fast" else frozenset()
+    is_channels_last = "channels_last" in uses
     model = model.to(device, torch.promote_types(torch.float32, precision.dtype)).train()
-    if is_fast:
+    if is_channels_last:
         model = model.to(memory_format=torch.channels_last)
     if request.weights is not None:
         import_weights(model, request.weights)
     with _default_type(torch.promote_types(torch.float32, precision.dtype)):
-        batches = [_to_device(batch, device, precision, is_fast=is_fast) for batch in request.batches]
-        watched = _Watched(workload)
-        step = TrainStep(
-            model=model, workload=watched, optimizer_facts=card.optimizer, precision=precision, is_fast=is_fast
+        batches = batches_of_steps(
+            request, lambda batch: _to_device(batch, device, precision, is_channels_last=is_channels_last)
         )
+        watched = _Watched(workload)
+        step = TrainStep(model=model, workload=watched, optimizer_facts=card.optimizer, precision=precision, uses=uses)
         return _run_steps(request, model, step, watched, batches, precision)
 
 
@@ -61,25 +64,27 @@ def _run_steps(
     model: nn.Module,
     step: TrainStep,
     watched: _Watched,
-    batches: list[Batch],
+    batches: Iterator[Batch],
     precision: Precision,
 ) -> ProbeResult:
     weights = {0: export_weights(model)} if 0 in request.keep_weights_after or request.weights is None else {}
     if not request.rates:
         return ProbeResult(weights=weights)
-    flops = _count_flops(watched, model, batches[0], precision) if request.counts_work else None
+    first = next(batches)
+    flops = _count_flops(watched, model, first, precision) if request.counts_work else None
     if step.needs_preparation:
-        step.prepare(batches[0])
+        step.prepare(first)
     counter = _StepCounter(step.optimizer)
     losses: list[float] = []
     examined: Examined = ({}, {})
     gradients: dict[str, NDArray[Any]] = {}
-    for number, rate in enumerate(request.rates):
+    for number, (rate, batch) in enumerate(zip(request.rates, itertools.chain([first], batches), strict=True)):
+        is_kept = number == 0 and request.keeps_first_step
         step.set_learning_rate(rate)
-        with _noted_gradients(model, step.loss_scale, gradients) if number == 0 else contextlib.nullcontext():
-            step.run(batches[number % len(batches)])
+        with _noted_gradients(model, step.loss_scale, gradients) if is_kept else contextlib.nullcontext():
+            step.run(batch)
         losses.append(float(step.loss))
-        if number == 0:
+        if is_kept:
             examined = watched.take()
         if number + 1 in request.keep_weights_after:
             weights[number + 1] = export_weights(model)
@@ -173,13 +178,13 @@ def _count_flops(workload: _Watched, model: nn.Module, batch: Batch, precision: 
     return int(counter.get_total_flops())
 
 
-def _to_device(batch: Arrays, device: torch.device, precision: Precision, *, is_fast: bool) -> Batch:
+def _to_device(batch: Arrays, device: torch.device, precision: Precision, *, is_channels_last: bool) -> Batch:
     """Types and layouts as the feed gives them to this recipe."""
 
     def move(tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
             return tensor.to(device)
-        if is_fast and tensor.dim() == 4:
+        if is_channels_last and tensor.dim() == 4:
             return tensor.to(device, precision.dtype).contiguous(memory_format=torch.channels_last)
         return tensor.to(device, torch.get_default_dtype())
 
