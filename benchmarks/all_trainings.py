@@ -27,6 +27,8 @@ _STEPS = 3
 _IMAGES = {"imagenet": (24, 4), "kinetics": (12, 4)}
 """Images or clips, and classes where they can be chosen."""
 _OTHER_IMAGES = 10
+_QUICK_COMPILER = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+"""For JAX: nobody asks how fast these trainings are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +121,7 @@ def make_data(workload: str, folder: Path) -> Path:
 
 
 def trainmark(*words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src")}
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src"), "XLA_FLAGS": _QUICK_COMPILER}
     argv = [sys.executable, "-m", "trainmark.cli.main", *words]
     return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
 
