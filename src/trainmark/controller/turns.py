@@ -74,6 +74,11 @@ class Prepared:
         self.peak_memory_bytes = found["peak_memory_bytes"]
         return self.rates[-1]
 
+    def load(self, seconds: float) -> float:
+        """Samples per second of its feed, without training."""
+        found = self._ask(f"load {seconds}")
+        return float(found["samples"] / found["seconds"])
+
     def profile(self, path: str) -> dict[str, Any]:
         return self._ask(f"profile {path}")
 

@@ -118,6 +118,7 @@ COLUMN_TYPES: dict[str, Any] = {
     "records": int,
     "throughput": Throughput | None,
     "energy": Energy | None,
+    "mfu": float | None,
     "median": float | None,
     "mean_of_rates": float | None,
     "last": float | None,

@@ -3,6 +3,7 @@
 Reads one command per line on stdin and answers each with one line of JSON on stdout:
 
     measure SECONDS     train for about so long; answers with the seconds and the number of steps of each block
+    load SECONDS        take batches without training, behind those that are ready; answers with samples and seconds
     profile PATH        write where the device spends the time of a step; answers with the sums
     end
 
@@ -23,6 +24,7 @@ from trainmark.frameworks import frameworks
 from trainmark.parent_death import die_with
 from trainmark.runfolder.document import CellRecord, WorkloadCell
 from trainmark.worker.engine import Engine
+from trainmark.worker.training import TrainingEngine
 
 BEGIN_VARIABLE = "TRAINMARK_BEGIN_UNIX_S"
 _BLOCK_S = 0.25
@@ -55,6 +57,8 @@ def main() -> None:
         command, *words = line.split()
         if command == "measure":
             _answer(answers, {**_measure(engine, float(words[0])), "peak_memory_bytes": engine.peak_memory_bytes()})
+        elif command == "load":
+            _answer(answers, _load(engine, float(words[0])))
         elif command == "profile":
             _answer(answers, _profile(engine, words[0]))
         else:
@@ -103,6 +107,19 @@ def _measure(engine: Engine, seconds: float) -> dict[str, Any]:
         num_steps = max(1, min(2 * num_steps, round(num_steps * _BLOCK_S / max(spent, 1e-9))))
     kept = blocks[len(blocks) // 4 :]  # the first ones may still be filling queues
     return {"blocks": kept, "samples_per_step": engine.samples_per_step}
+
+
+def _load(engine: Engine, seconds: float) -> dict[str, Any]:
+    """What was made ahead is thrown away: it would count as made in no time."""
+    if not isinstance(engine, TrainingEngine):
+        raise TypeError("an engine of another package has a feed of its own")
+    engine.restart_feed()
+    num_batches, begin = 0, time.perf_counter()
+    while not num_batches or time.perf_counter() - begin < seconds:
+        engine.skip_batch()
+        num_batches += 1
+    engine.wait()
+    return {"samples": num_batches * engine.samples_per_step, "seconds": time.perf_counter() - begin}
 
 
 def _answer(file: Any, document: dict[str, Any]) -> None:

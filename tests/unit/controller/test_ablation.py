@@ -49,7 +49,7 @@ def test_the_worth_of_each_is_the_ratio_to_all() -> None:
     assert compiled.worth is not None
     assert compiled.rate is not None
     assert (compiled.worth.value, compiled.rate.value, found.rate.value) == pytest.approx((2.0, 50.0, 100.0))
-    assert "tuned_kernels" in compiled.also_without
+    assert "shared_blocks" in compiled.also_without
     assert fused.also_without == ("whole_step_graph",)
     assert (failed.worth, failed.failure) == (None, "out of memory")
     assert said[1] == "without channels_last: out of memory"

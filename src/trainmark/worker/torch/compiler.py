@@ -22,3 +22,9 @@ def configure_compiler() -> None:
     functorch.autograd_cache_allow_custom_autograd_functions = True
     # The compiler looks at the gradient of every input of a part, and most are no leaves.
     warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf Tensor")
+
+
+def import_compiler() -> None:
+    """Everything that the first compilation would import, with the settings that hold for the process."""
+    configure_compiler()
+    import torch._inductor.compile_fx  # noqa: F401
