@@ -134,7 +134,8 @@ def _find_problems(machine: Machine, store: Path) -> list[dict[str, str]]:
     load = os.getloadavg()[0]
     if load > 0.5 * machine.num_cores:
         problems.append((f"the machine is busy (load {load:.1f})", "wait, or expect wide intervals"))
-    existing = next(path for path in (store.resolve(), *store.resolve().parents) if path.exists())
+    real = Path(os.path.realpath(store))
+    existing = next(path for path in (real, *real.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     if free < _LOW_DISK_BYTES:
         problems.append((f"only {format_bytes(free)} free at {store}", "free some space, or use another --store DIR"))

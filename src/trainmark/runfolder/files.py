@@ -233,7 +233,7 @@ def _names_descriptor(path: Path) -> bool:
     for _ in range(40):
         if not path.is_symlink():
             return False
-        if re.fullmatch(r"/proc/[^/]+(/task/[^/]+)?/fd", str(path.parent.resolve())):
+        if re.fullmatch(r"/proc/[^/]+(/task/[^/]+)?/fd", os.path.realpath(path.parent)):
             return True
         path = path.parent / path.readlink()
     return False

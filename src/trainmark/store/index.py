@@ -153,7 +153,7 @@ class Store:
         if not self.root.is_dir():
             return
         with os.scandir(self.root) as entries:
-            names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+            names = [entry.name for entry in entries if not entry.name.startswith(".") and _is_folder(entry)]
         for name in names:
             if _is_text(name):
                 yield name
@@ -353,6 +353,14 @@ def _say(text: str) -> None:
     """The results are right without it, so nobody may fail because nobody listens."""
     with contextlib.suppress(OSError, ValueError):
         print(plain(text), file=sys.stderr)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """A link to itself is none; the operating system calls it an error."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _is_text(name: str) -> bool:
