@@ -1,12 +1,12 @@
 """`fast` beside `reference` for every workload: speed, ratio, memory, time to the first step, part of the ceilings.
 
-For each workload: a cold start of `fast` with an empty compile cache, then both recipes are started, `fast` with a warm
-cache, and measured in turns. Each workload's line is appended to --output; a workload that has one is not measured
-again, so that an interrupted benchmark resumes. One workload takes 2 to 6 minutes on a GPU.
+For each workload: a start of `fast` with an empty compile cache and one of `reference`, both measured in turns, then a
+start of `fast` with the warm cache. Each workload's line is appended to --output; a workload that has one is not
+measured again, so that an interrupted benchmark resumes. What is done is printed with its time.
 
     python benchmarks/fast.py --device cuda                                  # all five
     python benchmarks/fast.py --device cuda --only tsm,psenet --output f.jsonl
-    python benchmarks/fast.py --only resnet50 --size small --batch-size 2 --seconds 1 --rounds 2 --no-cold
+    python benchmarks/fast.py --only resnet50 --size small --batch-size 2 --seconds 1 --rounds 2
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import json
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -61,10 +62,9 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--precision", help="of fast (default: bf16 on a GPU, fp32 on a CPU)")
     parser.add_argument("--reference-precision", help="default: amp on a GPU, fp32 on a CPU")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each recipe in each round")
+    parser.add_argument("--seconds", type=float, default=1.5, help="of each recipe in each round")
     parser.add_argument("--without", type=lambda text: text.split(","), default=[], help="optimisations to leave out")
-    parser.add_argument("--no-cold", action="store_true", help="do not measure a start with an empty compile cache")
-    parser.add_argument("--cache", type=Path, help="compile cache to use and keep (default: a temporary folder)")
+    parser.add_argument("--cache", type=Path, help="compile cache to use and keep (default: an empty temporary folder)")
     parser.add_argument("--profile", type=Path, help="folder for a table of each workload's kernels")
     parser.add_argument("--output", type=Path, default=Path("fast.jsonl"))
     args = parser.parse_args()
@@ -76,39 +76,78 @@ def read_arguments() -> argparse.Namespace:
 
 
 def measure(card: Card, ceilings: dict[str, float], args: argparse.Namespace) -> dict[str, Any]:
-    recipes = ["reference", *(["fast"] if "fast" in card.recipes else [])]
-    with tempfile.TemporaryDirectory() as temporary:
+    """A cold start, which stays and is measured beside the reference; then a warm start, alone again."""
+    say = Phases(card.name)
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(1) as beside:
+        work = beside.submit(count_bytes_per_sample, card, args)
         cache = str(args.cache or temporary)
-        cold = None if args.no_cold or len(recipes) == 1 else start(card, "fast", cache, args)
-        if cold is not None:
-            cold.end()
         prepared: dict[str, Prepared] = {}
         try:
-            for recipe in recipes:  # one after the other: a start that shares the cores takes longer
+            for recipe in ("fast", "reference"):  # one after the other: a start that shares the cores takes longer
                 prepared[recipe] = start(card, recipe, cache, args)
+                say(f"first step of {recipe} after {prepared[recipe].first['first_step_s']:.1f} s")
             measure_in_turns(list(prepared.values()), rounds=args.rounds, seconds=args.seconds)
+            rates = ", ".join(f"{recipe} {summarise(one.rates).value:.4g}" for recipe, one in prepared.items())
+            say(f"measured: {rates} {card.unit}/s")
             if args.profile is not None:
                 args.profile.mkdir(parents=True, exist_ok=True)
                 for recipe, one in prepared.items():
                     one.profile(str(args.profile / f"{card.name}_{recipe}.txt"))
+                say("profiled")
         finally:
             for one in prepared.values():
                 one.end()
+        warm = start_warm(card, prepared["fast"], cache, args)
+        if warm:
+            say(f"first step of fast after {warm['first_step_s']:.1f} s with a warm compile cache")
         cache_bytes = count_bytes(Path(cache))
-    facts = prepared[recipes[-1]].first["facts"]
+        bytes_per_sample = work.result()
+    fast = prepared["fast"]
     return {
         "workload": card.name,
         "unit": card.unit,
-        "batch_size": prepared["reference"].variant.cell.batch_size_per_device,
+        "batch_size": fast.variant.cell.batch_size_per_device,
         "size": args.size,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "versions": {name: facts.get(name) for name in ("framework", "cuda", "cudnn", "device_name")},
+        "versions": {name: fast.first["facts"].get(name) for name in ("framework", "cuda", "cudnn", "device_name")},
         "ceilings": ceilings,
-        "first_step_cold_s": None if cold is None else cold.first["first_step_s"],
+        "first_step_cold_s": fast.first["first_step_s"],
+        "first_step_warm_s": warm.get("first_step_s"),
+        "imported_s": {"cold": fast.first["imported_s"], "warm": warm.get("imported_s")},
         "compile_cache_bytes": cache_bytes,
-        "recipes": {recipe: describe(card, one, ceilings, args) for recipe, one in prepared.items()},
-        "ratio": asdict(ratio(prepared["fast"], prepared["reference"])) if "fast" in prepared else None,
+        "recipes": {
+            recipe: describe(card, prepared[recipe], ceilings, bytes_per_sample, args)
+            for recipe in ("reference", "fast")
+        },
+        "ratio": asdict(ratio(fast, prepared["reference"])),
     }
+
+
+def start_warm(card: Card, cold: Prepared, cache: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Of a second `fast`; empty where nothing is compiled, as on a CPU."""
+    if "compile" not in cold.first["facts"]["optimisations"]:
+        return {}
+    warm = start(card, "fast", cache, args)
+    warm.end()
+    return warm.first
+
+
+class Phases:
+    """Says what is done and when, so that a benchmark that was cut off tells how far it came."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._begin = name, time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        print(f"{self._name} at {time.monotonic() - self._begin:.0f} s: {text}", flush=True)
+
+
+def count_bytes_per_sample(card: Card, args: argparse.Namespace) -> float | None:
+    """Half precisions have the same. None where shapes depend on the data, and on a CPU: counting takes long there."""
+    if not card.has_static_shapes or args.device == "cpu":
+        return None
+    batch_size = args.batch_size or card.sizes[args.size].batch_size or 1
+    return count_work(card.name, size=args.size, batch_size=batch_size, precision=args.precision).bytes
 
 
 def start(card: Card, recipe: str, cache: str, args: argparse.Namespace) -> Prepared:
@@ -125,23 +164,19 @@ def start(card: Card, recipe: str, cache: str, args: argparse.Namespace) -> Prep
     return Prepared(variant).wait_for_first_step()
 
 
-def describe(card: Card, one: Prepared, ceilings: dict[str, float], args: argparse.Namespace) -> dict[str, Any]:
-    cell, rate = one.variant.cell, summarise(one.rates)
-    size = card.sizes[args.size]
-    num_bytes = None
-    if card.has_static_shapes and args.device == "cuda":  # on a CPU counting takes as long as measuring
-        counted = count_work(card.name, size=args.size, batch_size=cell.batch_size_per_device, precision=cell.precision)
-        num_bytes = counted.bytes
+def describe(
+    card: Card, one: Prepared, ceilings: dict[str, float], bytes_per_sample: float | None, args: argparse.Namespace
+) -> dict[str, Any]:
+    rate, flops = summarise(one.rates), card.sizes[args.size].flops_per_sample
     return {
-        "precision": cell.precision,
+        "precision": one.variant.cell.precision,
         "rate": asdict(rate),
         "rounds": one.rates,
         "peak_memory_bytes": one.peak_memory_bytes,
         "first_step_s": one.first["first_step_s"],
-        "imported_s": one.first["imported_s"],
-        "flops_per_s": rate.value * size.flops_per_sample,
-        "mfu": rate.value * size.flops_per_sample / ceilings[f"matrix_{args.precision}_flops_per_s"],
-        "memory_fraction": None if num_bytes is None else rate.value * num_bytes / ceilings["copy_bytes_per_s"],
+        "flops_per_s": rate.value * flops,
+        "mfu": rate.value * flops / ceilings[f"matrix_{args.precision}_flops_per_s"],
+        "memory_fraction": bytes_per_sample and rate.value * bytes_per_sample / ceilings["copy_bytes_per_s"],
         "optimisations": one.first["facts"].get("optimisations"),
     }
 
@@ -170,13 +205,14 @@ def print_table(lines: Sequence[dict[str, Any]]) -> None:
                 f"{found['flops_per_s'] / 1e12:.3g} TFLOP/s ({found['mfu']:.0%} of a matrix product)",
                 *([f"{found['memory_fraction']:.0%} of a copy"] if found["memory_fraction"] is not None else []),
                 f"{(found['peak_memory_bytes'] or 0) / 1e9:.1f} GB",
-                f"first step after {found['first_step_s']:.0f} s",
+                *([f"first step after {found['first_step_s']:.0f} s"] if recipe == "reference" else []),
             ]
             print(", ".join(cells))
-        if line["first_step_cold_s"] is not None:
-            print(f"  fast with an empty compile cache: first step after {line['first_step_cold_s']:.0f} s")
-        if line["ratio"] is not None:
-            print(f"  fast / reference: {_say(line['ratio'])}", flush=True)
+        warm = line["first_step_warm_s"]
+        caches = "" if warm is None else f" with an empty compile cache, {warm:.0f} s with a warm one"
+        print(f"  fast: first step after {line['first_step_cold_s']:.0f} s{caches}")
+        print(f"  fast uses {', '.join(line['recipes']['fast']['optimisations'])}")
+        print(f"  fast / reference: {_say(line['ratio'])}", flush=True)
 
 
 def _say(spread: dict[str, float]) -> str:

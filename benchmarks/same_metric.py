@@ -45,8 +45,8 @@ class Training:
 
 
 TRAININGS = {
-    "resnet50": Training(metric="top1", batch_size=16, lr=0.05, num_images=900, epochs=12),
-    "hrnet_w18": Training(metric="pixel_accuracy", batch_size=4, lr=0.05, num_images=112, epochs=16),
+    "resnet50": Training(metric="top1", batch_size=8, lr=0.03, num_images=900, epochs=12),
+    "hrnet_w18": Training(metric="pixel_accuracy", batch_size=4, lr=0.05, num_images=112, epochs=24),
 }
 
 

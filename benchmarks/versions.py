@@ -141,7 +141,7 @@ def print_line(line: dict[str, Any]) -> None:
 
 
 def serve(request: dict[str, Any]) -> None:
-    """Answers as `trainmark.worker.torch.variant` does, which older versions lack."""
+    """Answers as `trainmark.worker.variant` does, which older versions lack."""
     answers, sys.stdout = sys.stdout, sys.stderr
     from trainmark.runfolder.document import CellRecord
     from trainmark.worker.torch.engine import TorchEngine

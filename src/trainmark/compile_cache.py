@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
-JAX_CACHE_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 
 
 def compile_cache_folder(environment: Mapping[str, str]) -> Path:

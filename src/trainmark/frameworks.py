@@ -34,6 +34,8 @@ class Framework:
     """Those that it can train in, on a GPU."""
     cpu_precisions: tuple[str, ...] = ("fp32", "amp", "bf16")
     """Those that it can train in on a CPU."""
+    cpu_threads: int | None = None
+    """Of each process of a run on a CPU; None: the cores are shared out among the processes."""
 
     def installed_version(self) -> str | None:
         """From package metadata: importing torch to learn its version costs seconds."""
@@ -65,6 +67,7 @@ _BUILT_IN = (
         engine="trainmark.worker.paddle",
         precisions=("fp32", "tf32", "amp", "bf16", "fp16"),
         cpu_precisions=("fp32",),  # its CPU kernels for convolutions and norms have float32 and float64 only
+        cpu_threads=1,  # its own default; HRNet-W18 was 2.4 to 9 times slower with two threads on two cores
     ),
     Framework(
         name="jax",

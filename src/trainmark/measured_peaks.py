@@ -5,9 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypedDict
 
-_MATRIX = "matrix_flops_per_s"
+from trainmark.runfolder.files import read_bounded, write_text
+from trainmark.runfolder.values import as_float, as_int, as_object, as_text
+
+_MATRIX: Final = "matrix_flops_per_s"
+_MAX_BYTES = 1 << 20
+
+
+class Peak(TypedDict):
+    """Of one device."""
+
+    device: str
+    matrix_flops_per_s: dict[str, float]
+    """By precision."""
+    copy_bytes_per_s: float
+    jpegs_per_s_core: float
+    jpegs_per_s: float
+    num_cores: int
+    clock_mhz: int | None
+    date: str
+    framework: str
 
 
 def peaks_file(environment: Mapping[str, str]) -> Path:
@@ -15,35 +34,55 @@ def peaks_file(environment: Mapping[str, str]) -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "trainmark" / "peaks.json"
 
 
-def read_peaks(environment: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Empty if nothing was measured; a damaged file counts as none."""
+def read_peaks(environment: Mapping[str, str]) -> list[Peak]:
+    """Empty if nothing was measured; a damaged file counts as none, and a damaged entry is left out."""
     try:
-        found = json.loads(peaks_file(environment).read_text())
-    except (OSError, ValueError):
+        found = json.loads(read_bounded(peaks_file(environment), _MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
         return []
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    entries = [_read_peak(entry) for entry in found] if isinstance(found, list) else []
+    return [entry for entry in entries if entry is not None]
 
 
-def keep_peaks(entry: Mapping[str, Any], environment: Mapping[str, str]) -> list[dict[str, Any]]:
+def _read_peak(value: Any) -> Peak | None:
+    given = as_object(value)
+    device, date, framework = (as_text(given.get(name)) for name in ("device", "date", "framework"))
+    copy, core, cores = (as_float(given.get(key)) for key in ("copy_bytes_per_s", "jpegs_per_s_core", "jpegs_per_s"))
+    matrix = {name: as_float(rate) for name, rate in as_object(given.get(_MATRIX)).items()}
+    num_cores = as_int(given.get("num_cores"))
+    if device is None or date is None or framework is None or copy is None or core is None or cores is None:
+        return None
+    if num_cores is None or None in matrix.values():
+        return None
+    return Peak(
+        device=device,
+        matrix_flops_per_s={name: rate for name, rate in matrix.items() if rate is not None},
+        copy_bytes_per_s=copy,
+        jpegs_per_s_core=core,
+        jpegs_per_s=cores,
+        num_cores=num_cores,
+        clock_mhz=as_int(given.get("clock_mhz")),
+        date=date,
+        framework=framework,
+    )
+
+
+def keep_peaks(entry: Peak, environment: Mapping[str, str]) -> list[Peak]:
     """Replaces an earlier entry of the same device; returns all."""
-    others = [known for known in read_peaks(environment) if known.get("device") != entry["device"]]
+    others = [known for known in read_peaks(environment) if known["device"] != entry["device"]]
     path = peaks_file(environment)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".new")
-    unfinished.write_text(json.dumps([*others, dict(entry)], indent=1) + "\n")
-    unfinished.replace(path)
-    return [*others, dict(entry)]
+    write_text(path, json.dumps([*others, entry], indent=1) + "\n")
+    return [*others, entry]
 
 
-def find_matrix_peak(peaks: Sequence[Mapping[str, Any]], device: str | None, precision: str | None) -> float | None:
+def find_matrix_peak(peaks: Sequence[Peak], device: str | None, precision: str | None) -> float | None:
     """FLOP/s that a matrix product reached on this device in this precision."""
-    entry = next((known for known in peaks if known.get("device") == device), None)
-    rates = entry.get(_MATRIX) if entry is not None else None
-    found = rates.get(precision) if isinstance(rates, dict) else None
-    return float(found) if isinstance(found, int | float) else None
+    entry = next((known for known in peaks if known["device"] == device), None)
+    return entry[_MATRIX].get(precision) if entry is not None and precision is not None else None
 
 
-def describe_peaks(peaks: Sequence[Mapping[str, Any]]) -> list[str]:
+def describe_peaks(peaks: Sequence[Peak]) -> list[str]:
     """NVIDIA H200: 724 TFLOP/s bf16, 51 fp32; copy 4.26 TB/s; 443 JPEGs/s on one core, 6300 on 16 (2026-11-16, ...)"""
     lines = []
     for entry in peaks:
@@ -51,7 +90,7 @@ def describe_peaks(peaks: Sequence[Mapping[str, Any]]) -> list[str]:
         decode = (
             f"{entry['jpegs_per_s_core']:.0f} JPEGs/s on one core, {entry['jpegs_per_s']:.0f} on {entry['num_cores']}"
         )
-        clocks = "" if entry.get("clock_mhz") is None else f", {entry['clock_mhz']} MHz"
+        clocks = "" if entry["clock_mhz"] is None else f", {entry['clock_mhz']} MHz"
         lines.append(
             f"{entry['device']}: matrix product {matrix} TFLOP/s; copy {entry['copy_bytes_per_s'] / 1e12:.3g} TB/s; "
             f"{decode} ({entry['date']}, {entry['framework']}{clocks})"

@@ -156,7 +156,7 @@ def test_no_kill_loses_a_run_or_leaves_a_process(
     store, script = tmp_path / "s", tmp_path / "t.py"
     script.write_text(SCRIPT)
     undisturbed = start_controller(store, "--", sys.executable, "-I", "-S", str(script), "nobody")
-    undisturbed.join(180)
+    undisturbed.join(500)
     kept, codes = finished(store), []
     assert (undisturbed.exitcode, len(kept)) == (0, 1)
     for number in range(FIRST_SEED, FIRST_SEED + NUM_KILLS):
@@ -167,7 +167,7 @@ def test_no_kill_loses_a_run_or_leaves_a_process(
             wait_until(lambda: hidden(token) or not controller.is_alive(), what="a run has started")  # noqa: B023
         time.sleep(chance.uniform(0.0, 0.4))
         done = f"seed {number}: {strike(controller, store, token, chance)}"
-        controller.join(180)
+        controller.join(500)
         assert controller.exitcode is not None, f"{done}: still running"
         codes.append(controller.exitcode)
         wait_until(lambda: not living(store) and not hidden(token), what=f"{done}: no process is left")  # noqa: B023

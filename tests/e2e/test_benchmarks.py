@@ -26,9 +26,19 @@ _SMALL = {
     "many_runs": ("--runs", "3", "--passes", "1"),
     "fast": (
         "--device", "cpu", "--only", "resnet50", "--size", "small", "--batch-size", "1", "--seconds", "0.1",
-        "--rounds", "2", "--no-cold", "--without", "compile", "--output", "DIR/fast.jsonl",
+        "--rounds", "2", "--output", "DIR/fast.jsonl",
     ),
+    "feed": (
+        "--device", "cpu", "--data", "DIR/data", "--only", "resnet50", "--images", "100", "--size", "small",
+        "--batch-size", "1", "--seconds", "0.1", "--rounds", "1", "--output", "DIR/feed.jsonl",
+    ),
+    "frameworks": (
+        "--only", "resnet50", "--variants", "torch:reference", "--batch-size", "1", "--seconds", "0.1", "--rounds", "2",
+        "--output", "DIR/frameworks.jsonl",
+    ),
+    "all_trainings": ("DIR", "--frameworks", "torch", "--only", "resnet50", "--max-minutes", "0"),
     "parity_mutants": ("--only", "label-smoothing", "--expected-only"),
+    "parity_table": ("DIR/store", "--print-only"),
     "same_metric": (
         "DIR/results.json", "--frameworks", "torch", "--workloads", "resnet50", "--seeds", "1", "--epochs", "1",
         "--images", "48",

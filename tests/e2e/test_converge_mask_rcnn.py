@@ -53,7 +53,6 @@ def test_two_images_are_learnt_from_scratch(tmp_path: Path) -> None:
         workload=workload,  # type: ignore[arg-type]
         optimizer_facts=CARD.optimizer,
         precision=Precision.of("fp32", "cpu"),
-        is_fast=False,
     )
     before = evaluate(model, pipeline)
     losses = []

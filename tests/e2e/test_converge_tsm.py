@@ -49,7 +49,7 @@ def train(root: Path, *, is_shifted: bool) -> tuple[float, float, float]:
     sources = TorchSources(workload=workload, size=SIZE, device=cpu, input_dtype=torch.float32, channels_last=False)
     feed = open_feed(open_data(root, size=SIZE), share, sources)
     precision = Precision.of("fp32", "cpu")
-    step = TrainStep(model=model, workload=workload, optimizer_facts=CARD.optimizer, precision=precision, is_fast=False)
+    step = TrainStep(model=model, workload=workload, optimizer_facts=CARD.optimizer, precision=precision)
     before = evaluate(model, feed)
     num_steps = NUM_EPOCHS * feed.steps_per_epoch
     feed.begin_epoch(0)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "trainmark"
@@ -31,7 +33,7 @@ MAY_IMPORT = {
     "observe": set(),
     "redaction": set(),
     "compile_cache": set(),
-    "measured_peaks": set(),
+    "measured_peaks": {"runfolder"},
     "silence_limit": {"runfolder"},
     "spec": BOTTOM,
     "plan": BOTTOM | {"spec"},
@@ -171,17 +173,43 @@ def test_help_loads_no_framework_and_nothing_heavy() -> None:
     ],
 )
 def test_reading_verbs_need_no_framework(argv: str, tmp_path: Path) -> None:
-    """torch and torchvision made impossible to import, as on a bare install."""
     from making import make_run
 
     make_run(tmp_path, "run")
+    done = _run_without_frameworks(*argv.replace("STORE", str(tmp_path)).split())
+    assert done.returncode == 0, done.stderr
+
+
+def test_asking_for_a_framework_that_is_not_installed_gives_the_command_that_installs_it(tmp_path: Path) -> None:
+    words = ["run", "resnet50", "--framework", "paddle,jax", "--size", "small", "--store", str(tmp_path / "store")]
+    done = _run_without_frameworks(*words)
+    assert done.returncode == 2, "nothing can run"
+    for name in ("paddle", "jax"):
+        assert f"{name} is not installed; pip install 'trainmark[{name}]'" in done.stderr
+
+
+def _run_without_frameworks(*words: str) -> subprocess.CompletedProcess[str]:
+    """All frameworks made impossible to import, as on a bare install."""
     code = (
-        "import sys\nfor name in ('torch', 'torchvision', 'triton', 'paddle'): sys.modules[name] = None\n"
+        "import sys\nfor name in 'torch torchvision triton paddle jax optax'.split(): sys.modules[name] = None\n"
         "from trainmark.cli.main import main\nsys.exit(main(sys.argv[1:]))"
     )
-    words = argv.replace("STORE", str(tmp_path)).split()
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("extra", ["torch", "paddle", "jax"])
+def test_the_lock_that_ci_installs_satisfies_every_extra(extra: str) -> None:
+    """CI starts on a bare machine, so that its set-up is an installation of all extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = (ROOT / "locks" / "dev.txt").read_text().splitlines()
+    pinned: dict[str, list[str]] = {}  # some have a version of their own for old Pythons
+    for name, version in (line.split()[0].split("==") for line in lines if "==" in line.split(" ")[0]):
+        pinned.setdefault(name, []).append(version)
+    for text in (*project["dependencies"], *project["optional-dependencies"][extra]):
+        wanted = Requirement(text)
+        versions = pinned.get(wanted.name)
+        assert versions, f"{text} is not in locks/dev.txt: run make lock"
+        assert all(version in wanted.specifier for version in versions)
 
 
 def test_no_registry_host_and_no_path_of_a_machine_in_the_tree() -> None:

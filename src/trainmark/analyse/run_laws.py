@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.peaks import find_peak
-from trainmark.errors import TrainmarkError
+from trainmark.analyse.utilisation import achieved_flops_per_s, card_of, measured_peak
 from trainmark.messages.laws import above_peak, faster_than_clock, impossible_metric, odd_first_loss
 from trainmark.messages.machine import clock_jump
 from trainmark.messages.message import Message
 from trainmark.store.rows import RunRow
-from trainmark.workloads.card import Card
-from trainmark.workloads.registry import load_card
 
 _FASTER = 1.25
 _FASTER_WITH_EVALUATIONS = 2.0
@@ -152,28 +150,13 @@ def check_peak(row: RunRow, estimate: Estimate | None) -> Message | None:
     """rate x FLOPs per sample / devices <= dense peak of the device in this precision, by data sheet or measured."""
     is_tf32_possible = row.dialect is not None and not row.log.get("is_tf32_off")
     peak = find_peak(row.machine, row.precision, is_tf32_possible=is_tf32_possible)
-    measured = row.environment.get("matrix_flops_per_s")
-    if isinstance(measured, int | float) and measured > 0:
+    measured = measured_peak(row)
+    if measured is not None:
         peak = min(peak or math.inf, _ABOVE_MEASURED * measured / 1e12)
-    card = _card_of(row) if peak is not None else None
-    if estimate is None or peak is None or card is None or not row.devices or row.unit != card.unit:
+    achieved = achieved_flops_per_s(row, estimate) if peak is not None else None
+    if achieved is None or peak is None or achieved / 1e12 <= peak:
         return None
-    size = card.sizes.get(row.size or "full")
-    if size is None:
-        return None
-    claimed = estimate.value * size.flops_per_sample / row.devices / 1e12
-    if claimed <= peak:
-        return None
-    return above_peak(claimed=claimed, peak=peak, machine=str(row.machine), precision=str(row.precision))
-
-
-def _card_of(row: RunRow) -> Card | None:
-    if row.workload is None:
-        return None
-    try:
-        return load_card(row.workload)
-    except TrainmarkError:  # of a package that is not installed here
-        return None
+    return above_peak(claimed=achieved / 1e12, peak=peak, machine=str(row.machine), precision=str(row.precision))
 
 
 # -- the training ------------------------------------------------------------------------------------------------------
@@ -199,7 +182,7 @@ def check_first_loss(row: RunRow) -> Message | None:
     """|first loss - ln(classes)| <= max(1, ln(classes) / 4), for cross-entropy from untrained weights."""
     if not len(row.losses) or row.loss_steps[0] > _FIRST_STEP or row.resumed_from is not None or row.resumed_steps:
         return None
-    card = _card_of(row)
+    card = card_of(row)
     if card is None or not card.starts_uniform:
         return None
     known = row.environment.get("num_classes")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import NamedTuple
 
 from trainmark.analyse.baseline import software_of
 from trainmark.analyse.identity import differences, identity_of, pooling_key
 from trainmark.store.rows import RunRow
-from trainmark.units import ABSENT
 
 _SHORT = 8
 _LONG = 24
 _MAX_MORE = 2
+_FEW = 2
+"""Parts of a path that are shown whole."""
 _NAMED = frozenset({"commit", "changes", "framework", "trainmark", "cores"})
 """Facts that have words of their own."""
 _Work = tuple[tuple[str, str], ...]
@@ -70,16 +72,33 @@ def _tell_apart(rows: Sequence[RunRow], names: dict[str, str]) -> dict[str, str]
         same = [other for other in rows if names[other.id] == names[row.id]]
         own = identity_of(row)
         more = {
-            item.name: (item.one or ABSENT)[:_LONG]
+            item.name: item.one
             for other in same
             for item in differences(own, identity_of(other))
             if item.axis != "work" and item.is_identifying and item.name not in _NAMED
         }
-        words = [f"{name} {value}" for name, value in list(more.items())[:_MAX_MORE]]
+        words = [_say(name, value) for name, value in list(more.items())[:_MAX_MORE]]
         if not words and len(same) > 1 and own.place:
-            words = [own.place]
+            words = [shorten(own.place, [identity_of(other).place or "" for other in same])]
         found[row.id] = " ".join([names[row.id], *words]).strip()
     return found
+
+
+def _say(name: str, value: str | None) -> str:
+    return f"{name} {value[:_LONG]}" if value else f"{name} unknown"
+
+
+def shorten(place: str, places: Sequence[str]) -> str:
+    """Of a path, where it first differs from the others and its end: `lab-a/…/log`. Whole where that is not unique."""
+    split = [PurePath(other).parts for other in places]
+    shared = next((at for at, parts in enumerate(zip(*split, strict=False)) if len(set(parts)) > 1), 0)
+
+    def short(parts: tuple[str, ...]) -> str:
+        return str(PurePath(*parts)) if len(parts) <= _FEW else f"{parts[0]}/…/{parts[-1]}"
+
+    names = [short(parts[shared:]) for parts in split]
+    own = short(PurePath(place).parts[shared:])
+    return own if names.count(own) == places.count(place) else place
 
 
 class _Words(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from trainmark.cli.output import next_command, print_commands, print_json, stdou
 from trainmark.cli.parser import add_json_option, add_machine_options, add_store_option, integer, read_cluster_options
 from trainmark.compile_cache import compile_cache_folder, count_bytes
 from trainmark.errors import InputError
-from trainmark.measured_peaks import describe_peaks, read_peaks
+from trainmark.measured_peaks import Peak, describe_peaks, read_peaks
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.units import format_bytes, format_count
 
@@ -115,7 +115,7 @@ def _measure_peaks(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_kept(compiled: dict[str, Any], peaks: Sequence[Mapping[str, Any]]) -> None:
+def _print_kept(compiled: dict[str, Any], peaks: Sequence[Peak]) -> None:
     console = stdout_console()
     size = format_bytes(compiled["bytes"]) if compiled["bytes"] else "empty"
     console.print(f"{'compiled':<{_INDENT}}{compiled['path']} ({size})")
@@ -129,12 +129,13 @@ def _find_problems(machine: Machine, store: Path) -> list[dict[str, str]]:
         problems.append(("no framework is installed", "pip install 'trainmark[torch]'"))
     if not machine.gpus:
         problems.append(("no NVIDIA GPU is visible", "CPU runs work; --size small keeps them short"))
-    if machine.compiler is None:
-        problems.append(("no C++ compiler", "install g++; without it `fast` runs uncompiled on the CPU"))
+    if machine.gpus and machine.compiler is None:
+        problems.append(("no C++ compiler", "install g++; without it `fast` runs uncompiled"))
     load = os.getloadavg()[0]
     if load > 0.5 * machine.num_cores:
         problems.append((f"the machine is busy (load {load:.1f})", "wait, or expect wide intervals"))
-    existing = next(path for path in (store.resolve(), *store.resolve().parents) if path.exists())
+    real = Path(os.path.realpath(store))
+    existing = next(path for path in (real, *real.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     if free < _LOW_DISK_BYTES:
         problems.append((f"only {format_bytes(free)} free at {store}", "free some space, or use another --store DIR"))

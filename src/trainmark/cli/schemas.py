@@ -5,6 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, TypedDict, get_type_hints
 
+from trainmark.analyse.communication import Network
+from trainmark.measured_peaks import Peak
 from trainmark.plan.machine import Machine
 from trainmark.report.columns import COLUMNS
 from trainmark.report.json_schema import Schema, schema_of
@@ -16,30 +18,36 @@ from trainmark.report.json_types import (
     GateReplay,
     GateUpdate,
     Listing,
-    Parity,
+    ParityDocument,
     Plan,
     PooledLine,
     ScalingStudy,
 )
+from trainmark.runfolder.parity import Contestant, StageRecord
 from trainmark.store.rows import RunRow
+
+
+class CompileCache(TypedDict):
+    path: str
+    bytes: int
+
+
+class Problem(TypedDict):
+    problem: str
+    hint: str
 
 
 class Doctor(TypedDict):
     schema: int
     machine: Machine
-    compile_cache: dict[str, Any]
-    peaks: dict[str, Any] | list[Any] | None
-    problems: list[Any]
+    compile_cache: CompileCache
+    peaks: list[Peak]
+    problems: list[Problem]
 
 
 class Peaks(TypedDict):
     schema: int
-    peaks: Any
-
-
-class Network(TypedDict):
-    schema: int
-    network: dict[str, Any]
+    peaks: list[Peak]
 
 
 def result_type() -> Any:
@@ -71,11 +79,11 @@ def make_schemas() -> dict[str, Schema]:
         "check-update": GateUpdate,
         "compare": Comparison,
         "doctor": Doctor,
-        "doctor-network": Network,
+        "doctor-network": _network_type(),
         "doctor-peaks": Peaks,
         "import": results_type(has_studies=False),
         "list": Listing,
-        "parity": Parity,
+        "parity": _parity_type(),
         "plan": Plan,
         "report": results_type(has_studies=True),
         "run": results_type(has_studies=True),
@@ -97,3 +105,16 @@ def _ablation_type() -> Any:
     from trainmark.controller.ablation import Ablation
 
     return TypedDict("AblationDocument", {"schema": int, "ablation": Ablation})  # type: ignore[operator]
+
+
+def _network_type() -> Any:
+    described = {**get_type_hints(Network), "latency_s": float, "verdict": str}
+    measured = TypedDict("MeasuredNetwork", described)  # type: ignore[misc]
+    return TypedDict("NetworkDocument", {"schema": int, "network": measured})  # type: ignore[operator]
+
+
+def _parity_type() -> Any:
+    """An entry for each pair and stage."""
+    side = TypedDict("Side", {**get_type_hints(Contestant), "name": str})  # type: ignore[misc]
+    entry = TypedDict("ParityEntry", {"one": side, "other": side, **get_type_hints(StageRecord)})  # type: ignore[misc]
+    return TypedDict("Parity", {**get_type_hints(ParityDocument), "entries": list[entry]})  # type: ignore[operator]

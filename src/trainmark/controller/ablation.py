@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trainmark.controller.turns import Prepared, Spread, Variant, measure_in_turns, ratio, summarise
 from trainmark.errors import InputError, RunError
+from trainmark.host import num_cores
 from trainmark.spec.cell import PRECISIONS, Cell, DataSource
 from trainmark.workloads.optimisations import OPTIMISATIONS, Optimisation, optimisations_of
 from trainmark.workloads.registry import load_card
 
 _WARM_UP_S = 0.5
+_MOST_AT_ONCE = 6
+"""Variants on one GPU: each holds a training in its memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +29,8 @@ class AblationOptions:
     """Names of optimisations; empty: all that `fast` uses here."""
     rounds: int
     seconds: float
+    at_once: int
+    """Variants that are prepared at the same time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,24 +92,28 @@ def read_options(
         only=tuple(only),
         rounds=rounds,
         seconds=seconds,
+        at_once=1 if device == "cpu" else max(1, min(_MOST_AT_ONCE, num_cores() // 2)),
     )
 
 
 def ablate(
     options: AblationOptions, *, say: Callable[[str], None], prepare: Callable[[Variant], Prepared] = Prepared
 ) -> Ablation:
-    """`fast` stays prepared; the variants come one after the other and are measured in turns with it."""
+    """`fast` stays prepared; a few variants at a time are prepared together and then measured in turns with it."""
     whole = prepare(_variant(options, ())).wait_for_first_step()
     say(f"fast: first step after {whole.first['first_step_s']:.0f} s")
     all_rates: list[float] = []
-    rows = []
+    rows: list[Ablated] = []
     try:
         whole.measure(_WARM_UP_S)
-        for optimisation in _wanted(options):
+        wanted = list(_wanted(options))
+        for first in range(0, len(wanted), options.at_once):
+            group = wanted[first : first + options.at_once]
             whole.rates = []
-            row = _leave_out(options, optimisation, whole, prepare)
-            say(f"without {optimisation.name}: {_say(row)}")
-            rows.append(row)
+            found = _leave_out(options, group, whole, prepare)
+            for row in found:
+                say(f"without {row.optimisation.name}: {_say(row)}")
+            rows += found
             all_rates += whole.rates
     finally:
         whole.end()
@@ -121,31 +131,54 @@ def _say(row: Ablated) -> str:
 
 
 def _leave_out(
-    options: AblationOptions, optimisation: Optimisation, whole: Prepared, prepare: Callable[[Variant], Prepared]
+    options: AblationOptions, group: Sequence[Optimisation], whole: Prepared, prepare: Callable[[Variant], Prepared]
+) -> list[Ablated]:
+    """One variant without each of the group. All are ready before the first is measured: compiling would disturb it."""
+    variants = [prepare(_variant(options, (one.name,), num_at_once=len(group))) for one in group]
+    failures: dict[int, str] = {}
+    try:
+        for number, variant in enumerate(variants):
+            with _noting_failure(failures, [number]):
+                variant.wait_for_first_step()
+        ready = [number for number in range(len(variants)) if number not in failures]
+        with _noting_failure(failures, ready):
+            for number in ready:
+                variants[number].measure(_WARM_UP_S)
+                variants[number].rates = []
+            measure_in_turns(
+                [whole, *(variants[number] for number in ready)], rounds=options.rounds, seconds=options.seconds
+            )
+    finally:
+        for variant in variants:
+            variant.end()
+    return [
+        _describe(options, one, whole, variant, failures.get(number))
+        for number, (one, variant) in enumerate(zip(group, variants, strict=True))
+    ]
+
+
+@contextlib.contextmanager
+def _noting_failure(failures: dict[int, str], numbers: Sequence[int]) -> Iterator[None]:
+    try:
+        yield
+    except RunError as error:
+        failures.update(dict.fromkeys(numbers, str(error).strip().splitlines()[-1]))
+
+
+def _describe(
+    options: AblationOptions, optimisation: Optimisation, whole: Prepared, variant: Prepared, failure: str | None
 ) -> Ablated:
     name = optimisation.name
     everything = optimisations_of(options.workload, options.device)
     also = everything - optimisations_of(options.workload, options.device, without=[name]) - {name}
-    also_without = tuple(sorted(also))
-    variant = prepare(_variant(options, (name,)))
-    try:
-        variant.wait_for_first_step()
-        variant.measure(_WARM_UP_S)
-        variant.rates = []
-        measure_in_turns([whole, variant], rounds=options.rounds, seconds=options.seconds)
-    except RunError as error:
-        return Ablated(
-            optimisation=optimisation, also_without=also_without, rate=None, worth=None, first_step_s=None,
-            failure=str(error).strip().splitlines()[-1],
-        )  # fmt: skip
-    finally:
-        variant.end()
+    is_measured = failure is None
     return Ablated(
         optimisation=optimisation,
-        also_without=also_without,
-        rate=summarise(variant.rates),
-        worth=ratio(whole, variant),
-        first_step_s=variant.first["first_step_s"],
+        also_without=tuple(sorted(also)),
+        rate=summarise(variant.rates) if is_measured else None,
+        worth=ratio(whole, variant) if is_measured else None,
+        first_step_s=variant.first["first_step_s"] if is_measured else None,
+        failure=failure,
     )
 
 
@@ -154,10 +187,16 @@ def _wanted(options: AblationOptions) -> Iterator[Optimisation]:
     return (one for one in OPTIMISATIONS if one.name in (options.only or used))
 
 
-def _variant(options: AblationOptions, without: tuple[str, ...]) -> Variant:
+def _variant(options: AblationOptions, without: tuple[str, ...], *, num_at_once: int = 1) -> Variant:
     cell = Cell(
         workload=options.workload, framework="torch", recipe="fast", precision=options.precision, size=options.size,
         device=options.device, nodes=1, devices_per_node=1, batch_size_per_device=options.batch_size, data=DataSource(),
         epochs=None, lr=None, until_target=(), seed=0, repeat=1,
     )  # fmt: skip
-    return Variant(name=f"fast without {', '.join(without)}" if without else "fast", cell=cell, without=without)
+    return Variant(
+        name=f"fast without {', '.join(without)}" if without else "fast",
+        cell=cell,
+        without=without,
+        # As ranks on one machine do, they share its cores.
+        environment={} if num_at_once == 1 else {"LOCAL_WORLD_SIZE": str(num_at_once)},
+    )

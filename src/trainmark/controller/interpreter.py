@@ -88,4 +88,4 @@ def read_interpreter(
 
 def _is_ours(interpreter: str) -> bool:
     """In the same folder: a virtual environment is known by its folder, whatever its python is a link to."""
-    return Path(interpreter).parent.resolve() == Path(sys.executable).parent.resolve()
+    return os.path.realpath(Path(interpreter).parent) == os.path.realpath(Path(sys.executable).parent)

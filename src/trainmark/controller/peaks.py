@@ -6,16 +6,15 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 from trainmark.errors import RunError
-from trainmark.measured_peaks import keep_peaks
+from trainmark.measured_peaks import Peak, keep_peaks
 
 _MAX_SECONDS = 300
 _MAX_TAIL = 600
 
 
-def measure_peaks(device: str, environment: Mapping[str, str]) -> list[dict[str, Any]]:
+def measure_peaks(device: str, environment: Mapping[str, str]) -> list[Peak]:
     argv = [sys.executable, "-m", "trainmark.worker.torch.ceilings", device]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=_MAX_SECONDS, check=False)
     if done.returncode != 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import tempfile
@@ -85,7 +86,7 @@ def _ask(job: Job, task: Task, data: list[str]) -> dict[str, str]:
         "folder": str(job.folder),
         "token": token,
         "wait_s": _WAIT_S,
-        "data": [str(Path(path).resolve()) for path in data],
+        "data": [os.path.realpath(path) for path in data],
         "package": None if framework is None else framework.distribution,
         "device": job.device,
     }

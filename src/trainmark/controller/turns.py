@@ -9,6 +9,7 @@ import contextlib
 import json
 import math
 import os
+import select
 import statistics
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from trainmark.analyse.distributions import t_quantile
 from trainmark.errors import RunError
 from trainmark.spec.cell import Cell
 
-_MODULE = "trainmark.worker.torch.variant"
+_MODULE = "trainmark.worker.variant"
 _BEGIN_VARIABLE = "TRAINMARK_BEGIN_UNIX_S"
 _MAX_TAIL = 2000
 
@@ -55,7 +56,14 @@ class Prepared:
         """Samples per second of each round."""
         self.peak_memory_bytes: int | None = None
 
-    def wait_for_first_step(self) -> Prepared:
+    def wait_for_first_step(self, limit_s: float | None = None) -> Prepared:
+        """After `limit_s` seconds the process is killed, for compilers that never end."""
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], limit_s)[0]:
+            self._process.kill()
+            self._process.communicate()
+            self._log.close()
+            raise RunError(f"{self.variant.name}: no first step within {limit_s:.0f} s")
         self.first = self._answer()
         return self
 
@@ -65,6 +73,11 @@ class Prepared:
         self.rates.append(steps * found["samples_per_step"] / spent)
         self.peak_memory_bytes = found["peak_memory_bytes"]
         return self.rates[-1]
+
+    def load(self, seconds: float) -> float:
+        """Samples per second of its feed, without training."""
+        found = self._ask(f"load {seconds}")
+        return float(found["samples"] / found["seconds"])
 
     def profile(self, path: str) -> dict[str, Any]:
         return self._ask(f"profile {path}")

@@ -167,13 +167,19 @@ def make_tasks(plan: Plan, cells: Iterable[Cell]) -> list[Task]:
     return [_make_task(cell, plan) for cell in cells]
 
 
+def _cores_to_share(cell: Cell, machine: Machine) -> int:
+    """Among the processes of a machine: each gets as many threads."""
+    threads = frameworks().load(cell.framework).cpu_threads
+    return machine.num_cores if threads is None else threads * cell.devices_per_node
+
+
 def _make_task(cell: Cell, plan: Plan) -> Task:
     card, measure = load_card(cell.workload), plan.suite.measure
     cluster = name_hosts(plan.launcher, cell, plan.suite.cluster)
     launcher = choose_launcher(plan.launcher, cell, cluster, framework=cell.framework).name
 
     def job(run_id: str, folder: Path) -> Job:
-        num_cores = plan.machine.num_cores if cell.device == "cpu" else 0
+        num_cores = _cores_to_share(cell, plan.machine) if cell.device == "cpu" else 0
         return make_job(cell, run_id, folder, cluster=cluster, num_cores=num_cores)
 
     def watch(listener: Listener) -> Observer:

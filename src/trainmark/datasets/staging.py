@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ _HINTS = {
 def staged_folder(root: Path) -> Iterator[Path]:
     """Yields the folder to fill. On any failure, including Ctrl-C, it is removed with the parents created for it."""
     try:
-        target = root.resolve()
+        target = Path(os.path.realpath(root))
         refuse_occupied(root)
         new_parents = [parent for parent in target.parents if not parent.exists()]
     except OSError as error:

@@ -33,6 +33,7 @@ from trainmark.messages.message import Message
 from trainmark.messages.ranks import (
     launcher,
     name_rank,
+    node_failed,
     rank_failed,
     rank_killed,
     rank_killed_by_kernel,
@@ -219,6 +220,7 @@ _SRUN = re.compile(
     r"srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[\d,-]*: "
     r"(?:(?P<word>Killed|Terminated|Aborted|Segmentation fault)|Exited with exit code (?P<code>\d+))"
 )
+_NODE_FAILURE = re.compile(r"srun: error: Node failure on (?P<host>\S{1,255})")
 _WORDS = {"Killed": 9, "Terminated": 15, "Aborted": 6, "Segmentation fault": 11}
 
 
@@ -277,6 +279,9 @@ def infer_ends(
             inferred[death.rank] = {**_judge(death.name, death.code, output, was_oom_killed), "is_cause": True}
         else:
             inferred[death.rank] = {**ends[death.rank], "afterwards": _describe_death(death.name, death.code)}
+    failure = _NODE_FAILURE.search(output)
+    if failure is not None and silent:
+        inferred[min(silent)] = {**_end(node_failed(host=failure["host"]), Outcome.KILLED), "is_cause": True}
     if returncode < 0 and silent and not any("is_cause" in end for end in inferred.values()):
         first = min(silent)
         who = launcher() if has_launcher else silent[first]

@@ -27,7 +27,7 @@ class Skipped:
 
 def find_files(paths: Sequence[Path]) -> tuple[list[FoundFile], list[Skipped]]:
     """In the order of the paths, sorted within each; no file twice."""
-    found: dict[Path, FoundFile] = {}
+    found: dict[str, FoundFile] = {}
     skipped: list[Skipped] = []
     for path in paths:
         if not path.exists():
@@ -36,12 +36,12 @@ def find_files(paths: Sequence[Path]) -> tuple[list[FoundFile], list[Skipped]]:
             if not file.is_file():
                 skipped.append(Skipped(path=str(file), reason="not a regular file"))
                 continue
-            found.setdefault(file.resolve(), FoundFile(path=file, num_bytes=file.stat().st_size))
+            found.setdefault(os.path.realpath(file), FoundFile(path=file, num_bytes=file.stat().st_size))
     return list(found.values()), skipped
 
 
 def _walk(root: Path, skipped: list[Skipped]) -> list[Path]:
-    home = root.resolve()
+    home = os.path.realpath(root)
     files = []
     for folder, names, leaves in os.walk(root, followlinks=False):
         here = Path(folder)
@@ -51,7 +51,7 @@ def _walk(root: Path, skipped: list[Skipped]) -> list[Path]:
         names[:] = sorted(name for name in names if name != ".git")
         for name in sorted(leaves):
             file = here / name
-            if file.is_symlink() and not file.resolve().is_relative_to(home):
+            if file.is_symlink() and not Path(os.path.realpath(file)).is_relative_to(home):
                 skipped.append(Skipped(path=str(file), reason="a link that leads out of the folder"))
             else:
                 files.append(file)

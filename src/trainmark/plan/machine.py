@@ -25,7 +25,7 @@ class Machine:
     frameworks: dict[str, str]
     """Installed frameworks and their versions."""
     compiler: str | None
-    """A C++ compiler, which torch.compile needs on the CPU."""
+    """A C++ compiler, which torch.compile needs."""
 
     @property
     def best_device(self) -> str:

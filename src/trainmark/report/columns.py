@@ -20,6 +20,7 @@ from trainmark.analyse.communication import describe_communication
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.table import Line
 from trainmark.analyse.training import time_to_train
+from trainmark.analyse.utilisation import find_utilisation
 from trainmark.report.cells import (
     say_data,
     say_devices,
@@ -32,6 +33,7 @@ from trainmark.report.cells import (
     say_runs,
     say_speedup,
     say_throughput,
+    say_utilisation,
     say_workload,
 )
 from trainmark.report.energy import describe_energy
@@ -164,6 +166,12 @@ def describe_estimate(estimate: Estimate | None, unit: str) -> dict[str, Any] | 
     }
 
 
+def _utilisation(row: RunRow) -> float | None:
+    """Of the measured matrix peak; None above it, where the law `above-peak` says why."""
+    found = find_utilisation(row, analysis_of(row).estimate)
+    return found if found is not None and found <= 1 else None
+
+
 def _num_records(row: RunRow) -> int:
     return analysis_of(row).num_records if row.num_records is None else row.num_records
 
@@ -247,6 +255,13 @@ COLUMNS: tuple[Column, ...] = (
         table=TableColumn(
             en="per joule", zh="每焦耳", text=say_per_joule, is_number=True, is_shortened=True, drop=1,
             after="efficiency"),
+    ),
+    Column(
+        name="mfu",
+        value=_utilisation,
+        csv={"mfu": _same},
+        csv_after="energy",
+        table=TableColumn(en="MFU", zh="MFU", text=say_utilisation, is_number=True, drop=2, after="energy"),
     ),
     _rate("median"),
     _rate("mean_of_rates"),

@@ -118,6 +118,7 @@ COLUMN_TYPES: dict[str, Any] = {
     "records": int,
     "throughput": Throughput | None,
     "energy": Energy | None,
+    "mfu": float | None,
     "median": float | None,
     "mean_of_rates": float | None,
     "last": float | None,
@@ -306,16 +307,17 @@ class Commands(TypedDict):
     commands: list[Command]
 
 
-class Parity(TypedDict):
+class ParityDocument(TypedDict):
+    """What it has beside its entries."""
+
     schema: int
     workload: str
     card_version: int
     size: str
     device: str
-    code: Any
+    code: str
     answer: str
     holds: bool
-    entries: list[dict[str, Any]]
     stored: str
 
 

@@ -14,6 +14,7 @@ from trainmark.analyse.analysis import analysis_of
 from trainmark.analyse.identity import identity_of
 from trainmark.analyse.table import build_lines
 from trainmark.analyse.training import time_to_train
+from trainmark.analyse.utilisation import achieved_flops_per_s, measured_peak
 from trainmark.report.columns import describe_line, heading
 from trainmark.report.layout import fold, room_for_table
 from trainmark.report.provenance import to_utc
@@ -107,6 +108,7 @@ def _result(row: RunRow) -> Iterator[tuple[str, str]]:
                 f"{format_count(line.estimate.num_warmup_steps, 'steps')} of warm-up; {line.estimate.method}"
             ),
         )
+    yield from _utilisation(row, cells["mfu"])
     for text in say_remarks(line, "en"):
         yield "", plain(text)
     yield "started", (to_utc(row.started_unix_s) or ABSENT).replace("T", " ").replace("Z", " UTC")
@@ -114,6 +116,12 @@ def _result(row: RunRow) -> Iterator[tuple[str, str]]:
     yield "peak memory", format_bytes(row.peak_memory_bytes)
     if row.witness is not None:
         yield "rests on", plain(row.witness)
+
+
+def _utilisation(row: RunRow, share: str) -> Iterator[tuple[str, str]]:
+    peak, achieved = measured_peak(row), achieved_flops_per_s(row, analysis_of(row).estimate)
+    if peak is not None and achieved is not None:
+        yield "MFU", f"{share}: {achieved / 1e12:.3g} TFLOP/s of {peak / 1e12:.3g} that a matrix product reached"
 
 
 def _steps(row: RunRow, console: Console) -> Iterator[tuple[str, str]]:

@@ -96,7 +96,7 @@ def energy_table(lines: Sequence[Line], lang: str) -> Table | None:
         ])  # fmt: skip
     if not rows:
         return None
-    header = [words[name] for name in ("configuration", "per_joule", "watts", "interval", "power", "scope")]
+    header = [words[name] for name in ("configuration", "per_joule", "watts", "interval", "sampled_watts", "scope")]
     return Table(header=header, rows=rows, numbers=frozenset({1, 2, 3, 4}))
 
 

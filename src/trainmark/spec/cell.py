@@ -99,7 +99,7 @@ class Cell:
     @property
     def title(self) -> str:
         devices = f"{self.nodes} × {self.devices_per_node} {self.device}"
-        what = f"{self.workload} {self.recipe} {self.precision} {self.size}"
+        what = f"{self.workload} {self.framework} {self.recipe} {self.precision} {self.size}"
         return f"{what}, {devices}, batch {self.batch_size_per_device}, repeat {self.repeat}"
 
     @classmethod

@@ -146,6 +146,14 @@ class Store:
             for row in found
         ]
 
+    def read_digests(self) -> list[tuple[Any, ...]]:
+        """Of every run and of every plan of a sweep: they change with anything that a table of results shows."""
+        found = [tuple(row) for row in self._read(RUNS, ("id", DIGEST))]
+        with os.scandir(self.root) as entries:
+            plans = [entry for entry in entries if entry.name.startswith(".sweep-") and entry.name.endswith(".json")]
+            found += [(entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in plans]
+        return sorted(found, key=repr)
+
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _folders(self) -> Iterator[str]:
@@ -153,7 +161,7 @@ class Store:
         if not self.root.is_dir():
             return
         with os.scandir(self.root) as entries:
-            names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+            names = [entry.name for entry in entries if not entry.name.startswith(".") and _is_folder(entry)]
         for name in names:
             if _is_text(name):
                 yield name
@@ -353,6 +361,14 @@ def _say(text: str) -> None:
     """The results are right without it, so nobody may fail because nobody listens."""
     with contextlib.suppress(OSError, ValueError):
         print(plain(text), file=sys.stderr)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """A link to itself is none; the operating system calls it an error."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _is_text(name: str) -> bool:

@@ -16,7 +16,8 @@ from trainmark.messages.commands import uneven_marks
 from trainmark.runfolder.document import RunDocument
 from trainmark.runfolder.files import LOG_FILE, Json, rank_files
 from trainmark.store.observed_steps import Observed, read_observed
-from trainmark.store.rank_records import MOST_STEPS, RankRecords, read_rank, warn_left_out
+from trainmark.store.rank_records import RankRecords, read_rank, warn_left_out
+from trainmark.store.step_columns import MOST_STEPS
 
 if TYPE_CHECKING:
     from trainmark.store.rows import Floats

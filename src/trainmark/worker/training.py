@@ -158,6 +158,13 @@ class TrainingEngine(ABC, Generic[B]):
         self._train(self._feed.next_batch(), self.learning_rate(self._num_steps))
         self._num_steps += 1
 
+    def skip_batch(self) -> None:
+        """Take the next batch and do not train on it: what the loader can do alone."""
+        self._feed.next_batch()
+
+    def restart_feed(self) -> None:
+        self._feed.restart()
+
     def begin_epoch(self, epoch: int, *, step: int = 0) -> None:
         self._feed.begin_epoch(epoch, step=step)
 

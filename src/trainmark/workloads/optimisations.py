@@ -1,11 +1,12 @@
 """What the recipe `fast` does differently from `reference`, by name, so that each can be left out and measured.
 
-None of them changes the mathematics. `trainmark ablate` leaves out one at a time; a run's `flags` name those it used.
+None of them changes the mathematics. `trainmark ablate` leaves out one at a time; a run's `env.json` names those it
+used. On a CPU only what is faster there is used: channels_last was slower, and compiling takes minutes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 _CUDA = ("cuda",)
@@ -21,11 +22,13 @@ class Optimisation:
     devices: tuple[str, ...] = _CUDA
     needs: tuple[str, ...] = ()
     """Without one of these it is left out too."""
+    carries: tuple[str, ...] = ()
+    """In its workloads these are left out with it."""
 
 
 OPTIMISATIONS = (
-    Optimisation(name="channels_last", meaning="channels_last layout, inputs in the precision's type", devices=_ANY),
-    Optimisation(name="compile", meaning="torch.compile", devices=_ANY),
+    Optimisation(name="channels_last", meaning="channels_last layout, inputs in the precision's type"),
+    Optimisation(name="compile", meaning="torch.compile"),
     Optimisation(name="fused_optimizer", meaning="one kernel for all parameters' updates", devices=_ANY),
     Optimisation(
         name="whole_step_graph",
@@ -33,13 +36,9 @@ OPTIMISATIONS = (
         needs=("fused_optimizer",),
     ),
     Optimisation(
-        name="tuned_kernels", meaning="pointwise and reduction kernels tuned by the compiler", needs=("compile",)
-    ),
-    Optimisation(
         name="shared_blocks",
         meaning="equal blocks are compiled once (shorter compilation, same kernels)",
         workloads=("psenet", "resnet50", "tsm"),
-        devices=_ANY,
         needs=("compile",),
     ),
     Optimisation(
@@ -62,7 +61,6 @@ OPTIMISATIONS = (
         name="fused_shift",
         meaning="temporal shift inside its neighbours' kernels",
         workloads=("tsm",),
-        devices=_ANY,
         needs=("compile",),
     ),
     Optimisation(
@@ -74,24 +72,28 @@ OPTIMISATIONS = (
         name="padded_channels", meaning="channels padded to multiples of 8", workloads=("hrnet_w18", "psenet")
     ),
     Optimisation(name="parallel_branches", meaning="branches on streams of their own", workloads=("hrnet_w18",)),
+    Optimisation(
+        name="fixed_shapes",
+        meaning="objects, proposals and regions in fixed numbers of places",
+        workloads=("mask_rcnn",),
+        carries=("compile", "whole_step_graph"),
+    ),
 )
 
 
 def optimisations_of(workload: str, device_type: str, *, without: Collection[str] = ()) -> frozenset[str]:
     """Names of those that `fast` uses for this workload on this kind of device, less `without` and what needs that."""
-    all_of_it = [known for known in OPTIMISATIONS if known.workloads is None or workload in known.workloads]
-    return _chosen(all_of_it, device_type, without)
-
-
-def general_optimisations(device_type: str, *, without: Collection[str] = ()) -> frozenset[str]:
-    """The same of those that every workload has."""
-    return _chosen([known for known in OPTIMISATIONS if known.workloads is None], device_type, without)
-
-
-def _chosen(known: Sequence[Optimisation], device_type: str, without: Collection[str]) -> frozenset[str]:
-    unknown = set(without) - {optimisation.name for optimisation in OPTIMISATIONS}
+    unknown = set(without) - {known.name for known in OPTIMISATIONS}
     if unknown:
         raise ValueError(f"unknown optimisation: {', '.join(sorted(unknown))}")
-    return frozenset(
-        one.name for one in known if device_type in one.devices and not {one.name, *one.needs} & set(without)
-    )
+    possible = [
+        one for one in OPTIMISATIONS if workload in (one.workloads or (workload,)) and device_type in one.devices
+    ]
+    left_out = set(without).union(*(one.carries for one in possible if one.name in without))
+    return frozenset(one.name for one in possible if not {one.name, *one.needs} & left_out)
+
+
+def network_optimisations(workload: str, device_type: str, *, without: Collection[str] = ()) -> frozenset[str]:
+    """Those that replace parts of the workload's network. Without any, it is the network of `reference`."""
+    general = {one.name for one in OPTIMISATIONS if one.workloads is None}
+    return optimisations_of(workload, device_type, without=without) - general

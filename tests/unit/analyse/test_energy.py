@@ -129,6 +129,19 @@ def test_sampled_power_that_disagrees_is_a_warning(tmp_path: Path) -> None:
     assert "500 W on average, by sampled power 300 W: 40% apart" in warning["message"]
 
 
+def test_a_sample_that_began_before_the_steady_steps_is_left_out(tmp_path: Path) -> None:
+    """80 W until the steps begin, 250 W then. Each sample is the mean of the second before it."""
+    times = [n / 2 for n in range(24)]
+    used = [{"kind": "energy", "device_j": 80 * now + 170 * max(0.0, now - 4.0), "unix_s": now} for now in times]
+    shown = [{"kind": "telemetry", "gpu_power_w": 250.0, "unix_s": n + 0.2} for n in range(5, 11)]
+    partly = {"kind": "telemetry", "gpu_power_w": 97.0, "unix_s": 4.2}
+    name = {"kind": "energy", "device": "GPU-a", "unix_s": 0.0}
+    row = make(tmp_path, [[name, *steps(70, begin=4.0), *used, partly, *shown]])
+    device = analysis_of(row).powers["device"]
+    assert device.sampled_w == pytest.approx(250)
+    assert device.counter_w == pytest.approx(250)
+
+
 def test_a_run_on_the_processor_counts_the_processor(tmp_path: Path) -> None:
     row = make(tmp_path, [[*steps(200), *counter("h", watts=160, until=22, kind="host")]], device="cpu")
     found = describe_energy(row)

@@ -10,6 +10,7 @@ import sys
 import pytest
 from rich.console import Console
 
+from schema_checking import check_document
 from trainmark.analyse.communication import Network, summarise_exchange, summarise_network
 from trainmark.cli.main import main
 from trainmark.report.network import print_network, verdict
@@ -19,7 +20,9 @@ def test_two_real_processes() -> None:
     argv = [sys.executable, "-m", "trainmark.cli.main", "doctor", "--network", "--device", "cpu", "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    network = json.loads(done.stdout)["network"]
+    document = json.loads(done.stdout)
+    check_document("doctor-network", document)
+    network = document["network"]
     assert (network["backend"], network["num_ranks"], len(network["hosts"])) == ("gloo", 2, 1)
     sizes = [exchange["num_bytes"] for exchange in network["exchanges"]]
     assert sizes + network["left_out_bytes"] == [4**power for power in range(1, 14)]
@@ -32,7 +35,9 @@ def test_two_real_processes() -> None:
 def test_a_dry_one_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--network", "--device", "cpu", "--launcher", "dry", "--json"]) == 0
     out, err = capsys.readouterr()
-    (command,) = json.loads(out)["commands"]
+    document = json.loads(out)
+    check_document("run-dry", document)
+    (command,) = document["commands"]
     assert command["argv"][-2:] == ["trainmark.worker.torch.network", "FOLDER"]
     assert "nothing was started" in err
 

@@ -41,6 +41,20 @@ def test_a_strange_path_is_one_message(
     assert "\x1b" not in errors
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["show --store loop", "import loop", "import .", "doctor --store loop", "data make cityscapes loop --images 10",
+     "report --store . --output loop/x", "run quick --store loop"],
+)  # fmt: skip
+def test_a_link_to_itself_is_not_a_fault_of_ours(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    assert main(words.split()) in (0, 1, 2)
+    assert "trainmark itself failed" not in capsys.readouterr().err
+
+
 def fail() -> int:
     return int({}["missing"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,18 @@ LOG = (
     "2021-05-11 17:44:29 [INFO]\t[TRAIN] epoch: 1, iter: {n}/160000, loss: 0.9, lr: 0.01, batch_cost: 0.4{n}, "
     "reader_cost: 0.00136, ips: 18.{n} samples/sec | ETA 07:41:26\n"
 )
+
+PRINTING = [
+    ("show", "show --store STORE"),
+    ("report", "report --store STORE"),
+    ("check-replay", "check --store STORE --replay"),
+    ("list", "list"),
+    ("doctor", "doctor --store STORE"),
+    ("plan", "plan quick --store STORE"),
+    ("run-dry", "run resnet50 --size small --device cpu --launcher dry --store TMP/dry"),
+    ("import", "import TMP/log --store TMP/imported"),
+    ("data-make", "data make cityscapes TMP/made --images 10 --workers 1"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -45,20 +58,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: object) -> Any:
     return json.loads(out.out)
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("show", "show --store STORE"),
-        ("report", "report --store STORE"),
-        ("check-replay", "check --store STORE --replay"),
-        ("list", "list"),
-        ("doctor", "doctor --store STORE"),
-        ("plan", "plan quick --store STORE"),
-        ("run-dry", "run resnet50 --size small --device cpu --launcher dry --store TMP/dry"),
-        ("import", "import TMP/log --store TMP/imported"),
-        ("data-make", "data make cityscapes TMP/made --images 10 --workers 1"),
-    ],
-)
+@pytest.mark.parametrize(("name", "words"), PRINTING)
 def test_a_document_is_as_its_schema_says(
     name: str, words: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,6 +97,12 @@ def test_every_command_that_prints_json_has_a_schema() -> None:
         if any("--json" in option.option_strings for option in parser._actions)
     }
     assert printing - {name.split("-")[0] for name in SCHEMAS} == set()
+
+
+def test_every_schema_is_checked_against_what_a_verb_really_prints() -> None:
+    texts = (path.read_text() for path in Path(__file__).parents[2].rglob("test_*.py"))
+    calls = " ".join(call for text in texts for call in re.findall(r"check_document\(([^)]*)\)", text))
+    assert {name for name, _ in PRINTING} | set(re.findall(r'"([a-z-]+)"', calls)) >= set(SCHEMAS)
 
 
 def test_schemas_are_valid_and_refuse_unknown_types() -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
+
 import pytest
 
+from schema_checking import check_document
+from trainmark.cli.main import main
+from trainmark.controller import ablation
 from trainmark.controller.ablation import ablate, read_options
 from trainmark.controller.turns import Prepared, Variant
 from trainmark.errors import InputError, RunError
@@ -43,7 +49,7 @@ def test_the_worth_of_each_is_the_ratio_to_all() -> None:
     assert compiled.worth is not None
     assert compiled.rate is not None
     assert (compiled.worth.value, compiled.rate.value, found.rate.value) == pytest.approx((2.0, 50.0, 100.0))
-    assert "tuned_kernels" in compiled.also_without
+    assert "shared_blocks" in compiled.also_without
     assert fused.also_without == ("whole_step_graph",)
     assert (failed.worth, failed.failure) == (None, "out of memory")
     assert said[1] == "without channels_last: out of memory"
@@ -60,3 +66,14 @@ def test_the_worth_of_each_is_the_ratio_to_all() -> None:
 def test_faults_are_found_before_anything_starts(changes: dict[str, object], text: str) -> None:
     with pytest.raises(InputError, match=text):
         read_options(**{**OPTIONS, "only": (), **changes})  # type: ignore[arg-type]
+
+
+def test_the_command_prints_the_document_of_its_schema(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ablation, "ablate", partial(ablate, prepare=Imagined))
+    words = "ablate tsm --device cuda --only compile,channels_last --rounds 2 --seconds 0.1 --json"
+    assert main(words.split()) == 0
+    document = json.loads(capsys.readouterr().out)
+    check_document("ablate", document)
+    assert [row["failure"] for row in document["ablation"]["rows"]] == [None, "out of memory"]

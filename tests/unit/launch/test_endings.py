@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.launch.endings import Death, Ending, decide, find_deaths, infer_ends
+from trainmark.launch.endings import Death, Ending, decide, find_deaths, infer_ends, why_retry
 from trainmark.launch.processes import read_oom_kills
 from trainmark.messages.message import Message
 from trainmark.messages.ranks import name_rank
@@ -76,6 +76,21 @@ def test_the_rank_that_was_killed_is_named_not_the_one_that_lost_it() -> None:
     assert ending.outcome is Outcome.KILLED
     assert ending.reason.english.startswith("rank 1 (pid 20991 on localhost) was killed by SIGKILL")
     assert ending.look_at == "output.log"
+
+
+def test_a_node_that_died_is_named_not_the_connection_that_was_lost_to_it() -> None:
+    """What srun 22.05 printed when a node was killed in the middle of a run."""
+    printed = (
+        "0: failed: RuntimeError: [gloo/tcp/pair.cc:545] Read error [10.0.0.2]:38113: Connection reset by peer\n"
+        "srun: error: Node failure on n1\n"
+        "srun: Job step aborted: Waiting up to 7 seconds for job step to finish.\n"
+        "0: slurmstepd-n0: error: *** STEP 3.0 ON n0 CANCELLED AT 2026-11-16T09:54:56 DUE TO NODE FAILURE ***\n"
+    )
+    ending = end_of({0: GLOO}, printed)
+    assert (ending.outcome, ending.reason.english) == (Outcome.KILLED, "node n1 failed, as Slurm reports")
+    assert why_retry(ending, printed) == "it was killed from outside"
+    done = {"outcome": "ok", "reason": "20 steps done", "unix_s": 4.0}
+    assert end_of({0: done, 1: done}, printed).outcome is Outcome.OK, "all steps were done"
 
 
 def test_a_kill_by_the_kernel_for_memory_is_out_of_memory() -> None:

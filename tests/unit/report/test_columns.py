@@ -28,12 +28,12 @@ SCHEMA_1 = [
     "id", "source", "dialect", "workload", "model", "framework", "recipe", "precision", "size", "device",
     "nodes", "devices", "batch_size_per_device", "data", "epochs", "lr", "until_target", "resumed_from",
     "sweep", "attempt", "retry_of", "pauses", "seed", "repeat", "suite", "cell_id", "machine", "outcome",
-    "reason", "wall_s", "peak_memory_bytes", "first_step_s", "records", "throughput", "energy", "median",
+    "reason", "wall_s", "peak_memory_bytes", "first_step_s", "records", "throughput", "energy", "mfu", "median",
     "mean_of_rates", "last", "evals", "loss", "time_to_train_s", "speeds", "communication", "stated", "witness",
     "witnesses",
     "identity", "warnings",
 ]  # fmt: skip
-"""And `first_step_s`, `energy`, `witness`, `witnesses` and `identity`, of schema 2."""
+"""And `first_step_s`, `energy`, `mfu`, `witness`, `witnesses` and `identity`, of schema 2."""
 MARKS = ["marks", "admitted", "pooled"]
 """Which laws a run breaks, whether it may be compared, and the average of which it is a part."""
 CSV = [
@@ -41,7 +41,7 @@ CSV = [
     "machine", "nodes", "devices", "batch_size_per_device", "data", "epochs", "seed", "repeat", "outcome",
     "reason", "records", "throughput", "unit", "ci95_low", "ci95_high", "steps", "warmup_steps", "method",
     "spread_low", "spread_high", "median", "mean_of_rates", "last", "time_to_train_s", "wall_s", "peak_memory_bytes",
-    "last_metric", "last_value", "samples_per_joule", "device_watts", "host_watts",
+    "last_metric", "last_value", "samples_per_joule", "device_watts", "host_watts", "mfu",
     "commit", "dirty", "framework_version", "host", "time", "warnings", "marks",
     "accepted_because",
 ]  # fmt: skip

@@ -71,6 +71,11 @@ def to_pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
+def to_loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "no table of runs": by_sql("DROP TABLE runs"),
     "no table of steps": by_sql("DROP TABLE steps"),
@@ -97,6 +102,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a foreign log of writes": lambda path: path.with_name(f"{INDEX_FILE}-wal").write_bytes(b"\x37\x7f\x06\x82" * 99),
     "a folder": to_folder,
     "a pipe": to_pipe,
+    "a link to itself": to_loop,
 }
 
 

@@ -25,7 +25,11 @@ def build(facts: Optimizer, *, is_fast: bool = False) -> TrainStep:
     )
     precision = Precision.of("fp32", "cpu")
     step = TrainStep(
-        model=nn.Linear(4, 4), workload=workload, optimizer_facts=facts, precision=precision, is_fast=is_fast
+        model=nn.Linear(4, 4),
+        workload=workload,
+        optimizer_facts=facts,
+        precision=precision,
+        uses=["fused_optimizer"] if is_fast else [],
     )
     step.set_learning_rate(0.05)
     return step

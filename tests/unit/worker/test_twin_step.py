@@ -61,7 +61,7 @@ def test_only_twins_exchange_nothing(group: None, monkeypatch: pytest.MonkeyPatc
     )
     step = TrainStep(
         model=counting.model, workload=workload, optimizer_facts=Sgd(momentum=0.9, weight_decay=0.0),
-        precision=Precision.of("fp32", "cpu"), is_fast=False,
+        precision=Precision.of("fp32", "cpu"),
     )  # fmt: skip
     step.set_learning_rate(0.1)
     assert step.why_no_twin() is None
@@ -85,7 +85,7 @@ def test_a_step_without_ddp_has_no_twin() -> None:
     )
     step = TrainStep(
         model=nn.Linear(2, 2), workload=workload, optimizer_facts=Sgd(momentum=0.9, weight_decay=0.0),
-        precision=Precision.of("fp32", "cpu"), is_fast=False,
+        precision=Precision.of("fp32", "cpu"),
     )  # fmt: skip
     assert step.why_no_twin() == one_process()
 

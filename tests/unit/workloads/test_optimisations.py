@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainmark.workloads.optimisations import OPTIMISATIONS, general_optimisations, optimisations_of
+from trainmark.workloads.optimisations import OPTIMISATIONS, optimisations_of
 from trainmark.workloads.registry import load_card, load_cards, load_module
 
 
@@ -16,7 +16,18 @@ def test_what_needs_something_that_is_left_out_is_left_out_too() -> None:
     assert "parallel_branches" not in everything
     without = optimisations_of("tsm", "cuda", without=["fused_optimizer"])
     assert everything - without == {"fused_optimizer", "whole_step_graph"}
-    assert general_optimisations("cpu") == {"channels_last", "compile", "fused_optimizer"}
+    assert optimisations_of("mask_rcnn", "cuda", without=["fixed_shapes"]) == {"channels_last", "fused_optimizer"}
+
+
+@pytest.mark.parametrize("workload", load_cards())
+def test_on_a_cpu_fast_is_the_reference_with_a_fused_optimizer(workload: str) -> None:
+    """Nothing else was faster there, so nothing else is used: it cannot be slower."""
+    assert optimisations_of(workload, "cpu") == {"fused_optimizer"}
+    card, module = load_card(workload), load_module(workload, "torch")
+    facts = {"device_type": "cpu", "num_classes": card.num_classes, "size": card.sizes["small"]}
+    with torch.device("meta"):
+        reference, fast = (module.build_model(recipe=recipe, **facts) for recipe in ("reference", "fast"))
+    assert [type(part) for part in fast.modules()] == [type(part) for part in reference.modules()]
 
 
 def test_an_unknown_name_is_refused() -> None:

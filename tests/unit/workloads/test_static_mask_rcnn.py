@@ -25,7 +25,7 @@ TINY = ImageSize(height=64, width=96, flops_per_sample=1.0, batch_size=1)
 
 def build(recipe: str) -> nn.Module:
     torch.manual_seed(0)
-    model = workload.build_model(recipe=recipe, device_type="cpu", num_classes=5, size=TINY).train()
+    model = workload.build_model(recipe=recipe, device_type="cuda", num_classes=5, size=TINY).train()
     for layer in (model.rpn.head.cls_logits, model.rpn.head.bbox_pred):  # proposals that differ from their anchors
         nn.init.normal_(layer.weight, std=0.05)
     return model

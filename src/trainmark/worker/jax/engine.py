@@ -19,6 +19,7 @@ from trainmark.messages.message import Message
 from trainmark.messages.training import checkpoint_damaged, checkpoint_has_objects
 from trainmark.weights.neutral import Weights, require_tensors
 from trainmark.worker.checkpoint import CheckpointRefusedError, first_line
+from trainmark.worker.jax.compiler import keep_compiled
 from trainmark.worker.jax.marks import Mark, Watcher
 from trainmark.worker.jax.placement import Placement, choose_platform
 from trainmark.worker.jax.ranks import join_processes, time_all_reduce
@@ -45,6 +46,7 @@ class JaxEngine(TrainingEngine[Batch]):
         self._precision = Precision(name=cell.precision)
         self._workload: JaxWorkload = load_module(cell.workload, "jax")
         choose_platform(cell.device)
+        keep_compiled(cell.device)
         ranks = join_processes() if self.world_size > 1 else SingleRank()
         try:
             self._placement = Placement.of(self.world_size)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.weights.neutral import require_tensors
+from trainmark.worker.jax.compiler import keep_compiled
 from trainmark.worker.jax.placement import Placement, choose_platform
 from trainmark.worker.jax.step import Precision, TrainStep
 from trainmark.worker.jax.workload import Batch, JaxWorkload
@@ -26,7 +27,7 @@ from trainmark.workloads.registry import load_card, load_module
 
 _NUM_COLOURS = 3
 _QUICK = {"xla_backend_optimization_level": 0}
-"""For float64, which asks what is computed and not how fast: HRNet-W18 compiles in a minute of core time, not ten."""
+"""For float64, which asks what is computed and not how fast: HRNet-W18 compiles in a minute of core time."""
 
 
 def read_batch(batch: Batch) -> Arrays:
@@ -44,6 +45,7 @@ def read_batch(batch: Batch) -> Arrays:
 
 def run_probe(request: ProbeRequest) -> ProbeResult:
     choose_platform(request.device)
+    keep_compiled(request.device)
     with _float64(request.precision == "fp64"):
         card = load_card(request.workload)
         size = card.sizes[request.size]

@@ -24,8 +24,7 @@ def configure_compiler() -> None:
     warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf Tensor")
 
 
-def compile_seconds() -> dict[str, float]:
-    """What the compiler has spent so far, by its own names for its phases, which contain each other."""
-    from torch._dynamo.utils import compilation_time_metrics
-
-    return {phase: round(sum(spent), 2) for phase, spent in compilation_time_metrics.items() if sum(spent) >= 1}
+def import_compiler() -> None:
+    """Everything that the first compilation would import, with the settings that hold for the process."""
+    configure_compiler()
+    import torch._inductor.compile_fx  # noqa: F401

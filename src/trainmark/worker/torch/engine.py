@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -12,11 +14,10 @@ from typing import Any, BinaryIO
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmark import rank_environment
-from trainmark.measured_peaks import find_matrix_peak, read_peaks
 from trainmark.messages.message import Message
 from trainmark.messages.training import checkpoint_damaged, checkpoint_has_objects
 from trainmark.runfolder.document import WorkloadCell
@@ -26,6 +27,7 @@ from trainmark.worker.memory import peak_host_bytes
 from trainmark.worker.ranks import Ranks, SingleRank
 from trainmark.worker.torch import is_out_of_memory
 from trainmark.worker.torch.compile_ahead import CompileHelpers
+from trainmark.worker.torch.compiler import import_compiler
 from trainmark.worker.torch.ranks import (
     copy_statistics_of_first,
     join_processes,
@@ -60,7 +62,14 @@ class TorchEngine(TrainingEngine[Batch]):
 
     def _start(self) -> Ranks:
         cell = self._cell
+        self._helpers = self._start_helpers()
+        # The driver needs seconds to make a context; meanwhile this thread imports what the workload needs.
+        context = _make_context(cell.device)
         self._workload: TorchWorkload = load_module(cell.workload, "torch")
+        if "compile" in self._optimisations:
+            import_compiler()
+        if context is not None:
+            context.join()
         self._device = _choose_device(cell.device)
         ranks = join_processes(self._device) if self.world_size > 1 else SingleRank()
         self._precision = Precision.of(cell.precision, self._device.type)
@@ -69,11 +78,10 @@ class TorchEngine(TrainingEngine[Batch]):
         self._recent: deque[torch.cuda.Event] = deque()
         self._losses = torch.zeros(_LOSS_SLOTS, pin_memory=self._device.type == "cuda")
         self._next_slot = 0
-        self._helpers = self._start_helpers()
         return ranks
 
     def _start_helpers(self) -> CompileHelpers | None:
-        is_parted = self._device.type == "cuda" and self.world_size == 1 and "compile" in self._optimisations
+        is_parted = self._cell.device == "cuda" and self.world_size == 1 and "compile" in self._optimisations
         return CompileHelpers(self._cell, self._without) if is_parted else None
 
     def _sources(self) -> TorchSources:
@@ -102,7 +110,7 @@ class TorchEngine(TrainingEngine[Batch]):
             model = model.to(memory_format=torch.channels_last)
         self.model = model
         wrapped = model
-        if self.world_size > 1:
+        if distributed.is_initialized():  # a group of one process is one too
             ids = [self._device.index] if self._device.type == "cuda" else None
             wrapped = DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
         self._train_step = TrainStep(
@@ -110,8 +118,7 @@ class TorchEngine(TrainingEngine[Batch]):
             workload=self._workload,
             optimizer_facts=self._card.optimizer,
             precision=self._precision,
-            is_fast=recipe == "fast",
-            without=self._without,
+            uses=self._optimisations,
         )
         if self.rank > 0:  # the ranks have the same weights, but must not have the same dropout: their samples differ
             torch.manual_seed(self._cell.seed + _SEEDS_APART * self.rank)
@@ -259,12 +266,6 @@ class TorchEngine(TrainingEngine[Batch]):
             return torch.cuda.max_memory_allocated() + self._train_step.replay_bytes
         return peak_host_bytes()
 
-    def _matrix_peak(self) -> float | None:
-        """What `doctor --peaks` has measured on this GPU in this precision."""
-        if self._device.type == "cpu":
-            return None
-        return find_matrix_peak(read_peaks(os.environ), torch.cuda.get_device_name(), self._cell.precision)
-
     def facts(self) -> Mapping[str, Any]:
         is_cuda = self._device.type == "cuda"
         return {
@@ -278,7 +279,6 @@ class TorchEngine(TrainingEngine[Batch]):
             "num_classes": self._feed.num_classes,
             "learning_rate_peak": self._peak_rate,
             "optimisations": sorted(self._optimisations),
-            "matrix_flops_per_s": self._matrix_peak(),
             "flags": {
                 "sync_batch_norm": self._syncs_batch_norm,
                 "tf32_matmul": torch.backends.cuda.matmul.allow_tf32,
@@ -297,9 +297,10 @@ class CompilingEngine(TorchEngine):
         super().__init__(cell, without=without)
 
     def _start_helpers(self) -> None:
-        torch.backends.cudnn.benchmark = False  # what it chooses here is of no use to the training
+        """It is one itself."""
 
     def _warm_up(self) -> None:
+        torch.backends.cudnn.benchmark = False  # what it chooses here is of no use to the training
         self._train_step.compile_share(self._feed.next_batch(), number=self._number, of=self._of)
 
 
@@ -313,10 +314,28 @@ def _merge(scores: list[TensorScores]) -> Scores | None:
     return [item for part in scores if isinstance(part, list) for item in part]
 
 
+def _own_gpu() -> torch.device:
+    return torch.device("cuda", rank_environment.read("LOCAL_RANK", os.environ, default=0))
+
+
+def _make_context(kind: str) -> threading.Thread | None:
+    """The first tensor on a GPU makes the process's context there, while Python is free for other threads."""
+    if kind == "cpu":
+        return None
+
+    def make() -> None:
+        with contextlib.suppress(RuntimeError):  # the main thread will meet it too, and say it
+            torch.empty(1, device=_own_gpu())
+
+    thread = threading.Thread(target=make, daemon=True)
+    thread.start()
+    return thread
+
+
 def _choose_device(kind: str) -> torch.device:
     if kind == "cpu":
         return torch.device("cpu")
-    device = torch.device("cuda", rank_environment.read("LOCAL_RANK", os.environ, default=0))
+    device = _own_gpu()
     torch.cuda.set_device(device)
     # Copies on the host must not start a team of threads each: the decoders need the cores.
     torch.set_num_threads(1)

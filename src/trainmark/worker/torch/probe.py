@@ -21,6 +21,7 @@ from trainmark.worker.torch.weights import export_weights, import_weights
 from trainmark.worker.torch.workload import Batch, TorchWorkload
 from trainmark.workloads.data import Arrays
 from trainmark.workloads.loss import total_loss
+from trainmark.workloads.optimisations import optimisations_of
 from trainmark.workloads.registry import load_card, load_module
 from trainmark.workloads.torch import Examined, ParameterGroup, to_tensors
 
@@ -42,18 +43,19 @@ def run_probe(request: ProbeRequest) -> ProbeResult:
         num_classes=request.num_classes,
         size=card.sizes[request.size],
     )
-    is_fast = request.recipe == "fast"
+    uses = optimisations_of(request.workload, device.type) if request.recipe == "fast" else frozenset()
+    is_channels_last = "channels_last" in uses
     model = model.to(device, torch.promote_types(torch.float32, precision.dtype)).train()
-    if is_fast:
+    if is_channels_last:
         model = model.to(memory_format=torch.channels_last)
     if request.weights is not None:
         import_weights(model, request.weights)
     with _default_type(torch.promote_types(torch.float32, precision.dtype)):
-        batches = batches_of_steps(request, lambda batch: _to_device(batch, device, precision, is_fast=is_fast))
-        watched = _Watched(workload)
-        step = TrainStep(
-            model=model, workload=watched, optimizer_facts=card.optimizer, precision=precision, is_fast=is_fast
+        batches = batches_of_steps(
+            request, lambda batch: _to_device(batch, device, precision, is_channels_last=is_channels_last)
         )
+        watched = _Watched(workload)
+        step = TrainStep(model=model, workload=watched, optimizer_facts=card.optimizer, precision=precision, uses=uses)
         return _run_steps(request, model, step, watched, batches, precision)
 
 
@@ -176,13 +178,13 @@ def _count_flops(workload: _Watched, model: nn.Module, batch: Batch, precision: 
     return int(counter.get_total_flops())
 
 
-def _to_device(batch: Arrays, device: torch.device, precision: Precision, *, is_fast: bool) -> Batch:
+def _to_device(batch: Arrays, device: torch.device, precision: Precision, *, is_channels_last: bool) -> Batch:
     """Types and layouts as the feed gives them to this recipe."""
 
     def move(tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
             return tensor.to(device)
-        if is_fast and tensor.dim() == 4:
+        if is_channels_last and tensor.dim() == 4:
             return tensor.to(device, precision.dtype).contiguous(memory_format=torch.channels_last)
         return tensor.to(device, torch.get_default_dtype())
 

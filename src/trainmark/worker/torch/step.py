@@ -20,12 +20,14 @@ from trainmark.worker.torch.compiler import configure_compiler
 from trainmark.worker.torch.optimizer import build_optimizer, fill_state, load_state, read_state
 from trainmark.worker.torch.workload import Batch, TorchWorkload
 from trainmark.workloads.card import Optimizer
-from trainmark.workloads.optimisations import general_optimisations
 from trainmark.workloads.torch_parts import CompileShare, compiling
 
 _WARM_STEPS = 3
 """Before capture: cuDNN benchmarks its algorithms, the allocator and the optimizer make their buffers."""
-
+_WARM_STEPS_WITH_EXCHANGE = 11
+"""DDP rebuilds its buckets after the first step and times the next ten, which cannot be captured."""
+_COMPILERS = ("g++", "gcc", "cc", "clang")
+"""One of them builds what starts the compiled kernels."""
 
 _DTYPES = {
     "fp64": torch.float64,  # for parity checks only: no cell can ask for it
@@ -70,26 +72,25 @@ class TrainStep:
         workload: TorchWorkload,
         optimizer_facts: Optimizer,
         precision: Precision,
-        is_fast: bool,
-        without: Collection[str] = (),
+        uses: Collection[str] = (),
     ) -> None:
-        """`without`: names of `OPTIMISATIONS` that `fast` is to leave out."""
+        """`uses`: names of `OPTIMISATIONS`; none: as the recipe `reference` trains."""
         self._model, self._workload, self._precision = model, workload, precision
         self._is_cuda = precision.device_type == "cuda"
-        self._is_fast = is_fast
-        self._uses = general_optimisations(precision.device_type, without=without) if is_fast else frozenset()
+        self._uses = frozenset(uses)
         self._is_fused = "fused_optimizer" in self._uses
         wants_compiler = "compile" in self._uses
-        self._is_compiled = wants_compiler and (self._is_cuda or shutil.which("g++") is not None)
+        self._is_compiled = wants_compiler and any(shutil.which(name) for name in _COMPILERS)
         self._warnings: list[Message] = []
         if wants_compiler and not self._is_compiled:
             self._warnings.append(not_compiled(what=no_cpp_compiler()))
-        # A graph would have to capture the collectives too; several devices run compiled without one.
-        is_alone = not isinstance(model, DistributedDataParallel)
-        self._wants_graph = "whole_step_graph" in self._uses and is_alone
+        self._arrange = getattr(workload, "arrange", None) if "fixed_shapes" in self._uses else None
+        self._exchanges = isinstance(model, DistributedDataParallel)
+        # The graph holds the collectives too. Where shapes differ from batch to batch, each process would meet a new
+        # set of them in another step, and capture while the others wait for its gradients: no graph there.
+        self._wants_graph = "whole_step_graph" in self._uses and not (self._exchanges and self._arrange)
         self._captures: dict[Shapes, _Captured] = {}
         """One graph for each set of shapes that batches have; most workloads have one."""
-        self._arrange = getattr(workload, "arrange", None) if is_fast else None
         self.replay_bytes = 0
         """Memory that captured steps work in, which the allocator counts only during capture."""
         device = next(model.parameters()).device
@@ -109,7 +110,7 @@ class TrainStep:
             for group in groups
         ]
         self.optimizer = build_optimizer(optimizer_facts, rated, is_fused=self._is_fused)
-        if is_fast:
+        if self._uses:
             fill_state(self.optimizer, optimizer_facts, is_fused=self._is_fused)
         self._scaler = torch.amp.GradScaler(precision.device_type, enabled=precision.name == "amp")
         self._compute_loss = self._compile() if self._is_compiled else self._plain_loss
@@ -121,7 +122,7 @@ class TrainStep:
 
     @property
     def needs_preparation(self) -> bool:
-        return self._is_fast
+        return self._is_compiled or self._wants_graph
 
     def set_learning_rate(self, rate: float) -> None:
         for scale, tensor in self._rates.items():
@@ -157,7 +158,7 @@ class TrainStep:
     def why_no_twin(self) -> Message | None:
         if self._captures:
             return step_captured()
-        return None if isinstance(self._model, DistributedDataParallel) else one_process()
+        return None if self._exchanges else one_process()
 
     def prepare(self, batch: Batch) -> None:
         """Compile, warm up and capture on a real batch, then restore all state: the first counted step is step 1."""
@@ -165,7 +166,7 @@ class TrainStep:
 
     def _prepare_for(self, batch: Batch) -> _Captured | None:
         saved = self._save_state()
-        for _ in range(_WARM_STEPS):
+        for _ in range(_WARM_STEPS_WITH_EXCHANGE if self._exchanges and self._wants_graph else _WARM_STEPS):
             self._step(batch)
         captured = self._capture(batch) if self._wants_graph else None
         self._restore_state(saved)
@@ -225,9 +226,9 @@ class TrainStep:
         return compiled
 
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        # Tuning pointwise and reduction kernels gave 7012 instead of 6954 images/s on an H200.
-        options: dict[str, Any] | None = {"max_autotune_pointwise": True} if "tuned_kernels" in self._uses else None
-        return torch.compile(function, dynamic=False, options=options)
+        # Without max_autotune_pointwise: it gave 7,012 instead of 6,954 images/s on an H200, for several
+        # times as many kernels to compile before the first step.
+        return torch.compile(function, dynamic=False)
 
     def compile_share(self, batch: Batch, *, number: int, of: int) -> None:
         """One step in which only a share of the parts is compiled; the first share has what is outside of parts."""

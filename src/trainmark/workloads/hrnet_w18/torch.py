@@ -15,7 +15,7 @@ from trainmark.workloads.hrnet_w18.data import MEAN, STD
 from trainmark.workloads.hrnet_w18.torch_fast import FastNetwork
 from trainmark.workloads.hrnet_w18.torch_network import Network
 from trainmark.workloads.loss import total_loss
-from trainmark.workloads.optimisations import optimisations_of
+from trainmark.workloads.optimisations import network_optimisations
 from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, normalise
 
 Batch = list[tuple[Tensor, Tensor]]
@@ -41,9 +41,8 @@ def build_model(
     size: ImageSize,  # noqa: ARG001 - any size
     without: Collection[str] = (),
 ) -> nn.Module:
-    if recipe != "fast":
-        return Network(num_classes)
-    return FastNetwork(num_classes, optimisations_of("hrnet_w18", device_type, without=without))
+    uses = network_optimisations("hrnet_w18", device_type, without=without) if recipe == "fast" else frozenset()
+    return FastNetwork(num_classes, uses) if uses else Network(num_classes)
 
 
 def parameter_groups(model: nn.Module) -> list[ParameterGroup]:

@@ -15,6 +15,7 @@ from trainmark.workloads.mask_rcnn.card import CARD, buckets_of, regions_per_ima
 from trainmark.workloads.mask_rcnn.torch_model import VARIANTS, RecipeRCNN, Target, build_mask_rcnn
 from trainmark.workloads.mask_rcnn.torch_norm import noise_images
 from trainmark.workloads.mask_rcnn.torch_static import StaticRCNN
+from trainmark.workloads.optimisations import network_optimisations
 from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32
 
 Batch = dict[str, list[Any]]
@@ -29,12 +30,13 @@ _OBJECT_SIDES = (0.06, 0.6)
 def build_model(
     *,
     recipe: str,
-    device_type: str,  # noqa: ARG001 - any
+    device_type: str,
     num_classes: int,
     size: ImageSize,
-    without: Collection[str] = (),  # noqa: ARG001 - its fixed shapes are what the others need
+    without: Collection[str] = (),
 ) -> nn.Module:
-    kind = StaticRCNN if recipe == "fast" else RecipeRCNN
+    uses = network_optimisations("mask_rcnn", device_type, without=without) if recipe == "fast" else frozenset()
+    kind = StaticRCNN if "fixed_shapes" in uses else RecipeRCNN
     model = build_mask_rcnn(
         kind=kind,
         variant=VARIANTS[recipe],

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.loss import total_loss
-from trainmark.workloads.optimisations import optimisations_of
+from trainmark.workloads.optimisations import network_optimisations
 from trainmark.workloads.psenet.card import CARD, NUM_KERNELS
 from trainmark.workloads.psenet.data import MEAN, STD
 from trainmark.workloads.psenet.expansion import Expander, find_boxes
@@ -37,7 +37,8 @@ def build_model(
     size: ImageSize,  # noqa: ARG001 - any size
     without: Collection[str] = (),
 ) -> nn.Module:
-    return FastPSENet(optimisations_of("psenet", device_type, without=without)) if recipe == "fast" else PSENet()
+    uses = network_optimisations("psenet", device_type, without=without) if recipe == "fast" else frozenset()
+    return FastPSENet(uses) if uses else PSENet()
 
 
 def parameter_groups(model: nn.Module) -> list[ParameterGroup]:

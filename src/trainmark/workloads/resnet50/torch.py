@@ -11,7 +11,7 @@ from torchvision.models.resnet import Bottleneck, ResNet
 
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.loss import total_loss
-from trainmark.workloads.optimisations import optimisations_of
+from trainmark.workloads.optimisations import network_optimisations
 from trainmark.workloads.resnet50.card import CARD, LABEL_SMOOTHING
 from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, count_correct
 from trainmark.workloads.torch_norm import speed_up_norms
@@ -33,7 +33,7 @@ def build_model(
     size: ImageSize,  # noqa: ARG001 - any size
     without: Collection[str] = (),
 ) -> nn.Module:
-    uses = optimisations_of("resnet50", device_type, without=without) if recipe == "fast" else frozenset()
+    uses = network_optimisations("resnet50", device_type, without=without) if recipe == "fast" else frozenset()
     kind = PartedResNet if "shared_blocks" in uses else ResNet
     model: nn.Module = kind(Bottleneck, _LAYERS, num_classes=num_classes)
     if "block_stem" in uses:

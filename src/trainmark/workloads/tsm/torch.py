@@ -12,7 +12,7 @@ from torchvision.models.resnet import Bottleneck, ResNet
 
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.loss import total_loss
-from trainmark.workloads.optimisations import optimisations_of
+from trainmark.workloads.optimisations import network_optimisations
 from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, count_correct, normalise
 from trainmark.workloads.torch_norm import speed_up_norms
 from trainmark.workloads.torch_residual import PartedResNet
@@ -68,7 +68,7 @@ def build_model(
     *, recipe: str, device_type: str, num_classes: int, size: ImageSize, without: Collection[str] = ()
 ) -> nn.Module:
     """`unshifted` is the control: the same network, which cannot see the order of the frames."""
-    uses = optimisations_of("tsm", device_type, without=without) if recipe == "fast" else frozenset()
+    uses = network_optimisations("tsm", device_type, without=without) if recipe == "fast" else frozenset()
     kind = PartedTsm if "shared_blocks" in uses else Tsm
     model = kind(num_classes=num_classes, num_frames=size.num_frames, is_shifted=recipe != "unshifted")
     if "fused_shift" in uses:

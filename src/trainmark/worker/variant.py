@@ -3,6 +3,7 @@
 Reads one command per line on stdin and answers each with one line of JSON on stdout:
 
     measure SECONDS     train for about so long; answers with the seconds and the number of steps of each block
+    load SECONDS        take batches without training, behind those that are ready; answers with samples and seconds
     profile PATH        write where the device spends the time of a step; answers with the sums
     end
 
@@ -15,13 +16,15 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
+from trainmark.frameworks import frameworks
 from trainmark.parent_death import die_with
-from trainmark.runfolder.document import CellRecord
-from trainmark.worker.torch.compiler import compile_seconds
-from trainmark.worker.torch.engine import TorchEngine
-from trainmark.worker.torch.profile import profile_steps
+from trainmark.runfolder.document import CellRecord, WorkloadCell
+from trainmark.worker.engine import Engine
+from trainmark.worker.training import TrainingEngine
 
 BEGIN_VARIABLE = "TRAINMARK_BEGIN_UNIX_S"
 _BLOCK_S = 0.25
@@ -33,8 +36,10 @@ def main() -> None:
     answers, sys.stdout = sys.stdout, sys.stderr
     request = json.loads(sys.argv[1])
     began = float(os.environ.get(BEGIN_VARIABLE, time.time()))
+    cell = CellRecord.from_json(request["cell"]).workload_cell()
+    import_module(cell.framework)
     imported_s = time.time() - began
-    engine = TorchEngine(CellRecord.from_json(request["cell"]).workload_cell(), without=request["without"])
+    engine = _build(cell, request["without"])
     engine.begin_epoch(0)
     prepared_s = time.time() - began
     engine.step()
@@ -45,7 +50,6 @@ def main() -> None:
         "prepared_s": prepared_s,
         "first_step_s": time.time() - began,
         "first_loss": engine.read_loss(handle),
-        "compile_s": compile_seconds(),
         "facts": dict(engine.facts()),
     }
     _answer(answers, first)
@@ -53,14 +57,40 @@ def main() -> None:
         command, *words = line.split()
         if command == "measure":
             _answer(answers, {**_measure(engine, float(words[0])), "peak_memory_bytes": engine.peak_memory_bytes()})
+        elif command == "load":
+            _answer(answers, _load(engine, float(words[0])))
         elif command == "profile":
-            _answer(answers, profile_steps(engine, words[0]))
+            _answer(answers, _profile(engine, words[0]))
         else:
             break
     engine.close()
 
 
-def _measure(engine: TorchEngine, seconds: float) -> dict[str, Any]:
+def _build(cell: WorkloadCell, without: Sequence[str]) -> Engine:
+    """With PyTorch, optimisations can be left out one by one; the other frameworks have them all or none."""
+    if cell.framework == "torch":
+        from trainmark.worker.torch.engine import TorchEngine
+
+        return TorchEngine(cell, without=without)
+    if without:
+        raise ValueError(f"{cell.framework}: cannot leave out {', '.join(without)}; only torch can")
+    package = frameworks().load(cell.framework).engine
+    if package is None:
+        raise ValueError(f"trainmark cannot train with {cell.framework}")
+    engine: Engine = import_module(package).build_engine(cell)
+    return engine
+
+
+def _profile(engine: Engine, path: str) -> dict[str, Any]:
+    from trainmark.worker.torch.engine import TorchEngine
+    from trainmark.worker.torch.profile import profile_steps
+
+    if not isinstance(engine, TorchEngine):
+        raise TypeError("only a step of torch can be profiled")
+    return profile_steps(engine, path)
+
+
+def _measure(engine: Engine, seconds: float) -> dict[str, Any]:
     """Blocks of steps between two waits; the host runs ahead within a block, as it does in a training."""
     num_steps = 1
     blocks: list[tuple[int, float]] = []
@@ -77,6 +107,19 @@ def _measure(engine: TorchEngine, seconds: float) -> dict[str, Any]:
         num_steps = max(1, min(2 * num_steps, round(num_steps * _BLOCK_S / max(spent, 1e-9))))
     kept = blocks[len(blocks) // 4 :]  # the first ones may still be filling queues
     return {"blocks": kept, "samples_per_step": engine.samples_per_step}
+
+
+def _load(engine: Engine, seconds: float) -> dict[str, Any]:
+    """What was made ahead is thrown away: it would count as made in no time."""
+    if not isinstance(engine, TrainingEngine):
+        raise TypeError("an engine of another package has a feed of its own")
+    engine.restart_feed()
+    num_batches, begin = 0, time.perf_counter()
+    while not num_batches or time.perf_counter() - begin < seconds:
+        engine.skip_batch()
+        num_batches += 1
+    engine.wait()
+    return {"samples": num_batches * engine.samples_per_step, "seconds": time.perf_counter() - begin}
 
 
 def _answer(file: Any, document: dict[str, Any]) -> None:

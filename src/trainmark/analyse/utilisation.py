@@ -1,0 +1,40 @@
+"""What part of a device's matrix rate a training uses (MFU): FLOPs by the workload's card, the rate by measurement."""
+
+from __future__ import annotations
+
+from trainmark.analyse.estimate import Estimate
+from trainmark.errors import TrainmarkError
+from trainmark.store.rows import RunRow
+from trainmark.workloads.card import Card
+from trainmark.workloads.registry import load_card
+
+
+def achieved_flops_per_s(row: RunRow, estimate: Estimate | None) -> float | None:
+    """Of one device; None where the rate or the work of a sample is not known."""
+    card = card_of(row)
+    if estimate is None or card is None or not row.devices or row.unit != card.unit:
+        return None
+    size = card.sizes.get(row.size or "full")
+    return None if size is None else estimate.value * size.flops_per_sample / row.devices
+
+
+def measured_peak(row: RunRow) -> float | None:
+    """FLOP/s of a matrix product that `doctor --peaks` measured on this device in this precision."""
+    found = row.environment.get("matrix_flops_per_s")
+    return float(found) if isinstance(found, int | float) and found > 0 else None
+
+
+def find_utilisation(row: RunRow, estimate: Estimate | None) -> float | None:
+    """May be above 1: then the rate, the FLOPs or the peak is wrong, and it is not to be shown as a number."""
+    peak = measured_peak(row)
+    achieved = achieved_flops_per_s(row, estimate) if peak is not None else None
+    return None if achieved is None or peak is None else achieved / peak
+
+
+def card_of(row: RunRow) -> Card | None:
+    if row.workload is None:
+        return None
+    try:
+        return load_card(row.workload)
+    except TrainmarkError:  # of a package that is not installed here
+        return None

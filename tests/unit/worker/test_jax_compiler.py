@@ -1,0 +1,43 @@
+"""Where compiled programs of JAX are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+jax = pytest.importorskip("jax")
+
+from trainmark.compile_cache import CACHE_VARIABLE  # noqa: E402
+from trainmark.worker.jax.compiler import keep_compiled  # noqa: E402
+
+pytestmark = pytest.mark.jax
+_SETTING = "jax_compilation_cache_dir"
+
+
+@pytest.fixture
+def _unset() -> Iterator[None]:
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update(_SETTING, None)
+    yield
+    jax.config.update(_SETTING, before)
+
+
+@pytest.mark.usefixtures("_unset")
+def test_programs_for_a_cpu_are_kept_for_each_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Machines that share a home directory may have other instructions."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setattr("platform.node", lambda: "a")
+    keep_compiled("cpu")
+    assert Path(jax.config.jax_compilation_cache_dir) == tmp_path / "jax" / "cpu-a"
+
+
+@pytest.mark.usefixtures("_unset")
+def test_a_folder_that_the_user_chose_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    keep_compiled("cuda")
+    assert Path(jax.config.jax_compilation_cache_dir) == tmp_path / "jax"
+    jax.config.update(_SETTING, "chosen")
+    keep_compiled("cuda")
+    assert jax.config.jax_compilation_cache_dir == "chosen"
