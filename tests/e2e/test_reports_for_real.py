@@ -148,4 +148,4 @@ class TestLong:
         (result,) = json.loads(done.stdout)["results"]
         print(result["outcome"], result["evals"])
         assert result["outcome"] == "ok"
-        assert [found["metric"] for found in result["evals"]] == ["top1"]
+        assert [found["metric"] for found in result["evals"]] == ["top1", "top5"]

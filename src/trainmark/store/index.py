@@ -146,6 +146,14 @@ class Store:
             for row in found
         ]
 
+    def read_digests(self) -> list[tuple[Any, ...]]:
+        """Of every run and of every plan of a sweep: they change with anything that a table of results shows."""
+        found = [tuple(row) for row in self._read(RUNS, ("id", DIGEST))]
+        with os.scandir(self.root) as entries:
+            plans = [entry for entry in entries if entry.name.startswith(".sweep-") and entry.name.endswith(".json")]
+            found += [(entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in plans]
+        return sorted(found, key=repr)
+
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _folders(self) -> Iterator[str]:
