@@ -38,7 +38,7 @@ def read_command(folder: Path, document: RunDocument) -> RankRecords:
     return replace(marked, evals=marked.evals or printed.evals, warnings=warnings)
 
 
-_OF_COMMANDS = ("witnesses-disagree", "not-observed", "uneven-observed", "no-records")
+_OF_COMMANDS = ("witnesses-disagree", "not-observed", "uneven-observed", "dispatch-times", "no-records")
 
 
 def _without_log(warnings: Sequence[Json]) -> tuple[Json, ...]:
