@@ -27,6 +27,8 @@ _STEPS = 3
 _IMAGES = {"imagenet": (24, 4), "kinetics": (12, 4)}
 """Images or clips, and classes where they can be chosen."""
 _OTHER_IMAGES = 10
+_QUICK_COMPILER = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+"""For JAX: nobody asks how fast these trainings are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +85,8 @@ def train(row: Row, args: argparse.Namespace) -> dict[str, Any]:
     batch_size = max(1, min(4, load_card(row.workload).sizes["small"].batch_size or 1))
     amount = ["--max-steps", str(_STEPS)]
     if row.data == "generated":
-        amount = ["--epochs", "1", "--data", str(make_data(row.workload, args.results))]
+        # The recipes' rates are meant for many more steps: with so few, ResNet-50's loss went from 1.0 to 5.1.
+        amount = ["--epochs", "1", "--lr", "0.001", "--data", str(make_data(row.workload, args.results))]
     store = args.results / "store"
     begin = time.monotonic()
     done = trainmark(
@@ -119,7 +122,7 @@ def make_data(workload: str, folder: Path) -> Path:
 
 
 def trainmark(*words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src")}
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src"), "XLA_FLAGS": _QUICK_COMPILER}
     argv = [sys.executable, "-m", "trainmark.cli.main", *words]
     return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
 

@@ -1,18 +1,24 @@
 """The frameworks beside each other on one device: speed with intervals, and ratios within rounds.
 
-For each workload one process of every variant is started and then measured in turns, so that a machine that drifts
-touches all alike. Each workload's line is appended to --output; a workload that has one is not measured again, so that
-an interrupted benchmark resumes. --compile-first starts the variants of all workloads at once, which fills the compile
-cache on all cores, before anything is measured.
+For each workload one process of every variant is started, all at once, and then they are measured in turns, so that a
+machine that drifts touches all alike. A variant without a first step after --limit-s is left out. Each workload's line
+is appended to --output; a workload that has one is not measured again, so that an interrupted benchmark resumes. What
+was compiled is kept, so a variant that was left out starts sooner in the next call (--again measures a workload anew).
 
-    python benchmarks/frameworks.py --device cuda --compile-first
+    python benchmarks/frameworks.py --device cuda --only resnet50           # one workload takes about two minutes
     python benchmarks/frameworks.py --only resnet50 --variants torch:reference,jax:fast --size small --batch-size 2
+
+Why does XLA compile one for so long? Give it other flags, and compare the seconds to the first step:
+
+    python benchmarks/frameworks.py --device cuda --only psenet --variants jax:fast --again \\
+        --xla-flags=--xla_gpu_experimental_enable_fusion_autotuner=false
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import time
 from collections.abc import Sequence
@@ -34,18 +40,15 @@ _JAX_MEMORY_SHARE = "0.45"
 
 def main() -> None:
     args = read_arguments()
-    done = {line["workload"] for line in read_lines(args.output)}
-    missing = [name for name in args.only if name not in done]
-    if args.compile_first:
-        compile_all(missing, args)
-    for workload in missing:
-        try:
-            line = measure(workload, args)
-        except RunError as error:
-            print(f"{workload}: {error}", flush=True)
+    done = set() if args.again else {line["workload"] for line in read_lines(args.output)}
+    for workload in args.only:
+        if workload in done:
+            print(f"{workload}: already in {args.output}")
             continue
-        with args.output.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        line = measure(workload, args)
+        if line["variants"]:
+            with args.output.open("a") as file:
+                file.write(json.dumps(line) + "\n")
     print_table(read_lines(args.output))
 
 
@@ -62,7 +65,9 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--precision", help="of all (default: bf16 on a GPU, fp32 on a CPU)")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each variant in each round")
-    parser.add_argument("--compile-first", action="store_true", help="start everything at once before measuring")
+    parser.add_argument("--limit-s", type=float, default=150.0, help="until the first step")
+    parser.add_argument("--again", action="store_true", help="also those that are in --output")
+    parser.add_argument("--xla-flags", default="", help="for JAX")
     parser.add_argument("--output", type=Path, default=Path("frameworks.jsonl"))
     args = parser.parse_args()
     args.size = args.size or ("full" if args.device == "cuda" else "small")
@@ -70,60 +75,46 @@ def read_arguments() -> argparse.Namespace:
     return args
 
 
-def compile_all(workloads: Sequence[str], args: argparse.Namespace) -> None:
-    """One framework after the other: each uses all cores by itself."""
-    for framework in dict.fromkeys(name.partition(":")[0] for name in args.variants):
-        wanted = [name for name in args.variants if name.startswith(f"{framework}:") and name != "torch:reference"]
-        starting = [start(workload, name, args, takes_all=False) for workload in workloads for name in wanted]
-        for one in starting:
-            try:
-                one.wait_for_first_step()
-            except RunError as error:
-                print(error, flush=True)
-                continue
-            print(f"{one.variant.name}: first step after {one.first['first_step_s']:.0f} s, all at once", flush=True)
-            one.end()
-
-
 def measure(workload: str, args: argparse.Namespace) -> dict[str, Any]:
     with contextlib.ExitStack() as ending:
         prepared: dict[str, Prepared] = {}
-        for name in args.variants:  # one after the other: a start that shares the cores takes longer
-            prepared[name] = start(workload, name, args)
-            ending.callback(prepared[name].end)
-            prepared[name].wait_for_first_step()
+        end = time.monotonic() + args.limit_s
+        for name, one in {name: start(workload, name, args) for name in args.variants}.items():
+            ending.callback(one.end)
+            try:
+                prepared[name] = one.wait_for_first_step(limit_s=max(1.0, end - time.monotonic()))
+            except RunError as error:
+                print(error, flush=True)
+                continue
+            print(f"{one.variant.name}: first step after {one.first['first_step_s']:.0f} s", flush=True)
         measure_in_turns(list(prepared.values()), rounds=args.rounds, seconds=args.seconds)
-    last = prepared[args.variants[-1]]
-    line = {
+    pairs = itertools.combinations(reversed(prepared), 2)
+    return {
         "workload": workload,
         "unit": load_card(workload).unit,
-        "batch_size": last.variant.cell.batch_size_per_device,
+        "batch_size": batch_size_of(workload, args),
         "size": args.size,
         "precision": args.precision,
+        "xla_flags": args.xla_flags,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "variants": {name: describe(one) for name, one in prepared.items()},
-        "ratios": {
-            f"{args.variants[-1]} / {name}": asdict(ratio(last, one))
-            for name, one in prepared.items()
-            if one is not last
-        },
+        "ratios": {f"{one} / {other}": asdict(ratio(prepared[one], prepared[other])) for one, other in pairs},
     }
-    print_table([line])
-    return line
 
 
-def start(workload: str, name: str, args: argparse.Namespace, *, takes_all: bool = True) -> Prepared:
+def batch_size_of(workload: str, args: argparse.Namespace) -> int:
+    return args.batch_size or load_card(workload).sizes[args.size].batch_size or 1
+
+
+def start(workload: str, name: str, args: argparse.Namespace) -> Prepared:
     framework, _, recipe = name.partition(":")
     cell = Cell(
         workload=workload, framework=framework, recipe=recipe, precision=args.precision, size=args.size,
-        device=args.device, nodes=1, devices_per_node=1,
-        batch_size_per_device=args.batch_size or load_card(workload).sizes[args.size].batch_size or 1,
+        device=args.device, nodes=1, devices_per_node=1, batch_size_per_device=batch_size_of(workload, args),
         data=DataSource(), epochs=None, lr=None, until_target=(), seed=0, repeat=1,
     )  # fmt: skip
-    memory = {"XLA_PYTHON_CLIENT_MEM_FRACTION": _JAX_MEMORY_SHARE}
-    if not takes_all:
-        memory = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    return Prepared(Variant(name=f"{workload} {name}", cell=cell, environment=memory if framework == "jax" else {}))
+    own = {"XLA_PYTHON_CLIENT_MEM_FRACTION": _JAX_MEMORY_SHARE, "XLA_FLAGS": args.xla_flags}
+    return Prepared(Variant(name=f"{workload} {name}", cell=cell, environment=own if framework == "jax" else {}))
 
 
 def describe(one: Prepared) -> dict[str, Any]:

@@ -38,6 +38,7 @@ _SMALL = {
     ),
     "all_trainings": ("DIR", "--frameworks", "torch", "--only", "resnet50", "--max-minutes", "0"),
     "parity_mutants": ("--only", "label-smoothing", "--expected-only"),
+    "parity_table": ("DIR/store", "--print-only"),
     "same_metric": (
         "DIR/results.json", "--frameworks", "torch", "--workloads", "resnet50", "--seeds", "1", "--epochs", "1",
         "--images", "48",

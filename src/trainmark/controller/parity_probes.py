@@ -57,6 +57,7 @@ class ProcessProber:
     ) -> None:
         self._folder, self._tell, self._jobs = folder, tell, jobs
         self._asked: set[str] = set()
+        self._running: list[subprocess.Popen[bytes]] = []
         self._command = command or (sys.executable, "-m", "trainmark.worker.probe")
 
     def run_steps(self, requests: Sequence[ProbeRequest]) -> list[ProbeResult]:
@@ -106,9 +107,17 @@ class ProcessProber:
         return tasks
 
     def _run(self, tasks: Sequence[_Task]) -> None:
+        """If one fails, the others still end, and their results are kept; an interrupted check ends at once."""
         with ThreadPoolExecutor(self._jobs) as pool:
-            for future in [pool.submit(self._run_one, task) for task in tasks]:
-                future.result()
+            futures = [pool.submit(self._run_one, task) for task in tasks]
+            try:
+                for future in futures:
+                    future.result()
+            except KeyboardInterrupt:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in list(self._running):
+                    process.terminate()
+                raise
 
     def _environment(self) -> dict[str, str]:
         """Processes that run side by side share the cores, unless the user has chosen the number of threads."""
@@ -121,15 +130,17 @@ class ProcessProber:
             shutil.rmtree(folder, ignore_errors=True)
             write_request(folder, request)
         folders = [folder for folder, _ in task.requests]
-        ended = subprocess.run(
+        process = subprocess.Popen(
             [*self._command, *map(str, folders)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            check=False,
             env={**self._environment(), **os.environ},
         )
-        if ended.returncode != 0:
-            raise RunError(_explain(task, ended))
+        self._running.append(process)
+        printed, _ = process.communicate()
+        self._running.remove(process)
+        if process.returncode != 0:
+            raise RunError(_explain(task, process.returncode, printed))
         for folder in folders:
             remove_request(folder)
 
@@ -140,12 +151,12 @@ def _code_of(request: ProbeRequest) -> str:
     return f"{version} {code_digest(request.workload, [request.framework])}"
 
 
-def _explain(task: _Task, ended: subprocess.CompletedProcess[bytes]) -> str:
-    why = f"exit code {ended.returncode}"
+def _explain(task: _Task, code: int, printed: bytes) -> str:
+    why = "the process ended without a result"
     try:
         for folder, _ in task.requests:
             read_probe_result(folder)
     except (ProbeFailedError, KeyError) as error:
         why = str(error)
-    tail = "\n".join(ended.stdout.decode(errors="replace").splitlines()[-_TAIL_LINES:])
-    return f"{task.framework} ended with exit code {ended.returncode}: {why}\n{tail}"
+    tail = "\n".join(printed.decode(errors="replace").splitlines()[-_TAIL_LINES:])
+    return f"{task.framework} ended with exit code {code}: {why}\n{tail}"

@@ -9,6 +9,7 @@ import contextlib
 import json
 import math
 import os
+import select
 import statistics
 import subprocess
 import sys
@@ -55,7 +56,14 @@ class Prepared:
         """Samples per second of each round."""
         self.peak_memory_bytes: int | None = None
 
-    def wait_for_first_step(self) -> Prepared:
+    def wait_for_first_step(self, limit_s: float | None = None) -> Prepared:
+        """After `limit_s` seconds the process is killed, for compilers that never end."""
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], limit_s)[0]:
+            self._process.kill()
+            self._process.communicate()
+            self._log.close()
+            raise RunError(f"{self.variant.name}: no first step within {limit_s:.0f} s")
         self.first = self._answer()
         return self
 

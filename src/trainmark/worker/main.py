@@ -17,6 +17,7 @@ from typing import Any
 from trainmark import rank_environment
 from trainmark.errors import InputError
 from trainmark.frameworks import frameworks
+from trainmark.measured_peaks import find_matrix_peak, read_peaks
 from trainmark.messages.endings import controller_stopped, interrupted, raised
 from trainmark.messages.message import Message
 from trainmark.messages.scaling import exchange_failed
@@ -89,17 +90,20 @@ class Worker:
         with Telemetry(self._recorder, gpu_index=self._gpu_index):
             self._begin_phase("load", what=self._cell.framework)
             package = self._load_package()
-            compiles = self._cell.recipe == "fast" or self._cell.framework == "jax"
+            compiles_here = self._cell.recipe == "fast" and self._cell.device == "cuda"
+            compiles = compiles_here or self._cell.framework == "jax"
             self._begin_phase("build", what="and compiling" if compiles else None)
             if self._run.memory_limit_bytes is not None:
                 package.limit_memory(self._cell.device, self._run.memory_limit_bytes)
             self._engine = package.build_engine(self._cell)
             start = start_from_file(self._engine, self._run)
-            self._write_environment({**self._engine.facts(), **start})
+            facts = self._engine.facts()
+            peak = find_matrix_peak(read_peaks(os.environ), facts.get("device_name"), self._cell.precision)
+            self._write_environment({**facts, "matrix_flops_per_s": peak, **start})
             self._begin_phase("first_step", what="(choosing kernels)" if self._cell.device == "cuda" else None)
             end = self._build_loop(self._engine).run()
-            peak = self._engine.peak_memory_bytes()
-            self._recorder.write({"kind": Kind.PHASE, "phase": "end", "edge": "end", "peak_memory_bytes": peak})
+            peak_bytes = self._engine.peak_memory_bytes()
+            self._recorder.write({"kind": Kind.PHASE, "phase": "end", "edge": "end", "peak_memory_bytes": peak_bytes})
             self._look_at_communication(self._engine, end)
             return end
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -319,3 +320,27 @@ def test_an_interrupted_check_asks_only_for_what_is_missing(tmp_path: Path) -> N
     assert ask() == [1, 2, 3]
     assert log.read_text().count("\n") == 4
     assert not list((tmp_path / "probe").glob("*/request.*"))
+
+
+_INTERRUPTED = """
+import os, sys
+from pathlib import Path
+from trainmark.controller.parity_probes import ProcessProber
+from trainmark.worker.probe import EpochRequest
+from trainmark.runfolder.document import WorkloadCell
+
+child = "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(600)"
+prober = ProcessProber(Path(sys.argv[1]), tell=print, command=(sys.executable, "-c", child), jobs=2)
+try:
+    prober.run_epochs([EpochRequest(cell=WorkloadCell(**CELL), num_steps=1)])
+except KeyboardInterrupt:
+    print("interrupted", [process.returncode for process in prober._running])
+"""
+
+
+def test_an_interrupted_check_leaves_no_process_behind(tmp_path: Path) -> None:
+    """Without that it would wait ten minutes for its process."""
+    code = f"CELL = {vars(make_workload_cell(framework='paddle'))!r}\n{_INTERRUPTED}"
+    argv = [sys.executable, "-c", code, str(tmp_path / "probe")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.splitlines()[-1:] == ["interrupted []"], done.stderr

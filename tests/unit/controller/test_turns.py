@@ -44,3 +44,9 @@ def test_a_process_that_fails_says_why() -> None:
     cell = make_cell(workload="nosuch")
     with pytest.raises(RunError, match="nosuch"):
         Prepared(Variant(name="one", cell=cell)).wait_for_first_step()
+
+
+def test_a_process_that_takes_too_long_is_killed() -> None:
+    waiting = Variant(name="one", cell=make_cell(), program=("-c", "import time; time.sleep(60)"))
+    with pytest.raises(RunError, match="one: no first step within 0 s"):
+        Prepared(waiting).wait_for_first_step(limit_s=0.1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -16,7 +17,8 @@ _LEAST_KEPT_S = 1.0
 
 def keep_compiled(device: str) -> None:
     """Before the first compilation. A folder that the user has chosen for JAX's cache is kept."""
-    if jax.config.jax_compilation_cache_dir is None:
+    settings: Any = jax.config  # whose types lack the settings with a context manager
+    if settings.jax_compilation_cache_dir is None:
         jax.config.update("jax_compilation_cache_dir", str(_folder(device)))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _LEAST_KEPT_S)
 

@@ -18,7 +18,6 @@ from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmark import rank_environment
-from trainmark.measured_peaks import find_matrix_peak, read_peaks
 from trainmark.messages.message import Message
 from trainmark.messages.training import checkpoint_damaged, checkpoint_has_objects
 from trainmark.runfolder.document import WorkloadCell
@@ -267,12 +266,6 @@ class TorchEngine(TrainingEngine[Batch]):
             return torch.cuda.max_memory_allocated() + self._train_step.replay_bytes
         return peak_host_bytes()
 
-    def _matrix_peak(self) -> float | None:
-        """What `doctor --peaks` has measured on this GPU in this precision."""
-        if self._device.type == "cpu":
-            return None
-        return find_matrix_peak(read_peaks(os.environ), torch.cuda.get_device_name(), self._cell.precision)
-
     def facts(self) -> Mapping[str, Any]:
         is_cuda = self._device.type == "cuda"
         return {
@@ -286,7 +279,6 @@ class TorchEngine(TrainingEngine[Batch]):
             "num_classes": self._feed.num_classes,
             "learning_rate_peak": self._peak_rate,
             "optimisations": sorted(self._optimisations),
-            "matrix_flops_per_s": self._matrix_peak(),
             "flags": {
                 "sync_batch_norm": self._syncs_batch_norm,
                 "tf32_matmul": torch.backends.cuda.matmul.allow_tf32,
