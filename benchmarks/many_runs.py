@@ -4,7 +4,7 @@
 
 The store is made as a year of work leaves it (tests/many_runs.py): sweeps with repeats of 100 to 400 steps, trainings,
 commands, imported logs, failures. The first `show` finds no index and reads every folder; it is shown apart. So is a
-`show` with the index and without the answer to the same question that the store keeps, as after a new run. Core time
+`show` with the index and without the kept answer to the same question, as after a new run. Core time
 stands beside the clock, since another process on the machine moves only the clock. Byte code is kept, as an installed
 Python keeps it.
 """
@@ -34,7 +34,7 @@ _COMMANDS = (
 def measure(words: tuple[str, ...], folder: Path) -> tuple[float, float]:
     """Seconds by the clock and of core time, both of the whole process."""
     environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    environment |= {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+    environment |= {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "XDG_CACHE_HOME": str(folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     before, begin = os.times(), time.perf_counter()
     command = [sys.executable, "-m", "trainmark.cli.main", *words, "--store", "runs"]
@@ -51,7 +51,7 @@ def main() -> None:
     args = parser.parse_args()
     sys.path[:0] = [str(_ROOT / "src"), str(_ROOT / "tests")]
     from many_runs import make_store
-    from trainmark.store.kept_answer import ANSWER_FILE
+    from trainmark.store.kept_answer import answer_file
 
     with tempfile.TemporaryDirectory(prefix="many-runs-") as name:
         folder = Path(name)
@@ -62,7 +62,7 @@ def main() -> None:
         print(f"  {'show, nothing indexed yet':<26} {wall_s:6.2f} ({core_s:.2f})")
         found = []
         for _ in range(args.passes):
-            (folder / "runs" / ANSWER_FILE).unlink(missing_ok=True)
+            answer_file({"XDG_CACHE_HOME": str(folder)}).unlink(missing_ok=True)
             found.append(measure(("show",), folder))
         print(f"  {'show, not asked before':<26} {min(found)[0]:6.2f} ({min(found)[1]:.2f})")
         for words in _COMMANDS:

@@ -133,6 +133,7 @@ def test_the_same_question_is_answered_from_the_last_answer(
 ) -> None:
     """Until a run is added, changed or removed, or the question is another one; a damaged answer is made anew."""
     monkeypatch.setattr(kept_answer, "MANY_RUNS", 2)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
     made: list[int] = []
     monkeypatch.setattr(
         console, "say_lines", lambda lines, *_, **__: made.append(len(lines)) or [f"{len(lines)} lines"]
@@ -147,7 +148,7 @@ def test_the_same_question_is_answered_from_the_last_answer(
     assert say("show", "--store", tmp_path) == "4 lines\n"
     shutil.rmtree(tmp_path / "run1")
     assert say("show", "--store", tmp_path) == "3 lines\n"
-    answer = tmp_path / ".answer"
+    answer = kept_answer.answer_file()
     answer.write_bytes(answer.read_bytes().replace(b"3 lines", b"7 lines"))
     assert [say("show", "--store", tmp_path) for _ in range(2)] == ["3 lines\n"] * 2
     assert made == [3, 3, 4, 3, 3]
