@@ -49,6 +49,9 @@ class Case:
     """Samples, images or tokens of all processes together in one step."""
     unit: str
     pause: tuple[tuple[str, str], ...] = ()
+    done: tuple[tuple[str, str], ...] = ()
+    """Of a script that runs ahead of its device: lines that run when it has waited for all steps since the last pause.
+    Only the steps together have a time then, from the first step line to this one."""
     lines_per_step: int = 1
     """How often the step line runs for one step: gradient accumulation, or a generator and a critic."""
     processes: int = 1
@@ -107,7 +110,13 @@ def main() -> None:
 def read_cases() -> list[Case]:
     with (_HERE / "cases.toml").open("rb") as file:
         return [
-            Case(**{**row, "step": tuple(row["step"]), "pause": tuple(tuple(line) for line in row.get("pause", ()))})
+            Case(
+                **{
+                    **row,
+                    "step": tuple(row["step"]),
+                    **{name: tuple(tuple(line) for line in row.get(name, ())) for name in ("pause", "done")},
+                }
+            )
             for row in tomllib.load(file)["case"]
         ]
 
@@ -118,6 +127,7 @@ def measure(case: Case, *, sources: Path, python: Path, work: Path) -> Outcome:
     (output / "lines").mkdir(parents=True)
     words = {"python": str(python), "bin": str(python.parent), "data": str(work / "data"), "out": str(output)}
     lines = [["step", *case.step], *(["pause", *line] for line in case.pause)]
+    lines += [["done", *line] for line in case.done]
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
         "OMP_NUM_THREADS": "1",
@@ -171,8 +181,22 @@ def intervals(lines: list[tuple[str, float]], lines_per_step: int) -> list[float
     return found
 
 
+def spans(lines: list[tuple[str, float]]) -> list[float]:
+    """Seconds of the steps from a pause to where the script has waited for them, the same for each of them."""
+    found, begin, num_steps = list[float](), None, 0
+    for name, time_s in lines:
+        if name == "pause":
+            begin, num_steps = None, 0
+        elif name == "step":
+            begin, num_steps = time_s if begin is None else begin, num_steps + 1
+        elif begin is not None:
+            found += [(time_s - begin) / num_steps] * num_steps
+            begin, num_steps = None, 0
+    return found
+
+
 def judge(case: Case, result: dict[str, Any], lines: list[tuple[str, float]]) -> Outcome:
-    found = intervals(lines, case.lines_per_step)
+    found = spans(lines) if case.done else intervals(lines, case.lines_per_step)
     throughput = result.get("throughput")
     if not isinstance(throughput, dict) or not found:
         reason = f"outcome {result.get('outcome')}, {len(found)} steps counted, throughput {throughput}"

@@ -72,10 +72,8 @@ def test_what_is_known_at_the_end_stands_before_the_end_does(
 def test_a_real_script_s_speed_is_its_own_statement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Trains on the CPU for seconds. The script states its speed after its first ten iterations; ours may leave out
-    more where the machine's speed changed at first, so it is compared with the script's own clock over the same lines.
-
-    It rests on the observer, which agrees with what the script prints and with the clock.
+    """Trains on the CPU for seconds. The observed steps are compared with the script's own clock over the very same
+    iterations, and the result with the observed steps: what else the machine does meanwhile changes all of them.
     """
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     times = tmp_path / "times"
@@ -86,20 +84,22 @@ def test_a_real_script_s_speed_is_its_own_statement(
     assert (result["framework"], result["batch_size_per_device"], result["devices"]) == ("torch", 32, 1)
     speed = result["throughput"]
     assert (speed["unit"], result["witness"], result["records"]) == ("images/s", "observer", 599)
-    values = result["witnesses"]
-    assert values["log"] == pytest.approx(values["observer"], rel=0.05)
-    assert values["clock"] == pytest.approx(values["observer"], rel=0.001)
+    assert all(result["witnesses"][name] > 0 for name in ("observer", "log", "clock"))
+    lines = (store / result["id"] / "rank0.observed.jsonl").read_text().splitlines()
+    steps = [record for record in map(json.loads, lines) if record["kind"] == "step"]
+    seconds = [step["seconds"] for step in steps]
+    assert len(seconds) == 599
+    # The first iteration starts the clock, and the script's lines are ten iterations apart.
+    printed = [float(line) for line in times.read_text().split()]
+    own = 590 * 32 / sum(seconds[9:])
+    assert own == pytest.approx(590 * 32 / (printed[-1] - printed[0]), rel=0.05)
+    output = (store / result["id"] / "output.log").read_text()
+    assert own == pytest.approx(float(re.findall(r"([\d.]+) images/s", output)[-1]), rel=0.05)
     if speed["value"] is None:  # the machine was busy
         assert "too-noisy" in {warning["code"] for warning in result["warnings"]}
         return
-    printed = [float(line) for line in times.read_text().split()]
-    first = -(-speed["warmup_steps"] // 10) + 1  # lines of ten iterations each
-    num_images = (len(printed) - first) * 10 * 32
-    assert speed["value"] == pytest.approx(num_images / (printed[-1] - printed[first - 1]), rel=0.01)
-    if speed["warmup_steps"] <= 10:
-        output = (store / result["id"] / "output.log").read_text()
-        stated = float(re.findall(r"([\d.]+) images/s", output)[-1])
-        assert speed["value"] == pytest.approx(stated, rel=0.01)
+    used = seconds[speed["warmup_steps"] :]
+    assert speed["value"] == pytest.approx(32 * len(used) / sum(used), rel=1e-6)
 
 
 def test_placeholders_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

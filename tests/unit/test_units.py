@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
 from trainmark import units
+from trainmark.runfolder.records import Outcome
+from trainmark.units import to_json
 
 
 @pytest.mark.parametrize(
@@ -87,3 +90,18 @@ def test_json_escapes_what_drives_a_terminal() -> None:
 )
 def test_bytes_are_read(text: str, num_bytes: int | None) -> None:
     assert units.parse_bytes(text) == num_bytes
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{}, [], {"a": {}, "b": [], "c": [[], {}]}, {"中\u2028": "\x1b\"\\\n", "n": [1, -2.5e-7, True, None, 1e22]},
+     [[1, [2]], ()], {1: 2, None: 3}, "x", 3, Outcome.OK, {"o": Outcome.OK}],
+)  # fmt: skip
+def test_indented_json_is_as_python_writes_it(value: object) -> None:
+    assert to_json(value, indent=1) == json.dumps(value, indent=1, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_indented_json_has_only_finite_numbers(number: float) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        to_json([number], indent=1)

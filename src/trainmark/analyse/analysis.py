@@ -57,9 +57,10 @@ _found: WeakKeyDictionary[RunRow, Analysis] = WeakKeyDictionary()
 
 def analysis_of(row: RunRow) -> Analysis:
     """The analysis kept in the index, or a new one."""
-    if row not in _found:
-        _found[row] = Analysis.from_json(row.analysis) if row.analysis is not None else analyse_steps(row)
-    return _found[row]
+    found = _found.get(row)
+    if found is None:
+        found = _found[row] = Analysis.from_json(row.analysis) if row.analysis is not None else analyse_steps(row)
+    return found
 
 
 def estimate_run(row: RunRow) -> Estimate | None:
@@ -139,7 +140,10 @@ def _measure_power(row: RunRow) -> Powers:
     """Only our own workers read counters."""
     if row.source != "trainmark":
         return {}
-    return measure_power(row, find_steady_steps(row))
+    import numpy as np
+
+    # Which steps are steady takes long to find, and matters only where there are readings.
+    return measure_power(row, find_steady_steps(row) if row.energy else np.empty(0, dtype=np.bool_))
 
 
 def find_steady_steps(row: RunRow) -> NDArray[np.bool_]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.analyse.digits import find_quantum
+from trainmark.analyse.medians import median
 from trainmark.analyse.periods import Period, without_period
 from trainmark.analyse.regimes import Levels, find_levels
 from trainmark.analyse.settling import Movement, find_movement
@@ -86,9 +87,11 @@ def _shorten(series: Floats) -> Floats:
 def _without_outliers(series: Floats) -> Floats:
     """Values far from their neighbours are moved nearer: a few of them together would look like a level."""
     padded = np.pad(series, _REACH, mode="edge")
-    local = np.median([padded[place : place + len(series)] for place in range(2 * _REACH + 1)], axis=0)
+    neighbours = np.array([padded[place : place + len(series)] for place in range(2 * _REACH + 1)])
+    neighbours.sort(axis=0)
+    local = neighbours[_REACH]  # the median
     deviations = series - local
-    most = _OUTLIER * 1.4826 * float(np.median(np.abs(deviations)))
+    most = _OUTLIER * 1.4826 * median(np.abs(deviations))
     if most == 0.0:  # rounded values, or a regular pattern
         return series
     clipped = local + np.clip(deviations, -most, most)

@@ -15,6 +15,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.analyse.medians import median
+
 Floats = NDArray[np.float64]
 
 _FINEST = 1e-5
@@ -55,7 +57,7 @@ def declared_error(durations: Floats, rounding: Floats, *, is_sum: bool) -> floa
 
 def find_quantum(values: Floats) -> float | None:
     """The largest power of ten or smallest difference of which all values are multiples; None if too small."""
-    middle = float(np.median(values))
+    middle = median(values)
     if middle <= 0:
         return None
     # Differences of time stamps have errors in their last bits.

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -69,12 +70,14 @@ class Difference:
 
 
 _found: WeakKeyDictionary[RunRow, Identity] = WeakKeyDictionary()
+_keys: WeakKeyDictionary[RunRow, tuple[object, ...]] = WeakKeyDictionary()
 
 
 def identity_of(row: RunRow) -> Identity:
-    if row not in _found:
-        _found[row] = _identify(row)
-    return _found[row]
+    found = _found.get(row)
+    if found is None:
+        found = _found[row] = _identify(row)
+    return found
 
 
 def differences(one: Identity, other: Identity) -> tuple[Difference, ...]:
@@ -117,12 +120,15 @@ def pooling_key(row: RunRow) -> tuple[object, ...]:
     Stricter than equal identities: two hosts of the same model are two lines, unless the GPUs prove that they are one
     machine, or the host name is that of a container, which is new for each one.
     """
-    own = identity_of(row)
-    place = None if own.is_known else (own.place,)
-    has_own_name = "gpus" not in own.facts["machine"] and not row.environment.get("container")
-    is_older = "script" not in row.environment and "gpus" not in row.environment
-    host = own.facts["machine"].get("host") if has_own_name or is_older else None
-    return own.work, own.code, own.machine, place, row.machine, host
+    key = _keys.get(row)
+    if key is None:
+        own = identity_of(row)
+        place = None if own.is_known else (own.place,)
+        has_own_name = "gpus" not in own.facts["machine"] and not row.environment.get("container")
+        is_older = "script" not in row.environment and "gpus" not in row.environment
+        host = own.facts["machine"].get("host") if has_own_name or is_older else None
+        key = _keys[row] = (own.work, own.code, own.machine, place, row.machine, host)
+    return key
 
 
 def rows_of_commit(rows: Sequence[RunRow], wanted: str) -> list[RunRow]:
@@ -156,8 +162,14 @@ class _Axis:
     def digest(self) -> str | None:
         if not self.is_known:
             return None
-        counted = {name: value for name, value in self.facts.items() if name not in _NOT_IN_HASH | self.not_counted}
-        return hashlib.sha256(json.dumps(counted, sort_keys=True).encode(errors="replace")).hexdigest()[:_SHORT]
+        uncounted = _NOT_IN_HASH | self.not_counted
+        return _digest_of(frozenset(fact for fact in self.facts.items() if fact[0] not in uncounted))
+
+
+@lru_cache(maxsize=4096)
+def _digest_of(facts: frozenset[tuple[str, str]]) -> str:
+    """Kept, since most runs of a store have the same code and machine as others."""
+    return hashlib.sha256(json.dumps(dict(facts), sort_keys=True).encode(errors="replace")).hexdigest()[:_SHORT]
 
 
 def _identify(row: RunRow) -> Identity:

@@ -125,7 +125,8 @@ def judge(rows: Sequence[RunRow]) -> None:
 
 def marks_of(row: RunRow) -> tuple[Mark, ...]:
     """The laws that a run breaks, accepted or not; of a row that was not judged, only the laws of one run."""
-    return _judged[row] if row in _judged else tuple(_mark(row, message) for message in _own(row))
+    found = _judged.get(row)
+    return tuple(_mark(row, message) for message in _own(row)) if found is None else found
 
 
 def broken_laws(row: RunRow) -> tuple[Message, ...]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 
 from trainmark.analyse.analysis import analysis_of, estimate_run
 from trainmark.analyse.distributions import t_two_sided
@@ -103,7 +103,8 @@ def find_outliers(repeats: Sequence[Estimate]) -> Iterator[tuple[int, float, flo
     logs, errors = [math.log(one.value) for one in repeats], [_relative_error(one) for one in repeats]
     for place, own in enumerate(logs):
         others = logs[:place] + logs[place + 1 :]
-        apart, spread = own - fmean(others), stdev(others)
+        mean = fmean(others)
+        apart, spread = own - mean, math.sqrt(math.fsum((one - mean) ** 2 for one in others) / (len(others) - 1))
         # A run whose own steps say little may differ by more than the others do.
         within = fmean(error**2 for at, error in enumerate(errors) if at != place)
         error = math.sqrt(max(spread, errors[place]) ** 2 + max(spread**2, within) / len(others))

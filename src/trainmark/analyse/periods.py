@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.analyse.medians import level_and_noise
+
 Floats = NDArray[np.float64]
 
 _DEVIATIONS = 5.0
@@ -36,8 +38,7 @@ class Period:
 
 def find_period(series: Floats) -> Period | None:
     n = len(series)
-    level = float(np.median(series))
-    noise = 1.4826 * float(np.median(np.abs(series - level)))
+    level, noise = level_and_noise(series)
     slow = np.flatnonzero(series - level > max(_DEVIATIONS * noise, _SHARE_OF_STEP * abs(level)))
     if len(slow) < _MIN_EVENTS:
         return None

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.analyse.medians import median
 from trainmark.analyse.whitening import Fit, fit
 
 Floats = NDArray[np.float64]
 
-_WINDOWS = (5, 10, 20, 40, 80, 160, 320)
+_WINDOWS = np.array([5, 10, 20, 40, 80, 160, 320])
 _MIN_SEGMENT = 3
 _CANDIDATE = 5.0
 """Deviations of a candidate, as if the noise were independent."""
@@ -81,18 +82,17 @@ def find_levels(series: Floats, *, noise_only: Fit) -> Levels | None:
 def _propose(series: Floats) -> list[int]:
     """Places of the largest differences between the means of the windows before and after, at least 3 values apart."""
     n = len(series)
-    noise = 1.4826 * float(np.median(np.abs(np.diff(series)))) / np.sqrt(2)
+    noise = 1.4826 * median(np.abs(np.diff(series))) / np.sqrt(2)
     sums = np.concatenate(([0.0], np.cumsum(series)))
     places = np.arange(_MIN_SEGMENT, n - _MIN_SEGMENT + 1)
     best = np.zeros(n)
-    if len(places) == 0 or noise <= 0:
+    windows = _WINDOWS[n >= _WINDOWS, None]
+    if len(places) == 0 or noise <= 0 or not len(windows):
         return []
-    for window in (width for width in _WINDOWS if width <= n):
-        before, after = np.minimum(window, places), np.minimum(window, n - places)
-        left = (sums[places] - sums[places - before]) / before
-        right = (sums[places + after] - sums[places]) / after
-        score = np.abs(right - left) / (noise * np.sqrt(1 / before + 1 / after))
-        best[places] = np.maximum(best[places], score)
+    before, after = np.minimum(windows, places), np.minimum(windows, n - places)
+    left = (sums[places] - sums[places - before]) / before
+    right = (sums[places + after] - sums[places]) / after
+    best[places] = (np.abs(right - left) / (noise * np.sqrt(1 / before + 1 / after))).max(axis=0)
     found: list[int] = []
     while len(found) < _MAX_CHANGES:
         place = int(np.argmax(best))

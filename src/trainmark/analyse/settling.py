@@ -84,8 +84,7 @@ def _final(found: Fit, shape: Floats) -> tuple[float, float]:
 def _shapes(num: int) -> Floats:
     """One row per time constant and one for the line, each with mean 0; exponentials start at 1 above their end."""
     time = np.arange(num) / num
-    rows = [np.exp(-time / constant) for constant in _TIME_CONSTANTS]
-    rows.append(-time)
-    shapes = np.array([row - row.mean() for row in rows])
+    shapes = np.vstack((np.exp(-time / np.array(_TIME_CONSTANTS)[:, None]), -time))
+    shapes -= shapes.mean(axis=1, keepdims=True)
     shapes.setflags(write=False)
     return shapes

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.analyse.medians import level_and_noise
+
 Floats = NDArray[np.float64]
 
 _DEVIATIONS = 10.0
@@ -46,8 +48,7 @@ class Stalls:
 
 
 def find_stalls(series: Floats) -> Stalls | None:
-    level = float(np.median(series))
-    noise = 1.4826 * float(np.median(np.abs(series - level)))
+    level, noise = level_and_noise(series)
     excess = series - level
     stalled = np.flatnonzero(excess > max(_DEVIATIONS * noise, _SHARE_OF_STEP * abs(level)))
     n = len(series)

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trainmark.analyse.diagnosis import find_shape
 from trainmark.analyse.longrun import long_run_variance
+from trainmark.analyse.medians import level_and_noise, median
 
 # A spike exceeds the usual step by all three: robust deviations, a share of the step, and the usual slow steps (data
 # stalls, logging) of the second half.
@@ -80,15 +81,8 @@ def find_spikes_end(seconds: ArrayLike) -> int:
 
 
 def _level_and_noise(durations: NDArray[np.float64]) -> tuple[float, float]:
-    level = _median(durations)
-    noise = 1.4826 * _median(np.abs(durations - level))
+    level, noise = level_and_noise(durations)
     return level, max(noise, _NOISE_FLOOR * level)
-
-
-def _median(values: NDArray[np.float64]) -> float:
-    """Like np.median, but four times as fast for the few hundred values of a running measurement."""
-    ordered = np.sort(values)
-    return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def _end_of_spikes(durations: NDArray[np.float64], limit: int) -> int:
@@ -158,7 +152,7 @@ def _cut_by_batches(clipped: NDArray[np.float64], size: int, allowed: NDArray[np
 def _dies_away(durations: NDArray[np.float64]) -> bool:
     """Whether the level moves more within the first half than from there to the second, and the same way."""
     n = len(durations)
-    first, second, rest = (_median(part) for part in np.split(durations, [n // 4, n // 2]))
+    first, second, rest = (median(part) for part in np.split(durations, [n // 4, n // 2]))
     return abs(first - second) >= abs(second - rest) and (first - second) * (second - rest) >= 0
 
 
@@ -168,7 +162,7 @@ def _is_transient(durations: NDArray[np.float64], cut: int) -> bool:
         return True
     removed, rest = durations[:cut], durations[cut:]
     level, noise = _level_and_noise(rest)
-    if max(_median(removed) / level, level / _median(removed)) > _FAR:
+    if max(median(removed) / level, level / median(removed)) > _FAR:
         return True
     early, late = (float(part.mean()) - float(rest.mean()) for part in np.split(removed, [cut // 2]))
     chance = _SIGNIFICANT * noise * float(np.sqrt(4 / cut))

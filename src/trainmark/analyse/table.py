@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.baseline import find_baselines
@@ -50,6 +51,12 @@ class Line:
 
 
 def build_lines(rows: Sequence[RunRow]) -> tuple[Line, ...]:
+    return _build_lines(tuple(rows))
+
+
+@lru_cache(maxsize=2)
+def _build_lines(rows: tuple[RunRow, ...]) -> tuple[Line, ...]:
+    """Kept: several parts of an output ask for the lines of the same rows."""
     groups = _group(without_replaced(rows))
     pooled = [(runs, _pool_runs(runs)) for runs in groups]
     divisors = _find_divisors(pooled)

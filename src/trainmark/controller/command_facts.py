@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmark.messages.commands import (
+    dispatch_times,
     hook_not_loaded,
     no_framework,
     no_optimizer_step,
@@ -84,6 +85,8 @@ def _choose(folder: Path, log: LiveLog, observed: Observed | None) -> _Choice:
     warnings: tuple[Message, ...] = () if warning is None else (warning,)
     if chosen == "observer" and observed is not None and _is_uneven(observed.counts):
         warnings += (uneven_observed(least=min(observed.counts), most=max(observed.counts)),)
+    if chosen == "observer" and observed is not None and observed.num_dispatched:
+        warnings += (dispatch_times(count=observed.num_dispatched, total=min(observed.counts)),)
     return _Choice(witness=chosen, unit=witnesses[chosen].unit, witnesses=values, warnings=warnings)
 
 

@@ -33,7 +33,9 @@ def refuse_file(root: Path) -> None:
         raise StoreError(f"--store {root}: is a file, expected a folder", hint="use --store DIR")
 
 
-def read_rows(store: Store, wanted: Sequence[str] = (), *, reindex: bool = False, tell: Tell) -> list[RunRow]:
+def read_rows(
+    store: Store, wanted: Sequence[str] = (), *, reindex: bool = False, is_synced: bool = False, tell: Tell
+) -> list[RunRow]:
     """The runs whose id begins with one of `wanted`, or all; an error if there are none."""
     from trainmark.analyse.laws import judge
 
@@ -44,7 +46,7 @@ def read_rows(store: Store, wanted: Sequence[str] = (), *, reindex: bool = False
         raise StoreError(f"store not found: {store.root}", hint="run something first: trainmark run quick")
     if reindex:
         store.reindex(tell=tell)
-    else:
+    elif not is_synced:
         store.sync(tell=tell)
     everything = store.rows()
     judge(everything)  # before some are selected: a mark may come from a run that is not shown

@@ -28,6 +28,8 @@ class RateSums:
     low: float = math.inf
     high: float = -math.inf
     last: float = math.nan
+    bins: _Bins | None = None
+    """Around the first rates, which are most likely around the median too: that saves a pass over all of them."""
 
     def add(self, rates: Floats) -> None:
         known = rates[~np.isnan(rates)]
@@ -36,6 +38,10 @@ class RateSums:
             self.total += float(known.sum())
             self.low, self.high = min(self.low, float(known.min())), max(self.high, float(known.max()))
             self.last = float(known[-1])
+            if self.bins is None:
+                middle = float(np.median(known))
+                self.bins = _Bins(0.5 * middle, 1.5 * middle)
+            self.bins.add(known)
 
 
 def summarise_rates(path: Path, sums: RateSums) -> dict[str, float] | None:
@@ -51,34 +57,56 @@ def summarise_rates(path: Path, sums: RateSums) -> dict[str, float] | None:
     return {"median": exact_median(read, sums), "mean": sums.total / sums.count, "last": sums.last}
 
 
+class _Bins:
+    """How many values are in each part of a range."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high = low, high
+        self.num_below = 0
+        self._width = (high - low) / _NUM_BINS
+        self._counts = np.zeros(_NUM_BINS, dtype=np.intp)
+
+    def add(self, values: Floats) -> None:
+        self._counts += np.bincount(self.places(values), minlength=_NUM_BINS + 1)[:_NUM_BINS]
+        self.num_below += int((values < self.low).sum())
+
+    def places(self, values: Floats) -> NDArray[np.intp]:
+        """The bin of each value; that after the last for values out of the range."""
+        is_out = (values < self.low) | (values > self.high)
+        places = np.minimum((values - self.low) / self._width, _NUM_BINS - 1)
+        return np.where(is_out, _NUM_BINS, places).astype(np.intp)
+
+    def find(self, ranks: tuple[int, int]) -> tuple[int, int, int] | None:
+        """The bins with the values of these ranks, and how many values are below them; None if out of the range."""
+        ends = self.num_below + np.cumsum(self._counts)
+        if ranks[0] < self.num_below or ranks[1] >= ends[-1]:
+            return None
+        first, last = (int(np.searchsorted(ends, rank, side="right")) for rank in ranks)
+        return first, last, int(ends[first - 1]) if first else self.num_below
+
+
 def exact_median(read: ReadParts, sums: RateSums) -> float:
     """Of all values of the parts. A range around the middle is narrowed until what is in it fits in memory."""
     ranks = (sums.count - 1) // 2, sums.count // 2
-    low, high, below = sums.low, sums.high, 0
+    bins, low, high = sums.bins, sums.low, sums.high
     while low < high:
-        width = (high - low) / _NUM_BINS
-        counts = np.zeros(_NUM_BINS, dtype=np.intp)
-        for part in read():
-            counts += np.bincount(_bins(part, low, high, width), minlength=_NUM_BINS + 1)[:_NUM_BINS]
-        ends = below + np.cumsum(counts)
-        first, last = (int(np.searchsorted(ends, rank, side="right")) for rank in ranks)
-        below = int(ends[first - 1]) if first else below
+        place = bins.find(ranks) if bins is not None else None
+        if bins is None or place is None:
+            bins = _Bins(low, high)
+            for part in read():
+                bins.add(part)
+            place = bins.find(ranks)
+            assert place is not None, "the range has all ranks"
+        first, last, below = place
         inside = _Inside()
         for part in read():
-            bins = _bins(part, low, high, width)
-            inside.add(part[(bins >= first) & (bins <= last)])
+            places = bins.places(part)
+            inside.add(part[(places >= first) & (places <= last)])
         if inside.values is not None:
             ordered = np.sort(np.concatenate(inside.values))
             return float(ordered[ranks[0] - below] + ordered[ranks[1] - below]) / 2
-        low, high = inside.low, inside.high
+        bins, low, high = None, inside.low, inside.high
     return low
-
-
-def _bins(part: Floats, low: float, high: float, width: float) -> NDArray[np.intp]:
-    """The bin of each value; that after the last for values out of the range."""
-    is_out = (part < low) | (part > high)
-    places = np.minimum((part - low) / width, _NUM_BINS - 1)
-    return np.where(is_out, _NUM_BINS, places).astype(np.intp)
 
 
 class _Inside:

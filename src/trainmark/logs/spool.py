@@ -51,18 +51,15 @@ class Spool:
         """The rows in parts of a few megabytes."""
         self._flush()
         self._file.seek(0)
-        waiting: list[Rows] = []
+        waiting: list[tuple[int, dict[int, bytes]]] = []
         while head := self._file.read(_HEAD.size):
             num, *used = _HEAD.unpack(head)
-            rows = np.full((num, _WIDTH), np.nan)
-            for place in np.flatnonzero(used):
-                rows[:, place] = np.frombuffer(self._file.read(num * 8), dtype=np.float64)
-            waiting.append(rows)
-            if sum(map(len, waiting)) >= _ROWS:
-                yield np.concatenate(waiting)
+            waiting.append((num, {place: self._file.read(num * 8) for place in range(_WIDTH) if used[place]}))
+            if sum(num for num, _ in waiting) >= _ROWS:
+                yield _join(waiting)
                 waiting = []
         if waiting:
-            yield np.concatenate(waiting)
+            yield _join(waiting)
 
     def close(self) -> None:
         self._file.close()
@@ -80,6 +77,17 @@ class Spool:
         self._file.seek(0, os.SEEK_END)
         self._file.write(_HEAD.pack(len(rows), *used))
         self._file.write(np.ascontiguousarray(rows.T[used]).tobytes())
+
+
+def _join(parts: list[tuple[int, dict[int, bytes]]]) -> Rows:
+    """Each column together in memory: what follows works on columns."""
+    rows = np.full((_WIDTH, sum(num for num, _ in parts)), np.nan)
+    begin = 0
+    for num, columns in parts:
+        for place, data in columns.items():
+            rows[place, begin : begin + num] = np.frombuffer(data, dtype=np.float64)
+        begin += num
+    return rows.T
 
 
 def _values(record: LogRecord) -> list[float]:

@@ -79,9 +79,14 @@ def write_steps(log: ReadLog, path: Path, rates: RateSums) -> list[Message]:
 
 
 def _columns(log: ReadLog) -> list[str]:
-    """Those that the log has at all."""
-    always = ["seconds", "samples", "num_steps", "rounding_s", "rate"]
+    """Those that the log has at all, and that do not follow from the others."""
+    always = ["seconds", "samples", "rounding_s"]
     used = log.gathered.spool.used
+    is_each = log.basis is Basis.PRINTED and log.dialect.covers == "step"
+    if not is_each:
+        always.append("num_steps")
+    if not is_each or "rate" in used:
+        always.append("rate")
     return always + [name for name in ("is_trace", "step", "epoch", "time_s", "loss") if name in used]
 
 

@@ -97,6 +97,17 @@ def steps_left_out(*, used: int, left_out: int) -> None: ...
 def uneven_observed(*, least: int, most: int) -> None: ...
 
 
+@declare(
+    "dispatch-times",
+    title="部分步的时间不是完成时间",
+    en="{count:# steps} of {total} have the time at which the host started them, not when the device was done: all "
+    "their results were reused by the next step; call `mark.step` after a result is there for an exact speed",
+    zh="{total} 步中有 {count} 步记录的是主机发起的时间，而不是设备完成的时间：其全部结果都被下一步复用；"
+    "如需准确速度，请在结果可用之后调用 `mark.step`",
+)
+def dispatch_times(*, count: int, total: int) -> None: ...
+
+
 # -- witnesses -------------------------------------------------------------------------------------------------------
 
 

@@ -17,10 +17,25 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, Callable, Hashable
+from typing import TYPE_CHECKING, Any, Hashable
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from trainmark.observe.recorder import Recorder
+
+    class Clock(Protocol):
+        """The time of a device that the host runs ahead of."""
+
+        def mark(self) -> Any:
+            """A mark of the end of a step on the device; None where there is no device."""
+
+        def seconds(self, begin: Any, end: Any) -> float | None:
+            """Between two marks; None while the second has not happened, NaN if that is not known. Never waits."""
+
+        def unix_s(self, mark: Any) -> float | None:
+            """When it happened; None where the device does not tell."""
+
 
 BACKWARD, OPTIMIZER, BATCH = "backward", "optimizer", "batch"
 _SIGNALS = (None, BACKWARD, OPTIMIZER, BATCH)
@@ -60,10 +75,7 @@ class _Source:
 class StepCounter:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.mark_time: Callable[[], Any] | None = None
-        """Records an event on the device, or returns None where there is none; set by the framework."""
-        self.device_seconds: Callable[[Any, Any], float | None] | None = None
-        """Time between two events; None while the second has not happened. Never waits."""
+        self._clocks: list[Clock] = []
         self._texts: dict[tuple[int, int | None, bool, int, bool], str] = {}
         """Most steps have the same batches: what is written about them is made once."""
         self._reset()
@@ -81,11 +93,15 @@ class StepCounter:
         self._stepped: set[Hashable] = set()
         self._sources: dict[Hashable, _Source] = {}
         self._beside: list[str] = []
-        self._last: tuple[float, Any] | None = None
+        self._last: tuple[float, Clock | None, Any] | None = None
         self._num_steps = 0
         self._num_skipped = 0
-        self._pending: list[tuple[float, Any, Any, str]] = []
-        """Steps whose device time is not known yet: host seconds, the two events, the rest of the record."""
+        self._pending: list[tuple[float, Clock, Any, Any, str, float]] = []
+        """Steps whose device time is not known yet: host seconds, the clock and its two marks, facts, host time."""
+
+    def add_clock(self, clock: Clock) -> None:
+        """Of a framework. Where there are several, the first that has a mark for a step counts."""
+        self._clocks.append(clock)
 
     # -- what a framework reports --------------------------------------------------------------------------------------
 
@@ -169,8 +185,9 @@ class StepCounter:
         self.recorder.record(kind="run_start", **facts, unix_s=time.time())
 
     def _end_step(self) -> None:
-        now, event = time.perf_counter(), self.mark_time() if self.mark_time is not None else None
-        last, self._last = self._last, (now, event)
+        now, unix_s = time.perf_counter(), time.time()  # together: another process may run between two lines
+        clock, mark = self._mark()
+        last, self._last = self._last, (now, clock, mark)
         facts = self._take_batches()
         beside, self._beside = self._beside, []
         if last is None:  # the first step only starts the clock: set-up is in no step
@@ -178,27 +195,36 @@ class StepCounter:
         self._num_steps += 1
         if beside:
             facts += ',"beside":[%s]' % ",".join(f'"{name}"' for name in beside)
-        text = '"step":%d,"unix_s":%.6f%s' % (self._num_steps, time.time(), facts)
+        facts = f'"step":{self._num_steps}{facts}'
         seconds = now - last[0]
-        if event is None or last[1] is None:
-            self._write(seconds, text, now)
+        if clock is None or last[1] is not clock:
+            self._write(seconds, facts, unix_s, now)
         else:
-            self._pending.append((seconds, last[1], event, text))
+            self._pending.append((seconds, clock, last[2], mark, facts, unix_s))
             self._write_known(now)
+
+    def _mark(self) -> tuple[Clock | None, Any]:
+        for clock in self._clocks:
+            mark = clock.mark()
+            if mark is not None:
+                return clock, mark
+        return None, None
 
     def _write_known(self, now: float) -> None:
         """Steps that the device has finished, in order."""
-        assert self.device_seconds is not None
         while self._pending:
-            host_s, begin, end, text = self._pending[0]
-            seconds = self.device_seconds(begin, end)
+            host_s, clock, begin, end, facts, unix_s = self._pending[0]
+            seconds = clock.seconds(begin, end)
             if seconds is None:
                 return
             del self._pending[0]
-            self._write(seconds, f'{text},"host_s":{host_s:.9f}', now)
+            if seconds != seconds:  # the host started it, and when it was done is not known
+                self._write(host_s, f'{facts},"dispatched":true', unix_s, now)
+            else:
+                self._write(seconds, f'{facts},"host_s":{host_s:.9f}', clock.unix_s(end) or unix_s, now)
 
-    def _write(self, seconds: float, text: str, now: float) -> None:
-        self.recorder.line('{"kind":"step","seconds":%.9f,%s}' % (seconds, text), now)
+    def _write(self, seconds: float, facts: str, unix_s: float, now: float) -> None:
+        self.recorder.line('{"kind":"step","seconds":%.9f,"unix_s":%.6f,%s}' % (seconds, unix_s, facts), now)
 
     def _take_batches(self) -> str:
         found = [(key, source) for key, source in self._sources.items() if source.num_batches]

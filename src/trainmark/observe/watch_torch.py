@@ -248,8 +248,7 @@ class _Watch:
 
     def cuda(self) -> None:
         self._counter.recorder.on_fork(self._forget_events)
-        self._counter.mark_time = self._mark_time
-        self._counter.device_seconds = self._device_seconds
+        self._counter.add_clock(self)
         graph = self._torch.cuda.CUDAGraph
         steps: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
         begin, end, replay, attempt = graph.capture_begin, graph.capture_end, graph.replay, self._try
@@ -283,7 +282,7 @@ class _Watch:
     def _is_capturing(self) -> bool:
         return self._is_initialized() and bool(self._torch.cuda.is_current_stream_capturing())
 
-    def _mark_time(self) -> Any:
+    def mark(self) -> Any:
         """None on a machine without CUDA, or where the script does not use it."""
         if not self._is_initialized() or self._torch.cuda.is_current_stream_capturing():
             return None
@@ -295,13 +294,17 @@ class _Watch:
             event.record()
         return event
 
-    def _device_seconds(self, begin: Any, end: Any) -> float | None:
+    def seconds(self, begin: Any, end: Any) -> float | None:
         """Each event ends one step and begins the next, so `begin` is free when the time is known."""
         if not end.query():
             return None
         seconds = float(begin.elapsed_time(end)) / 1000
         self._free_events.append(begin)
         return seconds
+
+    def unix_s(self, mark: Any) -> float | None:  # noqa: ARG002
+        """Not known: an event tells only how long after another it was."""
+        return None
 
 
 def _learn_size(iterator: Any, index: Any) -> None:

@@ -32,7 +32,7 @@ def render_document(contents: Contents, kind: str, *, charts: Sequence[Chart] = 
 def render_folder(contents: Contents, kind: str, folder: Path) -> dict[Path, str | Path]:
     """All files by path: texts, and the logs that are copied."""
     names = {
-        run.id: f"{LOGS}/{_log_name(run, contents.logs[run.id])}" for run in contents.runs if _is_there(run, contents)
+        run.id: f"{LOGS}/{_log_name(run, contents.logs[run.id])}" for run in contents.runs if _is_copied(run, contents)
     }
     linked = replace(contents, links={run_id: quote(name) for run_id, name in names.items()})
     charts = draw_charts(contents)
@@ -54,9 +54,10 @@ def draw_charts(contents: Contents) -> list[Chart]:
     return [chart for chart in (*draw_throughput(lines, lang), *scaling, *inside) if chart is not None]
 
 
-def _is_there(run: RunRow, contents: Contents) -> bool:
+def _is_copied(run: RunRow, contents: Contents) -> bool:
+    """One that is too large for a digest stays where it is: a sparse file would fill the disk."""
     log = contents.logs.get(run.id)
-    return log is not None and log.num_bytes is not None
+    return log is not None and log.num_bytes is not None and log.sha256 is not None
 
 
 def _log_name(run: RunRow, log: LogFile) -> str:

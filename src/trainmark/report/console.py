@@ -15,7 +15,7 @@ from trainmark.analyse.table import Line
 from trainmark.analyse.warnings import warnings_of
 from trainmark.report.cells import OTHER_BASELINE_MARK, say_unit
 from trainmark.report.columns import describe_line, differing_columns, heading, shown_columns, table_columns
-from trainmark.report.layout import fold, print_rows, room_for_table, total_width, unfolded_widths
+from trainmark.report.layout import fold, print_texts, room_for_table, table_texts, total_width, unfolded_widths
 from trainmark.report.provenance import say_provenance
 from trainmark.report.remarks import LAW_MARK, is_marked, is_row_marked, said_codes, say_notes, say_remarks
 from trainmark.report.words import WORDS, say_coded_warning, say_outcome
@@ -23,9 +23,13 @@ from trainmark.store.rows import RunRow
 from trainmark.units import ABSENT, format_interval, format_number, plain
 
 
-def print_lines(
+def print_lines(lines: Sequence[Line], console: Console, *, lang: str = "en") -> None:
+    print_texts(say_lines(lines, console, lang=lang), console)
+
+
+def say_lines(
     lines: Sequence[Line], console: Console, *, lang: str = "en", columns: Sequence[str] | None = None
-) -> None:
+) -> list[str]:
     """One line is a sentence with its notes. Several are a table, with what they share above and notes below.
 
     `columns`: the columns of the table, instead of those that fit the terminal.
@@ -34,20 +38,21 @@ def print_lines(
     is_table = len(lines) > 1 or columns is not None
     notes = [_notes(line, warnings, lang, is_table=is_table) for line in lines]
     if not is_table:
-        console.print(Text(say(lines[0], lang=lang)))
-        _print_notes([("  ", note) for note in notes[0]], console)
+        texts = [fold(say(lines[0], lang=lang), console, indent=0)]
+        pairs = [("  ", note) for note in notes[0]]
     else:
-        _print_table(lines, console, lang, columns, is_numbered=any(notes))
+        texts = _table_texts(lines, console, lang, columns, is_numbered=any(notes))
         pairs = [(f"#{number}  ", note) for number, own in enumerate(notes, start=1) for note in own]
-        _print_notes(pairs, console)
+    texts += [fold(f"{mark}{plain(note)}", console, indent=len(mark)) for mark, note in pairs]
     if is_table and any(line.known is not None and line.known.is_within_one_run for line in lines):
-        console.print(Text(fold(words["within_note"], console, indent=2)))
+        texts.append(fold(words["within_note"], console, indent=2))
     if any(line.has_other_baseline for line in lines):
-        console.print(Text(f"{OTHER_BASELINE_MARK} {words['other_base_note']}"))
+        texts.append(fold(f"{OTHER_BASELINE_MARK} {words['other_base_note']}", console, indent=0))
     if (provenance := say_provenance(lines, lang)) is not None:
-        console.print(Text(fold(plain(provenance), console, indent=2)))
+        texts.append(fold(plain(provenance), console, indent=2))
     if any(is_marked(line) or is_row_marked(line.baseline) for line in lines):
-        console.print(Text(fold(words["marked_note"], console, indent=2)))
+        texts.append(fold(words["marked_note"], console, indent=2))
+    return texts
 
 
 def _notes(line: Line, warnings: dict[str, list[dict[str, Any]]], lang: str, *, is_table: bool) -> list[str]:
@@ -60,29 +65,25 @@ def _notes(line: Line, warnings: dict[str, list[dict[str, Any]]], lang: str, *, 
     ]
 
 
-def _print_notes(notes: Sequence[tuple[str, str]], console: Console) -> None:
-    for mark, note in notes:
-        console.print(Text(fold(f"{mark}{plain(note)}", console, indent=len(mark))))
-
-
-def _print_table(
+def _table_texts(
     lines: Sequence[Line], console: Console, lang: str, columns: Sequence[str] | None, *, is_numbered: bool
-) -> None:
-    words = WORDS[lang]
+) -> list[str]:
+    words, texts = WORDS[lang], list[str]()
     described = [describe_line(line, lang) for line in lines]
     table = _fit_table(lines, described, console, lang, columns, num_width=len(f"#{len(lines)}  ") * is_numbered)
     if table.shared:
         said = ", ".join(_named(name, described[0][name], lang) for name in table.shared)
-        console.print(Text(fold(plain(f"{words['all_lines']}{words['colon']}{said}"), console, indent=2)))
+        texts.append(fold(plain(f"{words['all_lines']}{words['colon']}{said}"), console, indent=2))
     headings, rows, right = table.headings, table.rows, _are_numbers(table.columns)
     if is_numbered:  # only where notes refer to it
         numbers = [f"#{number}" for number in range(1, len(rows) + 1)]
         headings, right = ["", *headings], [False, *right]
         rows = [[number, *row] for number, row in zip(numbers, rows, strict=True)]
-    print_rows(headings, rows, console, is_right=right)
+    texts += table_texts(headings, rows, console, is_right=right)
     if table.left_out:
         said = words["left_out"].format(columns=", ".join(heading(name, lang) for name in table.left_out))
-        console.print(Text(fold(said, console, indent=2)))
+        texts.append(fold(said, console, indent=2))
+    return texts
 
 
 def print_protocol(rows: Sequence[RunRow], protocol: str, console: Console) -> None:

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from trainmark.analyse.estimate import Ratio
 from trainmark.analyse.laws import is_admitted
@@ -16,7 +15,7 @@ from trainmark.analyse.table import Line
 from trainmark.analyse.variants import name_apart
 from trainmark.report.cells import OTHER_BASELINE_MARK, format_ratio
 from trainmark.report.columns import describe_estimate, describe_line, differing_columns, heading, table_columns
-from trainmark.report.layout import fold, print_rows
+from trainmark.report.layout import fold, print_texts, table_texts
 from trainmark.report.remarks import LAW_MARK, is_marked
 from trainmark.report.words import WORDS, name_outcome
 from trainmark.store.rows import RunRow
@@ -36,7 +35,8 @@ def _title(study: Study, lang: str, *, more: Sequence[str] = ()) -> str:
     """weak scaling: resnet50 (small) reference fp32, CPU, batch/device 4, synthetic"""
     words, base = WORDS[lang], study.baseline.line
     assert base is not None
-    cells = {name: text for name, text in describe_line(base, lang).items() if text != ABSENT}
+    named = ("workload", "recipe", "precision", "data", *more)
+    cells = {name: text for name, text in describe_line(base, lang, only=named).items() if text != ABSENT}
     what = " ".join(cells[name] for name in ("workload", "recipe", "precision") if name in cells)
     parts = [what.replace(f" @ {base.variant}", "") if base.variant else what]
     parts += [cells[name] for name in more if name in cells]
@@ -129,19 +129,24 @@ def _explain_missing(missing: Missing, lang: str) -> str:
 
 
 def print_studies(studies: Sequence[Study], console: Console, *, lang: str = "en") -> None:
+    print_texts(say_studies(studies, console, lang=lang), console)
+
+
+def say_studies(studies: Sequence[Study], console: Console, *, lang: str = "en") -> list[str]:
     """Below the table of results, which has the throughputs: only what it does not say."""
+    texts: list[str] = []
     for study, title in zip(studies, titles(studies, lang), strict=True):
         told = [(case, why) for case in study.cases if (why := explain(case, lang))]
         ratios = [case for case in study.cases if case.line is not None and not _is_in_results(case)]
         if not told and not ratios:
             continue
-        console.print()
-        console.print(Text(f"{title} ({WORDS[lang]['base']}{WORDS[lang]['colon']}{name_count(study.baseline)})"))
-        if ratios:
-            _print_table(study, ratios, console, lang)
+        base = f"{WORDS[lang]['base']}{WORDS[lang]['colon']}{name_count(study.baseline)}"
+        texts += ["", fold(f"{title} ({base})", console, indent=0)]
+        texts += _table_texts(study, ratios, console, lang) if ratios else []
         for case, why in told:
             variant = f" @ {case.line.variant}" if case.line is not None and case.line.variant else ""
-            console.print(Text(fold(plain(f"  {name_count(case)}{variant}: {why}"), console, indent=4)))
+            texts.append(fold(plain(f"  {name_count(case)}{variant}: {why}"), console, indent=4))
+    return texts
 
 
 def _is_in_results(case: Case) -> bool:
@@ -149,14 +154,14 @@ def _is_in_results(case: Case) -> bool:
     return case.baseline is None or (case.line is not None and case.line.speedup == case.speedup)
 
 
-def _print_table(study: Study, cases: Sequence[Case], console: Console, lang: str) -> None:
+def _table_texts(study: Study, cases: Sequence[Case], console: Console, lang: str) -> list[str]:
     shown = [name for name in columns(study) if name not in ("throughput", "interval", "relative")]
     headings = {name: say_heading(name, lang) for name in shown}
     if "batch_size_per_device" in headings:
         headings["batch_size_per_device"] = WORDS[lang]["short_batch"]
     rows = [[describe_case(case, lang)[name] for name in shown] for case in cases]
     is_right = [name != "software" for name in shown]
-    print_rows(list(headings.values()), rows, console, is_right=is_right)
+    return table_texts(list(headings.values()), rows, console, is_right=is_right)
 
 
 def name_count(case: Case) -> str:

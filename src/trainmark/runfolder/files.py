@@ -58,6 +58,9 @@ _RANK = re.compile(r"rank(0|[1-9][0-9]{0,8})\.jsonl")
 _OBSERVED = re.compile(r"rank(0|[1-9][0-9]{0,8})\.observed\.jsonl")
 _MAX_JSON_BYTES = 16 << 20
 """Our own documents have some kilobytes; the plan of a large sweep has a few megabytes."""
+_FEW_BYTES = 1 << 20
+_MAX_ITEMS = 500_000
+"""Of a larger JSON document; a plan of 10,000 runs has 200,000."""
 _CHUNK_BYTES = 1 << 18
 MAX_LINE_BYTES = 16 << 20
 """A record has some hundred bytes; what is longer is not one."""
@@ -280,27 +283,46 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
         return file.read(num_bytes)  # without a size that is far too large, which would be allocated first
 
 
+def can_decode(data: bytes) -> bool:
+    """Whether its JSON needs little memory: 16 MB of `{},{},...` would need 900 MB."""
+    return len(data) <= _FEW_BYTES or sum(map(data.count, (b",", b"{", b"["))) <= _MAX_ITEMS
+
+
 def read_json(path: Path) -> Json | None:
     """None if there is no regular file of a reasonable size with a JSON object in it."""
     try:
-        value = json.loads(read_bounded(path, _MAX_JSON_BYTES).decode("utf-8", errors="replace"))
+        data = read_bounded(path, _MAX_JSON_BYTES)
+        value = json.loads(data.decode("utf-8", errors="replace")) if can_decode(data) else None
     except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a regular file, of which another kind has none. Ends at a line that is too long for a record."""
+def read_blocks(path: Path) -> Iterator[bytes]:
+    """The lines of a regular file, of which another kind has none: many at a time, without the last line end.
+
+    Ends at a line that is too long for a record.
+    """
     if not path.is_file():
         return
     with open_regular(path) as file:
         rest = b""
         while (chunk := file.read(_CHUNK_BYTES)) and len(rest) < MAX_LINE_BYTES:
-            lines = (rest + chunk).split(b"\n")
-            rest = lines.pop()
-            yield from lines
+            end = chunk.rfind(b"\n")
+            if end < 0:
+                rest += chunk
+                continue
+            yield rest + chunk[:end]
+            rest = chunk[end + 1 :]
     if rest and len(rest) < MAX_LINE_BYTES:
         yield rest
+
+
+def read_lines(path: Path, *, containing: bytes = b"") -> Iterator[bytes]:
+    """As `read_blocks`, one by one: only those that contain something."""
+    for block in read_blocks(path):
+        if containing in block:
+            yield from (line for line in block.split(b"\n") if containing in line)
 
 
 def read_end(path: Path, num_bytes: int) -> str:

@@ -31,7 +31,8 @@ COLUMNS = (
     "rate",  # as printed, over all devices
 )
 """A file has those that its log tells; NaN where one record does not. `seconds` is NaN if a record is joined with the
-next one; see `logs/timing.py`."""
+next one; see `logs/timing.py`. Without `num_steps`, each record is one step; without `rate`, it is samples over
+seconds."""
 
 MAX_ROWS = 1 << 15
 """Of a longer table, analysis and index get sums of neighbouring rows; see `store/imported_steps.py`."""
@@ -83,7 +84,13 @@ class StepTable:
                 rows = np.frombuffer(data, dtype="<f8").reshape(-1, len(names)).T
                 found = dict(zip(names, rows, strict=True))
                 absent = np.full(rows.shape[1], np.nan)
-                yield {"is_trace": np.zeros(rows.shape[1]), **dict.fromkeys(COLUMNS[1:], absent), **found}
+                part = {"is_trace": np.zeros(rows.shape[1]), **dict.fromkeys(COLUMNS[1:], absent), **found}
+                if "num_steps" not in found:
+                    part["num_steps"] = np.ones(rows.shape[1])
+                if "rate" not in found:
+                    with np.errstate(divide="ignore", invalid="ignore"):
+                        part["rate"] = part["samples"] / part["seconds"]
+                yield part
 
 
 def open_steps(path: Path) -> StepTable | None:

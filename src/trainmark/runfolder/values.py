@@ -7,7 +7,8 @@ from typing import Any
 
 from trainmark.runfolder.files import Json
 
-_MAX_FLOAT = 1e300
+MAX_FLOAT = 1e300
+"""Leaves room to compute with."""
 
 
 def as_text(value: Any) -> str | None:
@@ -24,8 +25,8 @@ def as_int(value: Any) -> int | None:
 def as_float(value: Any) -> float | None:
     """Only finite numbers that leave room to compute with."""
     if type(value) is float:  # by far the most frequent: five of them in every step record
-        return value if -_MAX_FLOAT < value < _MAX_FLOAT else None
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MAX_FLOAT:
+        return value if -MAX_FLOAT < value < MAX_FLOAT else None
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_FLOAT:
         return float(value)
     return None
 

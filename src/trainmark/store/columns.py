@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -62,8 +63,11 @@ TABLES = {RUNS: (*KINDS, DIGEST), STEPS: ("id", "document", DIGEST, *ARRAYS)}
 VERSION = hashlib.sha256(repr((sorted(KINDS.items()), TABLES)).encode()).hexdigest()[:12]
 """Computed from the columns, so that every change of them gives a new version."""
 
+_NOISY = ("seconds", "times", "losses", "stamps")
+"""Whose digits are chance: compressing them takes long and saves nothing."""
 _LISTS = tuple(name for name, kind in KINDS.items() if kind is Kind.LIST)
-_JSON = (*_LISTS, *(name for name, kind in KINDS.items() if kind is Kind.OBJECT))
+_OBJECTS = tuple(name for name, kind in KINDS.items() if kind is Kind.OBJECT)
+_decode = json.JSONDecoder().decode
 
 
 Records = dict[str, dict[str, Any]]
@@ -72,7 +76,9 @@ Records = dict[str, dict[str, Any]]
 
 def to_records(row: RunRow) -> Records:
     """A row of each table."""
-    arrays = {name: zlib.compress(getattr(row, name).astype("<f8").tobytes(), 1) for name in ARRAYS}
+    arrays = {
+        name: zlib.compress(getattr(row, name).astype("<f8").tobytes(), 0 if name in _NOISY else 1) for name in ARRAYS
+    }
     derived = to_derived_records(row)
     return {RUNS: _facts(row) | derived[RUNS], STEPS: {"id": row.id, **derived[STEPS], **arrays}}
 
@@ -90,11 +96,15 @@ def to_derived_records(row: RunRow) -> Records:
 def _facts(row: RunRow) -> dict[str, Any]:
     """The table `runs` without the digest."""
     values = {name: getattr(row, name) for name in KINDS}
-    return {**values, **{name: json.dumps(values[name]) for name in _JSON}}  # ASCII: a lone surrogate is possible
+    return {
+        **values,
+        **{name: json.dumps(values[name]) for name in (*_LISTS, *_OBJECTS)},
+    }  # ASCII: a lone surrogate is possible
 
 
 def digest_of(values: Iterable[Any]) -> str:
-    return hashlib.blake2b(repr(tuple(values)).encode(errors="surrogatepass"), digest_size=8).hexdigest()
+    """The same in every process: the second format of marshal has neither references nor interned strings."""
+    return hashlib.blake2b(marshal.dumps(tuple(values), 2), digest_size=8).hexdigest()
 
 
 def is_sound(record: Sequence[Any]) -> bool:
@@ -110,11 +120,12 @@ def from_record(
     analysis_version: str | None,
 ) -> RunRow:
     """From a sound row. An analysis by another version is left out."""
-    values = {name: value for name, value in record.items() if name != DIGEST}
-    for name in _JSON:
-        values[name] = json.loads(values[name])
+    values = dict(record)
+    del values[DIGEST]
     for name in _LISTS:
-        values[name] = tuple(values[name])
+        values[name] = tuple(_decode(values[name])) if values[name] != "[]" else ()
+    for name in _OBJECTS:
+        values[name] = _decode(values[name]) if values[name] != "{}" else {}
     run_id = values["id"]
     values["load_steps"] = lambda: load_steps(run_id)
     if analysis_version is None or values["analysis_version"] != analysis_version:

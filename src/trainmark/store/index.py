@@ -146,6 +146,14 @@ class Store:
             for row in found
         ]
 
+    def read_digests(self) -> list[tuple[Any, ...]]:
+        """Of every run and of every plan of a sweep: they change with anything that a table of results shows."""
+        found = [tuple(row) for row in self._read(RUNS, ("id", DIGEST))]
+        with os.scandir(self.root) as entries:
+            plans = [entry for entry in entries if entry.name.startswith(".sweep-") and entry.name.endswith(".json")]
+            found += [(entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in plans]
+        return sorted(found, key=repr)
+
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _folders(self) -> Iterator[str]:
@@ -340,7 +348,21 @@ class Store:
     def _can_write_index(self) -> bool:
         index = self.root / INDEX_FILE
         existing = next(path for path in (index, self.root, *self.root.parents) if path.exists())
-        return os.access(existing, os.W_OK) and os.access(existing.parent if existing == index else existing, os.W_OK)
+        folder = existing.parent if existing == index else existing
+        return all(os.access(path, os.W_OK) and not _is_frozen(path) for path in (existing, folder))
+
+
+def _is_frozen(path: Path) -> bool:
+    """After an error of the disk a kernel refuses every write, though the disk still counts as writable.
+
+    So it is tried: a file is opened, and in a folder a file without a name is made, which leaves no trace.
+    """
+    flags = os.O_RDWR if path.is_file() else getattr(os, "O_TMPFILE", os.O_RDONLY) | os.O_RDWR
+    try:
+        os.close(os.open(path, flags | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        return error.errno == errno.EROFS
+    return False
 
 
 def _in_batches(records: Iterable[Records]) -> Iterator[list[Records]]:

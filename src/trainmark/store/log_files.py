@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +11,8 @@ from trainmark.runfolder.files import OUTPUT_FILE, NotRegularError, open_regular
 from trainmark.store.rows import RunRow
 
 _CHUNK_BYTES = 1 << 20
-_MAX_BYTES = 1 << 30
-"""Larger ones are named without a digest."""
+MAX_DIGEST_BYTES = 1 << 30
+"""Larger ones are named without a digest, and not read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,7 @@ class LogFile:
 
 
 def find_log(root: Path, row: RunRow) -> LogFile:
-    """`root`: of the store. Every byte of the file is read, for its digest."""
+    """`root`: of the store. The file is read for its digest, unless it is very large."""
     is_own = row.source in ("trainmark", "command")
     path = root / row.id / OUTPUT_FILE if is_own else Path(row.source)
     recorded = None if is_own else row.log.get("sha256")
@@ -40,10 +41,13 @@ def find_log(root: Path, row: RunRow) -> LogFile:
 
 
 def _digest(path: Path) -> tuple[int, str | None]:
-    found, num_bytes = hashlib.sha256(), 0
+    """A sparse file may claim to be larger than any disk, so the size alone decides whether it is read."""
     with open_regular(path) as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            num_bytes += len(chunk)
-            if num_bytes <= _MAX_BYTES:
-                found.update(chunk)
-    return num_bytes, found.hexdigest() if num_bytes <= _MAX_BYTES else None
+        num_bytes = os.fstat(file.fileno()).st_size
+        if num_bytes > MAX_DIGEST_BYTES:
+            return num_bytes, None
+        found, num_read = hashlib.sha256(), 0
+        while num_read < MAX_DIGEST_BYTES and (chunk := file.read(_CHUNK_BYTES)):
+            found.update(chunk)
+            num_read += len(chunk)
+    return num_read, found.hexdigest()

@@ -85,9 +85,8 @@ def _read_rank(path: Path, missing: dict[str, list[Json]]) -> dict[tuple[str, st
 
 def _read(path: Path, kind: Kind) -> Iterator[Json]:
     """Without decoding the steps."""
-    sign = f'"{kind}"'.encode()
-    for line in read_lines(path):
-        record = decode_record(line) if sign in line else None
+    for line in read_lines(path, containing=f'"{kind}"'.encode()):
+        record = decode_record(line)
         if record is not None and record["kind"] == kind:
             yield record
 

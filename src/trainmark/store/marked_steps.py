@@ -16,7 +16,8 @@ from trainmark.messages.commands import uneven_marks
 from trainmark.runfolder.document import RunDocument
 from trainmark.runfolder.files import LOG_FILE, Json, rank_files
 from trainmark.store.observed_steps import Observed, read_observed
-from trainmark.store.rank_records import MOST_STEPS, RankRecords, read_rank, warn_left_out
+from trainmark.store.rank_records import RankRecords, read_rank, warn_left_out
+from trainmark.store.step_columns import MOST_STEPS
 
 if TYPE_CHECKING:
     from trainmark.store.rows import Floats
@@ -37,7 +38,7 @@ def read_command(folder: Path, document: RunDocument) -> RankRecords:
     return replace(marked, evals=marked.evals or printed.evals, warnings=warnings)
 
 
-_OF_COMMANDS = ("witnesses-disagree", "not-observed", "uneven-observed", "no-records")
+_OF_COMMANDS = ("witnesses-disagree", "not-observed", "uneven-observed", "dispatch-times", "no-records")
 
 
 def _without_log(warnings: Sequence[Json]) -> tuple[Json, ...]:

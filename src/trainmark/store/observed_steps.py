@@ -33,7 +33,7 @@ _LEFT_OUT = (frozenset({"eval", "checkpoint", "restart"}), frozenset({"eval", "c
 _MAX_COUNT = 1e15
 _MOST_STEPS = 1 << 17
 """Of all processes together; the speed of a longer command is that of these, and a warning says so."""
-_USED = ("seconds", "unix_s", "samples", "tokens", "step", "beside", "language", "batches")
+_USED = ("seconds", "unix_s", "samples", "tokens", "step", "beside", "language", "batches", "dispatched")
 _MAX_AHEAD = 64
 """Batches that a loader fetches before they are used."""
 
@@ -66,6 +66,8 @@ class Observed:
     """Steps without an update of the parameters, since a loss scaler found infinite gradients."""
     num_left_out: int = 0
     """Later steps of the first process, which are not read."""
+    num_dispatched: int = 0
+    """Steps of the first process with the time of their start: when the device was done is not known."""
 
 
 def read_observed(folder: Path) -> Observed | None:
@@ -194,6 +196,7 @@ def _add_up(processes: Sequence[_Process]) -> Observed:
         signal=first.signal,
         num_skipped=first.num_skipped,
         num_left_out=first.num_left_out,
+        num_dispatched=sum(step.get("dispatched") is True for step in first.steps[:num_steps]),
     )
 
 

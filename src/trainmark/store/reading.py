@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -18,6 +19,8 @@ _FEW = 400
 """Less than this is read in this process: starting others takes longer."""
 _MOST_PROCESSES = 8
 _CHUNK = 25
+_COLLECT_AFTER = 100_000
+"""New objects until Python looks for cycles, of which reading makes few."""
 
 
 def read_many(read: Read, names: Sequence[str]) -> Iterator[Records | None]:
@@ -46,5 +49,6 @@ def _read_in_parallel(read: Read, names: Sequence[str], num_processes: int) -> I
 
 def _prepare(parent: int) -> None:
     """Ctrl-C is for the parent, which then ends the pool; whoever kills the parent ends the pool too."""
+    gc.set_threshold(_COLLECT_AFTER)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with(parent)

@@ -23,7 +23,7 @@ from trainmark.runfolder.records import Outcome
 _STARTING_S = 60.0
 """After writing run.json a controller takes less than this to lock output.log."""
 _READERS = ("bounded.py", "columns.py", "folder.py", "marked_steps.py", "machine_records.py", "observed_steps.py",
-    "rank_records.py", "state.py", "imported_steps.py")  # fmt: skip
+    "rank_records.py", "state.py", "step_columns.py", "imported_steps.py")  # fmt: skip
 
 
 @functools.cache

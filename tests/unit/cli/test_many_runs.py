@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from making import make_run
+from making import make_cell, make_run
 from many_runs import make_store
 from trainmark.analyse.scaling import build_studies
 from trainmark.analyse.table import build_lines
@@ -19,9 +20,10 @@ from trainmark.cli import output
 from trainmark.cli.main import main
 from trainmark.cli.output import open_store
 from trainmark.errors import InputError
+from trainmark.report import console
 from trainmark.report.document import describe_lines, describe_runs, render_document, render_runs
 from trainmark.report.scaling import describe_studies
-from trainmark.store import columns
+from trainmark.store import columns, kept_answer
 from trainmark.store.index import INDEX_FILE, Store
 from trainmark.store.rows import Analyser, Derived, RunRow
 from trainmark.units import to_json
@@ -124,6 +126,32 @@ def test_a_known_folder_is_not_looked_into(root: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(Store, "_open", lambda _: pytest.fail("the database was opened"))
     store.sync()
     assert len(before) == len(list(store._folders())) == NUM_RUNS
+
+
+def test_the_same_question_is_answered_from_the_last_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Say
+) -> None:
+    """Until a run is added, changed or removed, or the question is another one; a damaged answer is made anew."""
+    monkeypatch.setattr(kept_answer, "MANY_RUNS", 2)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
+    made: list[int] = []
+    monkeypatch.setattr(
+        console, "say_lines", lambda lines, *_, **__: made.append(len(lines)) or [f"{len(lines)} lines"]
+    )
+    for number in range(3):
+        make_run(tmp_path, f"run{number}", cell=make_cell(batch_size_per_device=2 << number))
+    assert [say("show", "--store", tmp_path) for _ in range(3)] == ["3 lines\n"] * 3
+    assert made == [3]
+    say("show", "--sort", "memory", "--store", tmp_path)
+    assert made == [3, 3]
+    make_run(tmp_path, "run3", cell=make_cell(batch_size_per_device=32))
+    assert say("show", "--store", tmp_path) == "4 lines\n"
+    shutil.rmtree(tmp_path / "run1")
+    assert say("show", "--store", tmp_path) == "3 lines\n"
+    answer = kept_answer.answer_file()
+    answer.write_bytes(answer.read_bytes().replace(b"3 lines", b"7 lines"))
+    assert [say("show", "--store", tmp_path) for _ in range(2)] == ["3 lines\n"] * 2
+    assert made == [3, 3, 4, 3, 3]
 
 
 def test_long_indexing_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Say) -> None:

@@ -88,6 +88,37 @@ def test_anything_odd_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     both(make_log(tmp_path / "log", odd={300: ODD[what]}), monkeypatch, block)
 
 
+PADDED = (
+    "Train: {epoch} [{n:>4d}/1251 ({n:>3d}%)]  Loss: {loss} (6.950)  Time: 0.{cost:03d}s, {rate:>8.2f}/s  "
+    "(0.245s, 1044.90/s)  LR: 1.000e-05  Data: 0.012 (0.067)\n"
+)
+ODD_PADDING = {
+    "": ("", ""),
+    "a space in a number": ("6.5300", "6. 5300"),
+    "a space between digits": ("6.5300", "6.53 00"),
+    "no space": ("Loss: ", "Loss:"),
+    "one more space": ("/s  (", "/s   ("),
+    "many spaces": ("Loss: ", "Loss: " + 12 * " "),
+    "a space elsewhere": ("Train: ", "Tra in: "),
+    "aligned to the left": (" 950.00/s", "950.00 /s"),
+    "another word": ("Data:", "Date:"),
+    "a long number": ("6.5300", "123456789012.5300"),
+    "nine digits": ("6.5300", "123456789.5300"),
+}
+
+
+@pytest.mark.parametrize("what", ODD_PADDING)
+def test_numbers_that_are_aligned_to_the_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    lines = ["Training with a single process on 1 device (cuda:0).\n"]
+    lines += [PADDED.format(epoch=0, n=n, loss=f"6.{n:04d}", cost=200 + n, rate=8 * n) for n in range(1, 401)]
+    lines[300] = PADDED.format(epoch=0, n=300, loss="6.5300", cost=500, rate=950).replace(*ODD_PADDING[what])
+    path = tmp_path / "log"
+    path.write_text("".join(lines))
+    both(path, monkeypatch, 1 << 14)
+    if not what:
+        assert num_rows_by_columns(path, monkeypatch) > 200
+
+
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the real logs are not here (../shared/logs)")
 def test_real_logs_are_read_the_same_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     by_columns = 0

@@ -243,10 +243,13 @@ class Event:
     def __del__(self):
         if os.getpid() != self.owner: os.abort()
 counter = step_counter.StepCounter(recorder.Recorder(sys.argv[2]))
-counter.mark_time, counter.device_seconds = Event, lambda begin, end: None
+class Clock:
+    def mark(self): return Event()
+    def seconds(self, begin, end): return None
+counter.add_clock(Clock())
 for _ in range(4): counter.optimizer_step(1, "test")
 if os.fork() == 0:
-    counter.mark_time = None
+    counter._clocks.clear()
     for _ in range(4): counter.optimizer_step(1, "test")
     sys.exit(0)
 code = os.waitstatus_to_exitcode(os.wait()[1])

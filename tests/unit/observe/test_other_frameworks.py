@@ -54,6 +54,24 @@ for number in range(6):
     w, loss = step(w, batch, jax.random.PRNGKey(number)); evaluate(w, batch["x"])
 assert step.lower(w, batch, jax.random.PRNGKey(0)).compile() is not None
 """
+JAX_AHEAD = """
+import functools, json, time, jax, jax.numpy as jnp
+@functools.partial(jax.jit, donate_argnums=(0,))
+def step(w, x):
+    def loss(w):
+        y = x
+        for _ in range(20): y = jnp.tanh(y @ w)
+        return y.sum()
+    value, slope = jax.value_and_grad(loss)(w)
+    return w - 1e-6 * slope, value
+w, x = jnp.eye(256), jnp.ones((256, 256))
+w, value = step(w, x); value.block_until_ready()
+begin = time.perf_counter()
+for number in range(8): w, value = step(w, x)
+started = time.perf_counter()
+value.block_until_ready()
+with open(OUT, "w") as file: json.dump({"started": started - begin, "done": time.perf_counter() - begin}, file)
+"""
 
 
 def steps_of(folder: Path, framework: str, code: str, **variables: str) -> list[dict[str, Any]]:
@@ -90,3 +108,12 @@ def test_keras(tmp_path: Path, backend: str) -> None:
 
 def test_jax(tmp_path: Path) -> None:
     assert [step["samples"] for step in steps_of(tmp_path, "jax", JAX)] == [16] * 5
+
+
+def test_a_step_of_jax_lasts_until_its_result_is_there(tmp_path: Path) -> None:
+    """The script starts all steps at once and waits at the end, which no step of the host's clock would show."""
+    found = steps_of(tmp_path, "jax", JAX_AHEAD)
+    own = json.loads((tmp_path / "saved").read_text())
+    assert len(found) == 8
+    assert not any(step.get("dispatched") for step in found)
+    assert sum(step["seconds"] for step in found) > 0.5 * own["done"]

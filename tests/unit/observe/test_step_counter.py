@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -145,11 +146,27 @@ def test_an_epoch_of_one_batch_that_was_fetched_ahead_is_no_evaluation(counter: 
     assert records.beside == [["restart"], ["restart"]]
 
 
+class Device:
+    """A clock whose marks are numbers; the test says when each has happened."""
+
+    def __init__(self) -> None:
+        self.done: dict[int, float] = {}
+        self._marks = iter(range(100))
+
+    def mark(self) -> int:
+        return next(self._marks)
+
+    def seconds(self, begin: int, end: int) -> float | None:
+        return self.done[end] - self.done[begin] if end in self.done else None
+
+    def unix_s(self, mark: int) -> float | None:
+        return 1000.0 + self.done[mark]
+
+
 def test_device_times_are_read_later_and_in_order(counter: StepCounter, records: Records) -> None:
-    done: dict[int, float] = {}
-    events = iter(range(100))
-    counter.mark_time = lambda: next(events)
-    counter.device_seconds = lambda begin, end: done[end] - done[begin] if end in done else None
+    clock = Device()
+    counter.add_clock(clock)
+    done = clock.done
     done[0] = 0.0
     for _ in range(4):
         draw(counter, 8)
@@ -158,3 +175,16 @@ def test_device_times_are_read_later_and_in_order(counter: StepCounter, records:
     done |= {1: 1.0, 2: 3.0, 3: 3.5}
     records.finish()
     assert [record["seconds"] for record in records.found if record["kind"] == "step"] == [1.0, 2.0, 0.5]
+    assert [record["unix_s"] for record in records.found if record["kind"] == "step"] == [1001.0, 1003.0, 1003.5]
+
+
+def test_a_step_whose_end_is_not_known_says_so(counter: StepCounter, records: Records) -> None:
+    clock = Device()
+    counter.add_clock(clock)
+    clock.done |= {0: 0.0, 1: 1.0, 2: math.nan, 3: 3.0}
+    for _ in range(4):
+        counter.optimizer_step("adam", "test")
+    steps = [record for record in records.found if record["kind"] == "step"]
+    assert [record.get("dispatched", False) for record in steps] == [False, True, True]
+    assert steps[0]["seconds"] == 1.0
+    assert all(record["seconds"] < 1.0 for record in steps[1:]), "the time of the host"

@@ -15,8 +15,9 @@ from trainmark.analyse.table import Line, build_lines
 from trainmark.logs.printed import UNITS as LOG_UNITS
 from trainmark.messages.message import fields_of
 from trainmark.report.columns import describe_line, heading
-from trainmark.report.console import print_lines, say
+from trainmark.report.console import print_lines, say, say_lines
 from trainmark.report.document import describe_runs
+from trainmark.report.layout import print_texts
 from trainmark.report.page_words import PAGE_WORDS
 from trainmark.report.words import UNITS, WORDS
 from trainmark.spec.cell import DataSource
@@ -320,7 +321,8 @@ def test_nothing_is_said_twice_and_notes_name_their_row(tmp_path: Path) -> None:
 def test_asked_columns_are_all_there_however_wide(tmp_path: Path) -> None:
     lines = lines_of(make_run(tmp_path, "a"))
     out = io.StringIO()
-    print_lines(lines, Console(file=out, width=200, highlight=False), columns=["steady_steps", "throughput"])
+    console = Console(file=out, width=200, highlight=False)
+    print_texts(say_lines(lines, console, columns=["steady_steps", "throughput"]), console)
     assert out.getvalue().split("\n")[0].split("  ") == ["steady steps", "throughput (all devices)"]
 
 

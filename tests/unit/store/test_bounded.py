@@ -12,7 +12,7 @@ import pytest
 
 from making import make_run
 from trainmark.runfolder.records import encode_record
-from trainmark.store import rank_records
+from trainmark.store import step_columns
 from trainmark.store.bounded import Thinned
 from trainmark.store.folder import read_run
 from trainmark.store.rank_records import read_rank
@@ -33,7 +33,7 @@ def test_a_thinned_list_is_even_and_has_both_ends(num: int) -> None:
 def test_neighbouring_steps_of_a_long_run_are_added_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_steps: int
 ) -> None:
-    monkeypatch.setattr(rank_records, "MOST_STEPS", 8)
+    monkeypatch.setattr(step_columns, "MOST_STEPS", 8)
     path = tmp_path / "rank0.jsonl"
     facts = [
         {"kind": "step", "step": n, "seconds": n / 1000, "samples": 2 * n, "time_s": float(n), "loss": 1 / n,
@@ -98,3 +98,18 @@ def test_deep_and_huge_values_are_passed_over(tmp_path: Path) -> None:
     row = read_run(folder)
     assert row is not None
     assert len(row.seconds) == 50
+
+
+@pytest.mark.parametrize("name", ["env.json", "rank0.jsonl"])
+def test_millions_of_tiny_values_are_not_decoded(tmp_path: Path, name: str) -> None:
+    """16 MB of them would need 900 MB."""
+    folder = make_run(tmp_path, "run")
+    bomb = json.dumps({"kind": "eval", "value": 0.5, "metric": "x", "many": [{}] * 700_000}).encode()
+    if name == "env.json":
+        (folder / name).write_bytes(bomb)
+    else:
+        with (folder / name).open("ab") as file:
+            file.write(bomb + b"\n")
+    row = read_run(folder)
+    assert row is not None
+    assert (len(row.seconds), row.evals, "many" in row.environment) == (50, (), False)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -140,6 +141,26 @@ def test_a_read_only_store_can_be_shown(tmp_path: Path) -> None:
             store.check_writable()
     finally:
         tmp_path.chmod(0o755)
+
+
+def test_a_store_on_a_disk_that_failed_can_be_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses every write since its error, but `os.access` says that it is writable (ext4, errors=remount-ro)."""
+    make_run(tmp_path, "run")
+    Store(tmp_path).sync()
+    real = os.open
+
+    def refuse(path: str, flags: int, *more: int, **named: int) -> int:
+        if flags & os.O_RDWR:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return real(path, flags, *more, **named)
+
+    before = (tmp_path / INDEX_FILE).read_bytes()
+    monkeypatch.setattr(os, "open", refuse)
+    make_run(tmp_path, "later")
+    store = Store(tmp_path)
+    store.sync()
+    assert {row.id for row in store.rows()} == {"run", "later"}
+    assert (tmp_path / INDEX_FILE).read_bytes() == before
 
 
 def test_a_damaged_index_is_put_aside_and_rebuilt(tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trainmark.controller import command_facts
+from trainmark.logs.live import LiveLog
+from trainmark.logs.record import Facts
 from trainmark.store import observed_steps
 from trainmark.store.observed_steps import read_observed
 
@@ -98,3 +101,13 @@ def test_nothing_observed_and_anything_written(tmp_path: Path) -> None:
         b'\x00\xff\n{"kind": "step"}\n{"kind": "step", "seconds": -1}\n[]\n'
     )
     assert read_observed(tmp_path) is None
+
+
+def test_steps_that_were_only_started_are_a_warning(tmp_path: Path) -> None:
+    write(tmp_path, 0, [{"samples": 8}] * 20 + [{"samples": 8, "dispatched": True}] * 3)
+    observed = read_observed(tmp_path)
+    assert observed is not None
+    assert observed.num_dispatched == 3
+    choice = command_facts._choose(tmp_path, LiveLog([], Facts()), observed)
+    assert choice.witness == "observer"
+    assert [warning.code for warning in choice.warnings] == ["dispatch-times"]

@@ -27,7 +27,7 @@ from trainmark.workloads.registry import load_card, load_module
 
 _NUM_COLOURS = 3
 _QUICK = {"xla_backend_optimization_level": 0}
-"""For float64, which asks what is computed and not how fast: HRNet-W18 compiles in a minute of core time, not ten."""
+"""For float64, which asks what is computed and not how fast: HRNet-W18 compiles in a minute of core time."""
 
 
 def read_batch(batch: Batch) -> Arrays:
