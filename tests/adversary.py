@@ -15,7 +15,8 @@ _SPARSE_BYTES = 1 << 40
 
 def damage(store: Path, chance: random.Random) -> str:
     """Damage one file or folder somehow; returns what was done, for the message of a failure."""
-    files = sorted(path for path in store.rglob("*") if path.is_file() and not path.is_symlink())
+    whole = (path for path in store.rglob("*") if path.is_file() and not path.is_symlink())
+    files = sorted(path for path in whole if path.stat().st_size < _SPARSE_BYTES)
     path = chance.choice(files)
     done = chance.choice(_KINDS)
     done(path, files, chance)

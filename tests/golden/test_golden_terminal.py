@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,18 @@ def test_show(rows: list[RunRow], tmp_path: Path, name: str, width: int, is_pipe
     check(path, f"show.{name}.txt")
     if not is_pipe:
         assert max(map(len, path.read_text(encoding="utf-8").splitlines())) <= width
+
+
+def test_no_color_on_a_terminal(rows: list[RunRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same text; headings may be bold, but nothing is coloured."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    path = tmp_path / "out.txt"
+    with path.open("w", encoding="utf-8") as file:
+        print_lines(build_lines(rows), Console(file=file, width=80, highlight=False, force_terminal=True))
+    text = path.read_text(encoding="utf-8")
+    assert set(re.findall(r"\x1b\[([0-9;]*)m", text)) <= {"0", "1", "2"}
+    path.write_text(re.sub(r"\x1b\[[0-9;]*m", "", text), encoding="utf-8")
+    check(path, "show.80.txt")
 
 
 def test_show_run(rows: list[RunRow], tmp_path: Path) -> None:

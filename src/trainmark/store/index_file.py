@@ -97,7 +97,7 @@ def swap_in(new: Path, index: Path) -> Path | None:
     """
     target, kept = _target(index), None
     if os.path.lexists(target):
-        kept = _free_name(target.with_suffix(".damaged"))
+        kept = _free_name(target.with_suffix(".damaged"), target)
         target.replace(kept)
     for suffix in ("-wal", "-shm", "-journal"):  # of the old file: SQLite would apply them to the new one
         with contextlib.suppress(OSError):
@@ -117,6 +117,7 @@ def _target(index: Path) -> Path:
     return Path(os.path.realpath(index)) if index.is_file() else index
 
 
-def _free_name(path: Path) -> Path:
-    """A file is replaced by the next damaged one; a folder cannot be."""
-    return path.with_name(f"{path.name}-{os.urandom(4).hex()}") if path.is_dir() else path
+def _free_name(path: Path, damaged: Path) -> Path:
+    """A file is replaced by the next damaged one; a folder neither replaces nor is replaced."""
+    is_taken = os.path.lexists(path) and (path.is_dir() or damaged.is_dir())
+    return path.with_name(f"{path.name}-{os.urandom(4).hex()}") if is_taken else path

@@ -66,6 +66,11 @@ def to_folder(path: Path) -> None:
     (path / "inside").mkdir(parents=True)
 
 
+def to_folder_after_another(path: Path) -> None:
+    path.with_suffix(".damaged").write_text("of an earlier damage")
+    to_folder(path)
+
+
 def to_pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
@@ -101,6 +106,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "a foreign log of writes": lambda path: path.with_name(f"{INDEX_FILE}-wal").write_bytes(b"\x37\x7f\x06\x82" * 99),
     "a folder": to_folder,
+    "a folder, and an earlier damage": to_folder_after_another,
     "a pipe": to_pipe,
     "a link to itself": to_loop,
 }
