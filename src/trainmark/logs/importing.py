@@ -10,6 +10,7 @@ from typing import Any
 
 from trainmark.errors import TrainmarkError
 from trainmark.logs.folder import write_run
+from trainmark.logs.freed_memory import keep_freed_memory
 from trainmark.logs.opening import LogFile, digest_of
 from trainmark.logs.paths import facts_of_path
 from trainmark.logs.pattern import load_pattern
@@ -47,6 +48,7 @@ class Imported:
 
 
 def import_file(task: Task) -> Imported:
+    keep_freed_memory()
     name = str(task.path)
     own = (load_pattern(task.pattern),) if task.pattern is not None else ()
     file = LogFile(task.path)

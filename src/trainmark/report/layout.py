@@ -19,6 +19,8 @@ _INSIDE_WORD = re.compile(r"(?<=[^\W\d][/-])(?=[^\W\d]{2})")
 _UNLIMITED = 10_000
 _LONG_WORD = 10
 """A longer word, such as a path or an argument, may be cut."""
+_LONGER_WORD = 12
+"""Where there is room: `inconclusive`, `accelerator`."""
 
 
 def print_rows(
@@ -68,7 +70,10 @@ def lay_out(rows: Sequence[Sequence[str]], *, width: int, is_right: Sequence[boo
     widest = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     available = width - len(_GAP) * (len(widest) - 1)
     if sum(widest) > available:
-        widest = _shrink(widest, least_widths(rows, is_right=is_right), available)
+        floors = least_widths(rows, is_right=is_right, long_word=_LONGER_WORD)
+        if sum(floors) > available:
+            floors = least_widths(rows, is_right=is_right)
+        widest = _shrink(widest, floors, available)
     return [_lay_out_row(row, widest, is_right) for row in rows]
 
 
@@ -77,10 +82,10 @@ def total_width(widths: Sequence[int]) -> int:
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
-def least_widths(rows: Sequence[Sequence[str]], *, is_right: Sequence[bool]) -> list[int]:
-    """The smallest widths of columns at which no word is cut and no number is folded."""
+def least_widths(rows: Sequence[Sequence[str]], *, is_right: Sequence[bool], long_word: int = _LONG_WORD) -> list[int]:
+    """The smallest widths of columns at which no word but a long one is cut and no number is folded."""
     columns = zip(*rows, strict=True)
-    return [_floor(column, is_number=right) for column, right in zip(columns, is_right, strict=True)]
+    return [_floor(column, long_word, is_number=right) for column, right in zip(columns, is_right, strict=True)]
 
 
 def unfolded_widths(rows: Sequence[Sequence[str]]) -> list[int]:
@@ -92,11 +97,11 @@ def unfolded_widths(rows: Sequence[Sequence[str]]) -> list[int]:
     ]
 
 
-def _floor(column: Sequence[str], *, is_number: bool) -> int:
+def _floor(column: Sequence[str], long_word: int, *, is_number: bool) -> int:
     heading, *body = column
     if is_number and body:
-        return max(_longest_word([heading]), max(map(_without_unit, body)))
-    return _longest_word(column)
+        return max(_longest_word([heading], long_word), max(map(_without_unit, body)))
+    return _longest_word(column, long_word)
 
 
 def _without_unit(text: str) -> int:
@@ -105,8 +110,8 @@ def _without_unit(text: str) -> int:
     return max(cell_len(number), cell_len(unit)) if unit.endswith("/s") else cell_len(text)
 
 
-def _longest_word(texts: Sequence[str]) -> int:
-    return min(_LONG_WORD, max(cell_len(word) for text in texts for word, _ in _split(text)))
+def _longest_word(texts: Sequence[str], long_word: int = _LONG_WORD) -> int:
+    return min(long_word, max(cell_len(word) for text in texts for word, _ in _split(text)))
 
 
 def _shrink(widths: Sequence[int], floors: Sequence[int], available: int) -> list[int]:

@@ -55,3 +55,12 @@ def test_a_note_is_indented_in_a_terminal_and_whole_in_a_pipe() -> None:
     assert all(line.startswith("  ") and cell_len(line) <= 24 for line in folded)
     assert " ".join(line.strip() for line in folded) == note.strip()
     assert fold(note, pipe, indent=2) == note
+
+
+def test_a_word_of_twelve_letters_is_cut_only_where_there_is_no_room() -> None:
+    rows = [("cell", "verdict"), ("resnet50 torch fp32 batch 256", "inconclusive")]
+    at_24 = [line for row in lay_out(rows, width=24, is_right=[False, False]) for line in row]
+    assert any(line.endswith("inconclusive") for line in at_24)
+    assert max(map(len, at_24)) <= 24
+    at_20 = [line for row in lay_out(rows, width=20, is_right=[False, False]) for line in row]
+    assert max(map(len, at_20)) <= 20
