@@ -52,8 +52,9 @@ def sit(report: str, folder: Path) -> tuple[Path, Type]:
 
 
 def outcomes(document: str) -> list[str]:
-    """Of the results in a document of `trainmark run`, behind whatever was printed before it."""
-    return [result["outcome"] for result in json.loads(document[document.index("{") :])["results"]]
+    """Of the results in a document of `trainmark run`, whatever was printed before and after it."""
+    found, _ = json.JSONDecoder().raw_decode(document, document.index("{"))
+    return [result["outcome"] for result in found["results"]]
 
 
 def index_of(path: Path) -> dict[str, Any]:
