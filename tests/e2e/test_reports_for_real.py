@@ -44,7 +44,8 @@ def sit(report: str, folder: Path) -> tuple[Path, Type]:
     def checked(line: str, **variables: str) -> Any:
         done = type_line(line, **{"TRAINMARK_ARGS": SPEED, **variables})
         is_noisy = done.returncode == 1 and "too noisy to be given" in done.stderr  # and "ok" otherwise
-        assert done.returncode == 0 or is_noisy, f"{line}\n{done.stdout}\n{done.stderr}"
+        written = [path.read_text()[-2000:] for path in sorted(here.glob("*.txt"))]  # what Mask R-CNN's scripts print
+        assert done.returncode == 0 or is_noisy, "\n".join([line, done.stdout, done.stderr, *written])
         return done
 
     return here, checked
