@@ -13,6 +13,7 @@ import os
 import shutil
 import sqlite3
 import sys
+import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from trainmark.store.database import Database
 
 INDEX_FILE = "index.sqlite"
+_UNBORN_S = 3600.0
 _BATCH = 100
 """Runs in one transaction of `sync`: an interrupt loses no more than these."""
 
@@ -61,6 +63,7 @@ class Store:
             why = error.strerror or str(error)
             hint = "pass another folder with --store DIR, or fix its permissions"
             raise StoreError(f"cannot write to the store {self.root}", why=why, hint=hint) from error
+        _remove_unborn(self.root)
         self._open()
 
     def new_folder(self, run_id: str, facts: Mapping[str, Any]) -> Path:
@@ -350,6 +353,15 @@ class Store:
         existing = next(path for path in (index, self.root, *self.root.parents) if path.exists())
         folder = existing.parent if existing == index else existing
         return all(os.access(path, os.W_OK) and not _is_frozen(path) for path in (existing, folder))
+
+
+def _remove_unborn(root: Path) -> None:
+    """Folders of `new_folder` whose maker was killed before it could rename them; never shown, and long abandoned."""
+    with contextlib.suppress(OSError):
+        for folder in root.glob(".[0-9]*T[0-9]*-*"):
+            is_old = time.time() - folder.lstat().st_mtime > _UNBORN_S
+            if is_old and folder.is_dir() and all(RUN_FILE in path.name for path in folder.iterdir()):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_frozen(path: Path) -> bool:

@@ -163,6 +163,17 @@ def test_a_store_on_a_disk_that_failed_can_be_shown(tmp_path: Path, monkeypatch:
     assert (tmp_path / INDEX_FILE).read_bytes() == before
 
 
+def test_a_folder_whose_maker_was_killed_is_removed_later(tmp_path: Path) -> None:
+    for name in ("old", "new", "full"):
+        folder = tmp_path / f".20261116T110149-{name}-r1-2928"
+        folder.mkdir()
+        (folder / "run.json").write_text("{}")
+        (folder / "output.log").touch() if name == "full" else None
+        os.utime(folder, None if name == "new" else (0, 0))
+    Store(tmp_path).check_writable()
+    assert sorted(path.name[17:-8] for path in tmp_path.glob(".2*")) == ["full", "new"]
+
+
 def test_a_damaged_index_is_put_aside_and_rebuilt(tmp_path: Path) -> None:
     make_run(tmp_path, "run")
     (tmp_path / INDEX_FILE).write_bytes(b"not a database, but long enough to be looked at as one" * 10)
