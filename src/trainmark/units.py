@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from json.encoder import encode_basestring
+from types import NoneType
 from typing import Any
 
 ABSENT = "–"
@@ -52,7 +54,11 @@ def _indent(value: Any, line_end: str) -> str:
     if isinstance(value, list | tuple) and value:
         inner = f"{line_end} "
         return f"[{','.join([inner + _indent(item, inner) for item in value])}{line_end}]"
-    return json.dumps(value, allow_nan=False) if not isinstance(value, float) else _encode_float(value)
+    return _LITERALS.get(type(value), _encode_other)(value)
+
+
+def _encode_other(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
 
 
 def _encode_key(key: Any) -> str:
@@ -63,6 +69,14 @@ def _encode_float(value: float) -> str:
     if not math.isfinite(value):
         raise ValueError(f"{value} cannot be written as JSON")
     return float.__repr__(value)
+
+
+_LITERALS: dict[type, Callable[[Any], str]] = {
+    float: _encode_float,
+    int: int.__repr__,
+    bool: {True: "true", False: "false"}.__getitem__,
+    NoneType: lambda _: "null",
+}
 
 
 def format_number(value: float | None, *, digits: int = 4) -> str:
