@@ -323,12 +323,13 @@ def test_an_interrupted_check_asks_only_for_what_is_missing(tmp_path: Path) -> N
 
 
 _INTERRUPTED = """
-import os, sys
+import os, signal, sys
 from pathlib import Path
 from trainmark.controller.parity_probes import ProcessProber
 from trainmark.worker.probe import EpochRequest
 from trainmark.runfolder.document import WorkloadCell
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in the background
 child = "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(600)"
 prober = ProcessProber(Path(sys.argv[1]), tell=print, command=(sys.executable, "-c", child), jobs=2)
 try:
