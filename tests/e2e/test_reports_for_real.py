@@ -87,7 +87,7 @@ class TestLong:
     pytestmark = takes_minutes
 
     def test_psenet_on_icdar_2015(self, tmp_path: Path) -> None:
-        """The last command is the convergence run: here two epochs, and on a GPU all 600 (docs/guides/reports.md)."""
+        """The last command is the convergence run: here two epochs; docs/guides/reports.md has a longer one."""
         make, one, eight, converge = COMMANDS["psenet"]
         here, type_line = sit("psenet", tmp_path)
         type_line(make, IMAGES="80")
