@@ -3,7 +3,7 @@
 For each workload one process of every variant is started, all at once, and then they are measured in turns, so that a
 machine that drifts touches all alike. A variant without a first step after --limit-s is left out. Each workload's line
 is appended to --output; a workload that has one is not measured again, so that an interrupted benchmark resumes. What
-was compiled is kept, so a variant that was left out starts sooner in the next call (--again measures a workload anew).
+was compiled is kept, so a variant that was left out starts sooner in the next call (--again measures a workload again).
 
     python benchmarks/frameworks.py --device cuda --only resnet50           # one workload takes about two minutes
     python benchmarks/frameworks.py --only resnet50 --variants torch:reference,jax:fast --size small --batch-size 2

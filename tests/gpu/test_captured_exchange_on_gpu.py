@@ -11,6 +11,7 @@ from torch import distributed
 from torch.profiler import ProfilerActivity, profile
 
 from making import make_workload_cell
+from stepping import losses_of
 from trainmark.messages.scaling import step_captured
 from trainmark.worker.torch.engine import TorchEngine
 
@@ -29,15 +30,10 @@ def group(tmp_path: Path) -> Iterator[None]:
     distributed.destroy_process_group()
 
 
-def losses_of(engine: TorchEngine, num_steps: int = 8) -> list[float]:
+def first_losses(engine: TorchEngine) -> list[float]:
     engine.learning_rate = lambda _: 0.01  # type: ignore[method-assign]
     engine.begin_epoch(0)
-    handles = []
-    for _ in range(num_steps):
-        engine.step()
-        handles.append(engine.queue_loss())
-    engine.wait()
-    return [engine.read_loss(handle) for handle in handles]
+    return losses_of(engine, 8)
 
 
 def build() -> TorchEngine:
@@ -47,7 +43,7 @@ def build() -> TorchEngine:
 
 def test_a_step_with_all_reduce_is_captured_and_trains_the_same(request: pytest.FixtureRequest) -> None:
     alone = build()
-    wanted = losses_of(alone)
+    wanted = first_losses(alone)
     alone.close()
     request.getfixturevalue("group")
     with profile(activities=[ProfilerActivity.CPU]) as seen:
@@ -57,6 +53,6 @@ def test_a_step_with_all_reduce_is_captured_and_trains_the_same(request: pytest.
     assert engine.facts()["flags"]["whole_step_graph"] is True
     assert engine.why_no_twin() == step_captured()
     assert engine._train_step._captures
-    assert losses_of(engine) == pytest.approx(wanted, rel=0.02)
+    assert first_losses(engine) == pytest.approx(wanted, rel=0.02)
     assert wanted[-1] != wanted[0]
     engine.close()

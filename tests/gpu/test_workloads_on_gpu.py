@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from making import make_workload_cell
+from stepping import losses_of
 from trainmark.datasets.cityscapes.make import make_cityscapes
 from trainmark.datasets.coco.make import make_coco
 from trainmark.datasets.icdar2015.make import Page, make_icdar2015
@@ -39,20 +40,11 @@ def build(workload: str, **changes: object) -> TorchEngine:
     return engine
 
 
-def losses(engine: TorchEngine, num_steps: int) -> list[float]:
-    handles = []
-    for _ in range(num_steps):
-        engine.step()
-        handles.append(engine.queue_loss())
-    engine.wait()
-    return [engine.read_loss(handle) for handle in handles]
-
-
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "amp", "bf16"])
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_every_precision_trains(workload: str, precision: str) -> None:
     engine = build(workload, precision=precision)
-    found = losses(engine, 30)
+    found = losses_of(engine, 30)
     assert all(math.isfinite(loss) for loss in found)
     assert engine.weights_changed()
     assert engine.facts()["flags"]["tf32_matmul"] is (precision == "tf32")
@@ -64,14 +56,14 @@ def test_a_checkpoint_goes_on_where_it_was(workload: str, tmp_path: Path) -> Non
     """The first loss is that of the same weights. Gradients are summed in any order on a GPU, and what that does grows
     from step to step: one H200 gave PSENet's third loss 1.4% apart."""
     first = build(workload)
-    losses(first, 5)
+    losses_of(first, 5)
     progress = {"num_steps": 5, "device_s": 0.0, "wall_s": 0.0, "evaluated_step": 0}
     first.save(tmp_path / "checkpoint", progress)
-    expected = losses(first, 3)
+    expected = losses_of(first, 3)
     first.close()
     second = build(workload)
     assert second.restore(tmp_path / "checkpoint") == progress
-    found = losses(second, 3)
+    found = losses_of(second, 3)
     assert found[0] == pytest.approx(expected[0], rel=0.002)
     assert found == pytest.approx(expected, rel=0.05)
     second.close()
@@ -85,7 +77,7 @@ def test_samples_of_loader_processes_train_and_are_evaluated(workload: str, data
     engine = build(workload, precision="amp", data=DataSource.parse(f"{data}{tmp_path / 'data'}"))
     for epoch in range(2):
         engine.begin_epoch(epoch)
-        assert all(math.isfinite(loss) for loss in losses(engine, engine.steps_per_epoch or 8))
+        assert all(math.isfinite(loss) for loss in losses_of(engine, engine.steps_per_epoch or 8))
         metrics = engine.evaluate()
         assert metrics is None if data else metrics and all(0 <= value <= 1 for value in metrics.values())
     assert engine.warnings() == []

@@ -1,7 +1,7 @@
 """The last answer of a command, kept for the user: the same question about an unchanged store is answered at once.
 
 The file has one line with the digest of the question and that of the answer, and then the answer. Whatever is wrong
-with it, the answer is made anew. It is in the user's cache and not in the store, which may come from a stranger.
+with it, the answer is made again. It is in the user's cache and not in the store, which may come from a stranger.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def test_a_known_folder_is_not_looked_into(root: Path, monkeypatch: pytest.Monke
 def test_the_same_question_is_answered_from_the_last_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Say
 ) -> None:
-    """Until a run is added, changed or removed, or the question is another one; a damaged answer is made anew."""
+    """Until a run is added, changed or removed, or the question is another one; a damaged answer is made again."""
     monkeypatch.setattr(kept_answer, "MANY_RUNS", 2)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
     made: list[int] = []

@@ -17,6 +17,7 @@ import pytest
 from small_jax import jax, shrink_resnet
 
 from making import make_images, make_workload_cell
+from stepping import losses_of
 from trainmark.errors import InputError
 from trainmark.worker.checkpoint import CheckpointRefusedError
 from trainmark.worker.jax import is_out_of_memory
@@ -38,14 +39,6 @@ def engine() -> Iterator[JaxEngine]:
         built = build()
         yield built
         built.close()
-
-
-def losses_of(engine: JaxEngine, num_steps: int) -> list[float]:
-    handles = []
-    for _ in range(num_steps):
-        engine.step()
-        handles.append(engine.queue_loss())
-    return [engine.read_loss(handle) for handle in handles]
 
 
 def test_a_checkpoint_resumes_bit_for_bit(engine: JaxEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
