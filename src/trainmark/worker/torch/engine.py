@@ -292,8 +292,8 @@ class TorchEngine(TrainingEngine[Batch]):
 class CompilingEngine(TorchEngine):
     """Fills the compile cache with its share of a training's parts, and trains nothing."""
 
-    def __init__(self, cell: WorkloadCell, *, without: Collection[str], number: int, of: int) -> None:
-        self._number, self._of = number, of
+    def __init__(self, cell: WorkloadCell, *, without: Collection[str], claims: Path, is_first: bool) -> None:
+        self._claims, self._is_first = claims, is_first
         super().__init__(cell, without=without)
 
     def _start_helpers(self) -> None:
@@ -301,7 +301,7 @@ class CompilingEngine(TorchEngine):
 
     def _warm_up(self) -> None:
         torch.backends.cudnn.benchmark = False  # what it chooses here is of no use to the training
-        self._train_step.compile_share(self._feed.next_batch(), number=self._number, of=self._of)
+        self._train_step.compile_share(self._feed.next_batch(), claims=self._claims, is_first=self._is_first)
 
 
 def _merge(scores: list[TensorScores]) -> Scores | None:
