@@ -24,9 +24,11 @@ from trainmark.workloads.registry import load_card, load_cards
 
 _ROOT = Path(__file__).resolve().parents[1]
 _STEPS = 3
-_IMAGES = {"imagenet": (24, 4), "kinetics": (12, 4)}
-"""Images or clips, and classes where they can be chosen."""
-_OTHER_IMAGES = 10
+_MAX_BATCH_SIZE = 2
+_IMAGES = 18
+"""Images or clips: 12 for training, which are three steps of two processes."""
+_CLASSES = {"imagenet": 4, "kinetics": 4}
+"""Where they can be chosen."""
 _QUICK_COMPILER = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 """For JAX: nobody asks how fast these trainings are."""
 
@@ -82,7 +84,7 @@ def rows(frameworks: Sequence[str], only: Sequence[str] | None) -> Iterator[Row]
 
 def train(row: Row, args: argparse.Namespace) -> dict[str, Any]:
     """The outcome of one run, from what the command printed and what its folder holds."""
-    batch_size = max(1, min(4, load_card(row.workload).sizes["small"].batch_size or 1))
+    batch_size = min(_MAX_BATCH_SIZE, load_card(row.workload).sizes["small"].batch_size or 1)
     amount = ["--max-steps", str(_STEPS)]
     if row.data == "generated":
         # The recipes' rates are meant for many more steps: with so few, ResNet-50's loss went from 1.0 to 5.1.
@@ -114,9 +116,8 @@ def make_data(workload: str, folder: Path) -> Path:
     name = load_card(workload).dataset
     root = folder / "data" / name
     if not root.exists():
-        images, *classes = _IMAGES.get(name, (_OTHER_IMAGES,))
-        words = ["--images", str(images), "--val-fraction", "0.34", "--workers", "1"]
-        words += ["--classes", str(classes[0])] if classes else []
+        words = ["--images", str(_IMAGES), "--val-fraction", "0.34", "--workers", "1"]
+        words += ["--classes", str(_CLASSES[name])] if name in _CLASSES else []
         trainmark("data", "make", name, str(root), *words).check_returncode()
     return root
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,12 @@ FRAMEWORKS = {
 WORKER_MAY_USE = {"cv2", "numpy", "PIL", "psutil", "pynvml", *FRAMEWORKS}
 
 
-def imports_of(path: Path) -> Iterator[str]:
+@cache
+def imports_of(path: Path) -> tuple[str, ...]:
+    return tuple(_find_imports(path))
+
+
+def _find_imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -210,6 +216,23 @@ def test_the_lock_that_ci_installs_satisfies_every_extra(extra: str) -> None:
         versions = pinned.get(wanted.name)
         assert versions, f"{text} is not in locks/dev.txt: run make lock"
         assert all(version in wanted.specifier for version in versions)
+
+
+DISTRIBUTIONS = {"PIL": "pillow", "cv2": "opencv-python-headless", "pynvml": "nvidia-ml-py", "markupsafe": "jinja2"}
+"""Where the name differs from that of the module; MarkupSafe comes with Jinja."""
+ONLY_MASK_RCNN = {"jax": {"pycocotools"}}
+"""JAX does not have it."""
+
+
+@pytest.mark.parametrize("extra", ["torch", "paddle", "jax"])
+def test_every_extra_brings_what_the_shared_code_imports(extra: str) -> None:
+    """Not by luck: PyTorch and Paddle bring Pillow, JAX does not, and `data make` failed there."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {Requirement(text).name for text in (*project["dependencies"], *project["optional-dependencies"][extra])}
+    used = {name.split(".")[0] for path in MODULES for name in imports_of(path)}
+    used -= {*sys.stdlib_module_names, *FRAMEWORKS, "trainmark", "", "sitecustomize"}
+    missing = {DISTRIBUTIONS.get(name, name) for name in used} - declared
+    assert missing == ONLY_MASK_RCNN.get(extra, set())
 
 
 def test_no_registry_host_and_no_path_of_a_machine_in_the_tree() -> None:

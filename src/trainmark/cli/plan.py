@@ -142,10 +142,12 @@ def _say_time(duration: Duration | None) -> str:
 
 
 def _print_elsewhere(runs: Sequence[PlannedRun], commands: Mapping[str, str]) -> None:
-    """For what is skipped: one command for each cell, to be typed on a machine that can run it."""
+    """For what is skipped here and can run elsewhere: one command for each cell, to be typed there."""
+    from trainmark.messages.skips import ON_EVERY_MACHINE
     from trainmark.plan.identity import cell_id
 
-    skipped = dict.fromkeys(cell_id(run.cell) for run in runs if run.skip is not None)
+    elsewhere = (run for run in runs if run.skip is not None and run.skip.code not in ON_EVERY_MACHINE)
+    skipped = dict.fromkeys(cell_id(run.cell) for run in elsewhere)
     if skipped:
         print("\nfor machines that can run what is skipped:")
     for key in skipped:

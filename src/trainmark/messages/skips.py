@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from trainmark.messages.message import declare
 
+ON_EVERY_MACHINE = frozenset({"tf32-on-cpu", "no-precision", "no-precision-on-cpu", "no-recipe", "no-fast-paddle"})
+"""Codes of what no other machine would change."""
+
 
 @declare(
     "framework-missing",

@@ -34,13 +34,13 @@ class Reach:
 
 
 def why_not(cell: Cell, machine: Machine, reach: Reach, offer: Offer | None = None) -> Message | None:
-    """`offer` is that of the cell's workload."""
+    """`offer` is that of the cell's workload. First comes what no other machine would change."""
     here = () if reach.is_elsewhere else (_missing_framework, _missing_gpu, _too_many_devices)
     reasons = [
-        *(check(cell, machine) for check in here),
         _precision_without_hardware(cell),
         _precision_without_kernels(cell),
         _missing_recipe(cell, offer),
+        *(check(cell, machine) for check in here),
         _too_many_nodes(cell, reach),
     ]
     return next((reason for reason in reasons if reason is not None), None)

@@ -56,6 +56,16 @@ def test_plan_prints_the_commands_for_what_it_skips(tmp_path: Path, capsys: pyte
     assert command.startswith("trainmark run resnet50 --recipe reference --precision fp32 --device cpu --devices 1 ")
 
 
+def test_plan_prints_no_command_that_no_machine_can_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Paddle has no bf16 on any CPU: more cores would not change that."""
+    words = ["--framework", "paddle", "--device", "cpu", "--precision", "bf16,fp32", "--devices", "1,4096"]
+    assert main(["plan", "resnet50", *words, "--store", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "--precision fp32 --device cpu --devices 4096" in out
+    assert "--precision bf16 --" not in out
+    assert "paddle trains in bf16 on a GPU only" in out
+
+
 def test_a_dry_run_prints_the_processes_of_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     """8 rows to measure and 2 to train, of which 2 have two machines and 3 have four."""
     assert main(["run", "report-hrnet_w18", "--launcher", "dry"]) == 0
