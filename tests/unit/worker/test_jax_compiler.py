@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -11,6 +12,7 @@ jax = pytest.importorskip("jax")
 
 from trainmark.compile_cache import CACHE_VARIABLE  # noqa: E402
 from trainmark.worker.jax.compiler import keep_compiled  # noqa: E402
+from trainmark.worker.jax.engine import JaxEngine  # noqa: E402
 
 pytestmark = pytest.mark.jax
 _SETTING = "jax_compilation_cache_dir"
@@ -41,3 +43,12 @@ def test_a_folder_that_the_user_chose_is_kept(monkeypatch: pytest.MonkeyPatch, t
     jax.config.update(_SETTING, "chosen")
     keep_compiled("cuda")
     assert jax.config.jax_compilation_cache_dir == "chosen"
+
+
+def test_ranks_wait_until_all_have_compiled() -> None:
+    """Rank 0 finds its program in the cache; its first exchange would fail after 30 s while rank 1 still compiles."""
+    engine = Mock(world_size=2)
+    JaxEngine._warm_up(engine)
+    calls = [name for name, _, _ in engine.mock_calls]
+    assert calls.index("_ranks.gather") > max(i for i, name in enumerate(calls) if name == "_train_step.compile")
+    assert engine.mock_calls[-1] == call._feed.begin_epoch(0)

@@ -91,6 +91,9 @@ class JaxEngine(TrainingEngine[Batch]):
         self._train_step.compile(batch)
         if self.world_size > 1 and self._cell.epochs is None:  # twin steps follow a measurement of speed
             self._train_step.compile(batch, is_exchanging=False)
+        # Gloo gives up if the first exchange of one rank is 30 s before that of another, and only rank 0 finds compiled
+        # programs in the cache: on a CPU the others may compile for minutes more.
+        self._ranks.gather(None)
         self._feed.begin_epoch(0)
 
     # -- training ------------------------------------------------------------------------------------------------------
