@@ -19,7 +19,8 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udff
 
 def plain(text: object) -> str:
     """Text from a stranger's path, log or suite, with nothing that drives a terminal or turns the reading direction."""
-    return _UNSAFE.sub("\ufffd", str(text))
+    said = str(text)
+    return said if said.isprintable() else _UNSAFE.sub("\ufffd", said)
 
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")

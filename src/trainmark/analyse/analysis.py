@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from trainmark.analyse.energy import Power, Powers, find_disagreement, measure_power
 from trainmark.analyse.estimate import Estimate
@@ -37,30 +36,33 @@ class Analysis:
     fingerprint: str | None = None
     """Of all step durations, to find copies; None if they vary too little to tell a copy from chance."""
     powers: Powers = field(default_factory=dict)
-    """During the steady steps of our own workloads; empty for other runs, and for those without a speed."""
+    """As measured; the index keeps them apart, see `powers_of`."""
 
     def to_json(self) -> dict[str, Any]:
-        estimate = self.estimate.to_json() if self.estimate is not None else None
-        powers = {kind: power.to_json() for kind, power in self.powers.items()}
-        return {**vars(self), "estimate": estimate, "powers": powers}
+        """Without the powers."""
+        facts = {name: value for name, value in vars(self).items() if name != "powers"}
+        return {**facts, "estimate": self.estimate.to_json() if self.estimate is not None else None}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Analysis:
         estimate = Estimate.from_json(value["estimate"]) if value["estimate"] is not None else None
-        powers = {kind: Power.from_json(power) for kind, power in value.get("powers", {}).items()}
-        return cls(**{**value, "estimate": estimate, "warnings": tuple(value["warnings"]), "powers": powers})
-
-
-_found: WeakKeyDictionary[RunRow, Analysis] = WeakKeyDictionary()
-"""Several parts of a table ask for the analysis of the same row."""
+        return cls(**{**value, "estimate": estimate, "warnings": tuple(value["warnings"])})
 
 
 def analysis_of(row: RunRow) -> Analysis:
     """The analysis kept in the index, or a new one."""
-    found = _found.get(row)
+    found: Analysis | None = row.found.get("analysis")
     if found is None:
-        found = _found[row] = Analysis.from_json(row.analysis) if row.analysis is not None else analyse_steps(row)
+        found = Analysis.from_json(row.analysis) if row.analysis is not None else analyse_steps(row)
+        row.found["analysis"] = found
     return found
+
+
+def powers_of(row: RunRow) -> Powers:
+    """During the steady steps of our own workloads; empty for other runs, and for those without a speed."""
+    if row.analysis is None:
+        return analysis_of(row).powers
+    return {kind: Power.from_json(power) for kind, power in row.powers.items()}
 
 
 def estimate_run(row: RunRow) -> Estimate | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from trainmark.analyse.origin import origin_of
 from trainmark.store.rows import RunRow
 
 _Rank = tuple[int, int, str]
@@ -21,19 +22,6 @@ class Baseline:
     """Position among the given lines."""
     is_other: bool
     """It was measured in another environment than the line that is divided by it."""
-
-
-def software_of(row: RunRow) -> tuple[str, str, str, str]:
-    """Versions of framework and trainmark, commit, and hash of uncommitted changes; empty if unknown."""
-    facts = row.environment
-    git = facts["git"] if isinstance(facts.get("git"), dict) else {}
-    framework, program = (str(facts.get(name) or "") for name in ("framework", "trainmark"))
-    commit, changes = (str(git.get(name) or "") for name in ("commit", "diff_sha256"))
-    return framework, program, commit, changes
-
-
-def host_of(row: RunRow) -> _Key:
-    return str(row.environment.get("hostname")), str(row.environment.get("num_cores"))
 
 
 def baseline_rank(runs: Sequence[RunRow]) -> _Rank:
@@ -49,35 +37,37 @@ def find_baselines(lines: Sequence[Sequence[RunRow]]) -> list[Baseline | None]:
     """
     ranks = [baseline_rank(runs) for runs in lines]
     index_of = {rank: index for index, rank in enumerate(ranks)}
-    own = _find_own([runs[0] for runs in lines], ranks)
+    origins = [origin_of(runs[0]) for runs in lines]
+    software = [origin.software for origin in origins]
+    hosts = [(*origin.software, origin.host, origin.cores) for origin in origins]
+    own = _find_own(hosts, [(*same, runs[0].nodes) for same, runs in zip(software, lines, strict=True)], ranks)
     is_baseline = set(own) - {None}
-    by_software = _lowest((software_of(runs[0]), rank) for runs, rank in zip(lines, ranks, strict=True))
+    by_software = _lowest(zip(software, ranks, strict=True))
     fewest = min((rank[:2] for rank in ranks), default=None)
     latest = max((rank for rank in ranks if rank[:2] == fewest), default=None)
     found: list[Baseline | None] = []
-    for runs, rank, near in zip(lines, ranks, own, strict=True):
+    for same, rank, near in zip(software, ranks, own, strict=True):
         if near is not None:
             found.append(Baseline(index=index_of[near], is_other=False))
             continue
-        others = () if rank in is_baseline else (by_software[software_of(runs[0])], latest)
+        others = () if rank in is_baseline else (by_software[same], latest)
         far = next((other for other in others if other is not None and other[:2] < rank[:2]), None)
         found.append(None if far is None else Baseline(index=index_of[far], is_other=True))
     return found
 
 
-def _find_own(rows: Sequence[RunRow], ranks: Sequence[_Rank]) -> list[_Rank | None]:
-    """With the same software and host. With another number of nodes the host may differ: it is the host of rank 0."""
-    pairs = list(zip(rows, ranks, strict=True))
-    by_host = _lowest(((software_of(row), host_of(row)), rank) for row, rank in pairs)
-    by_nodes = _lowest(((software_of(row), row.nodes), rank) for row, rank in pairs)
-    all_nodes = {row.nodes for row in rows}
+def _find_own(hosts: Sequence[_Key], nodes: Sequence[_Key], ranks: Sequence[_Rank]) -> list[_Rank | None]:
+    """With the same software and host. With another number of nodes the host may differ: it is the host of rank 0.
+
+    `hosts` and `nodes`: of each line the software with the host, and with the number of nodes.
+    """
+    by_host, by_nodes = _lowest(zip(hosts, ranks, strict=True)), _lowest(zip(nodes, ranks, strict=True))
+    all_nodes = {key[-1] for key in nodes}
     found: list[_Rank | None] = []
-    for row, rank in pairs:
-        software = software_of(row)
-        host = by_host[software, host_of(row)]
-        others = (by_nodes.get((software, nodes)) for nodes in all_nodes - {row.nodes})
-        near = [host, *(other for other in others if other is not None)]
-        best = min(near, key=lambda other: (other[:2], other != host, other))
+    for host, (*software, own), rank in zip(hosts, nodes, ranks, strict=True):
+        others = (by_nodes.get((*software, other)) for other in all_nodes - {own})
+        near = [by_host[host], *(other for other in others if other is not None)]
+        best = min(near, key=lambda other: (other[:2], other != near[0], other))
         found.append(best if best[:2] < rank[:2] else None)
     return found
 

@@ -15,8 +15,9 @@ from trainmark.analyse import laws
 from trainmark.analyse.comparable import Counted, LeftOut, count_runs, speed_of, why_left_out, without
 from trainmark.analyse.distributions import t_quantile
 from trainmark.analyse.estimate import Ratio
-from trainmark.analyse.identity import Difference, differences, identity_of, pooling_key
+from trainmark.analyse.identity import Difference, differences, identity_of
 from trainmark.analyse.naming import cell_name
+from trainmark.analyse.origin import pooling_key
 from trainmark.analyse.pairing import UNJOINED, Group, Pair, group_rows, pair_groups, refuse_ambiguous
 from trainmark.analyse.parity_verdict import NOTHING_PROVEN, Proofs, why_not_equal
 from trainmark.analyse.training import epochs_to_train

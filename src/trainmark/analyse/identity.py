@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from trainmark.errors import InputError
 from trainmark.store.rows import RunRow
@@ -69,14 +68,10 @@ class Difference:
     """Whether the fact is part of the hash; a host name, for example, is not."""
 
 
-_found: WeakKeyDictionary[RunRow, Identity] = WeakKeyDictionary()
-_keys: WeakKeyDictionary[RunRow, tuple[object, ...]] = WeakKeyDictionary()
-
-
 def identity_of(row: RunRow) -> Identity:
-    found = _found.get(row)
+    found: Identity | None = row.found.get("identity")
     if found is None:
-        found = _found[row] = _identify(row)
+        found = row.found["identity"] = _identify(row)
     return found
 
 
@@ -114,23 +109,6 @@ def framework_version(row: RunRow) -> str | None:
     return f"{name} {found[name]}" if name is not None else None
 
 
-def pooling_key(row: RunRow) -> tuple[object, ...]:
-    """Runs with the same key are repeats of one measurement and may be averaged.
-
-    Stricter than equal identities: two hosts of the same model are two lines, unless the GPUs prove that they are one
-    machine, or the host name is that of a container, which is new for each one.
-    """
-    key = _keys.get(row)
-    if key is None:
-        own = identity_of(row)
-        place = None if own.is_known else (own.place,)
-        has_own_name = "gpus" not in own.facts["machine"] and not row.environment.get("container")
-        is_older = "script" not in row.environment and "gpus" not in row.environment
-        host = own.facts["machine"].get("host") if has_own_name or is_older else None
-        key = _keys[row] = (own.work, own.code, own.machine, place, row.machine, host)
-    return key
-
-
 def rows_of_commit(rows: Sequence[RunRow], wanted: str) -> list[RunRow]:
     """The runs of a commit, given by the beginning of its hash, or of a branch, given by its name."""
     commits = {row.id: identity_of(row).facts["code"].get("commit", "") for row in rows}
@@ -163,11 +141,11 @@ class _Axis:
         if not self.is_known:
             return None
         uncounted = _NOT_IN_HASH | self.not_counted
-        return _digest_of(frozenset(fact for fact in self.facts.items() if fact[0] not in uncounted))
+        return digest_of(frozenset(fact for fact in self.facts.items() if fact[0] not in uncounted))
 
 
 @lru_cache(maxsize=4096)
-def _digest_of(facts: frozenset[tuple[str, str]]) -> str:
+def digest_of(facts: frozenset[tuple[str, str]]) -> str:
     """Kept, since most runs of a store have the same code and machine as others."""
     return hashlib.sha256(json.dumps(dict(facts), sort_keys=True).encode(errors="replace")).hexdigest()[:_SHORT]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from trainmark.analyse import line_laws
 from trainmark.analyse.analysis import analysis_of
@@ -103,16 +102,12 @@ class Mark:
         return {"law": self.law, "message": self.message.english, "accepted": accepted}
 
 
-_judged: WeakKeyDictionary[RunRow, tuple[Mark, ...]] = WeakKeyDictionary()
-"""By the row itself: every output asks for the marks of the same rows."""
-
-
 def judge(rows: Sequence[RunRow]) -> None:
     """Check runs side by side. Pass all runs of a store: a run that is shown alone keeps the mark that others gave it.
 
     Rows that were judged together, or as a part of more, keep their marks; with a new one among them all are judged.
     """
-    if all(row in _judged for row in rows):
+    if all("marks" in row.found for row in rows):
         return
     lines = build_lines(rows)
     found: dict[str, list[Message]] = {}
@@ -120,12 +115,13 @@ def judge(rows: Sequence[RunRow]) -> None:
         for run_id, message in law.across(lines) if law.across is not None else ():
             found.setdefault(run_id, []).append(message)
     for row in rows:
-        _judged[row] = tuple(_mark(row, message) for message in (*_own(row), *found.get(row.id, ())))
+        broken = (*_own(row), *found.get(row.id, ()))
+        row.found["marks"] = tuple(_mark(row, message) for message in broken) if broken else ()
 
 
 def marks_of(row: RunRow) -> tuple[Mark, ...]:
     """The laws that a run breaks, accepted or not; of a row that was not judged, only the laws of one run."""
-    found = _judged.get(row)
+    found: tuple[Mark, ...] | None = row.found.get("marks")
     return tuple(_mark(row, message) for message in _own(row)) if found is None else found
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from trainmark.analyse.analysis import analysis_of, estimate_run
-from trainmark.analyse.distributions import t_two_sided
+from trainmark.analyse.distributions import t_quantile
 from trainmark.analyse.estimate import Estimate, Ratio
 from trainmark.analyse.table import Line
 from trainmark.messages.laws import far_repeat, identical_repeat, more_is_slower, superlinear
@@ -108,7 +108,7 @@ def find_outliers(repeats: Sequence[Estimate]) -> Iterator[tuple[int, float, flo
         # A run whose own steps say little may differ by more than the others do.
         within = fmean(error**2 for at, error in enumerate(errors) if at != place)
         error = math.sqrt(max(spread, errors[place]) ** 2 + max(spread**2, within) / len(others))
-        is_chance = error > 0 and t_two_sided(apart / error, len(others) - 1) >= _LEVEL / len(repeats)
+        is_chance = abs(apart) <= error * t_quantile(_LEVEL / len(repeats), len(others) - 1)
         is_gross = abs(apart) > _GROSS and error * _AGREE_BETTER < abs(apart)
         if abs(apart) > _MIN_APART and (is_gross or not is_chance):
             yield place, apart, spread

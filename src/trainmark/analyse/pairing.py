@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from trainmark.analyse.identity import Identity, identity_of, pooling_key
+from trainmark.analyse.identity import Identity, identity_of
+from trainmark.analyse.origin import pooling_key
 from trainmark.analyse.table import without_replaced
 from trainmark.errors import InputError
 from trainmark.store.rows import RunRow

@@ -23,7 +23,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from trainmark.analyse.estimate import Estimate, log_interval
+from trainmark.analyse.estimate import Estimate, log_interval, quantile_975
 from trainmark.messages.doubts import within_one_run
 from trainmark.messages.message import Message
 
@@ -43,9 +43,12 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
         return estimates[0]
     value = fmean(estimate.value for estimate in estimates)
     chosen = _between(estimates, value)
-    within = _within(estimates, value)
+    within = _within(estimates)
     if within is not None:
-        return within if _width(within) > _width(chosen) else chosen
+        if _is_narrower(*within, than=chosen):
+            return chosen
+        found = _pooled(estimates, value, *within, WITHIN)
+        return found if _width(found) > _width(chosen) else chosen
     # Runs that agree to the last digit without any interval have rounded numbers, so no interval can be given.
     return chosen if chosen.std_error else _pooled(estimates, value, None, None, BETWEEN)
 
@@ -56,7 +59,8 @@ def _between(estimates: Sequence[Estimate], value: float) -> Estimate:
     return _pooled(estimates, value, std_error, len(estimates) - 1.0, BETWEEN)
 
 
-def _within(estimates: Sequence[Estimate], value: float) -> Estimate | None:
+def _within(estimates: Sequence[Estimate]) -> tuple[float, float] | None:
+    """Standard error and its degrees of freedom."""
     variances = []
     weights = []
     for estimate in estimates:
@@ -67,7 +71,14 @@ def _within(estimates: Sequence[Estimate], value: float) -> Estimate | None:
     total = sum(variances)
     # Satterthwaite's degrees of freedom of a sum of estimated variances.
     dof = total**2 / sum(weights) if sum(weights) > 0 else math.inf
-    return _pooled(estimates, value, math.sqrt(total) / len(estimates), dof, WITHIN)
+    return math.sqrt(total) / len(estimates), dof
+
+
+def _is_narrower(std_error: float, dof: float, *, than: Estimate) -> bool:
+    """Whether it certainly is, even with fewer degrees of freedom: the quantile of whole numbers is known already."""
+    if not 1 <= dof < math.inf or than.std_error is None or than.dof is None:
+        return False
+    return quantile_975(math.floor(dof)) * std_error <= quantile_975(than.dof) * than.std_error
 
 
 def _width(estimate: Estimate) -> float:

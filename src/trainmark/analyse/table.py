@@ -9,7 +9,7 @@ from functools import lru_cache
 from trainmark.analyse.analysis import estimate_run
 from trainmark.analyse.baseline import find_baselines
 from trainmark.analyse.estimate import Estimate, Ratio, efficiency, speedup
-from trainmark.analyse.identity import pooling_key
+from trainmark.analyse.origin import pooling_key
 from trainmark.analyse.repeats import pool
 from trainmark.analyse.variants import name_lines
 from trainmark.store.rows import RunRow
@@ -76,7 +76,7 @@ def without_replaced(rows: Sequence[RunRow]) -> list[RunRow]:
 
 
 def _group(rows: Sequence[RunRow]) -> list[list[RunRow]]:
-    """Repeats are runs of the same work, code and machine: see `identity.pooling_key`.
+    """Repeats are runs of the same work, code and machine: see `origin.pooling_key`.
 
     A newer framework or commit makes a line of its own. So does another unit: if a script printed iterations and now
     marks samples, it is the same command, but a mean of both would mean nothing.

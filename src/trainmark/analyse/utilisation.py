@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from trainmark.analyse.estimate import Estimate
 from trainmark.errors import TrainmarkError
 from trainmark.store.rows import RunRow
-from trainmark.workloads.card import Card
-from trainmark.workloads.registry import load_card
+
+if TYPE_CHECKING:
+    from trainmark.workloads.card import Card
 
 
 def achieved_flops_per_s(row: RunRow, estimate: Estimate | None) -> float | None:
@@ -34,6 +37,8 @@ def find_utilisation(row: RunRow, estimate: Estimate | None) -> float | None:
 def card_of(row: RunRow) -> Card | None:
     if row.workload is None:
         return None
+    from trainmark.workloads.registry import load_card
+
     try:
         return load_card(row.workload)
     except TrainmarkError:  # of a package that is not installed here

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainmark.analyse.analysis import own_warnings
-from trainmark.analyse.identity import identity_of, pooling_key
 from trainmark.analyse.laws import judge, marks_of
+from trainmark.analyse.origin import origin_of, pooling_key
 from trainmark.analyse.table import Line, without_replaced
 from trainmark.messages.identity import pooled_unknown
 from trainmark.messages.message import Message
@@ -31,8 +31,9 @@ def check_rows(rows: Sequence[RunRow]) -> Warnings:
     for run_id, message in (*_find_mixed_batches(rows), *_find_pooled_unknown(rows)):
         found[run_id].append(message.to_json())
     for row in rows:
-        own = {warning["code"] for warning in own_warnings(row)}
-        found[row.id] += [mark.message.to_json() for mark in marks_of(row) if mark.law not in own]
+        if marks := marks_of(row):
+            own = {warning["code"] for warning in own_warnings(row)}
+            found[row.id] += [mark.message.to_json() for mark in marks if mark.law not in own]
     return found
 
 
@@ -59,11 +60,11 @@ def _find_pooled_unknown(rows: Sequence[RunRow]) -> Iterator[tuple[str, Message]
     """Repeats that may be runs of different code or machines, since they do not tell."""
     groups: dict[tuple[object, ...], list[RunRow]] = {}
     for row in without_replaced(rows):
-        if row.outcome == "ok" and not identity_of(row).is_known:
+        if row.outcome == "ok" and origin_of(row).place is not None:
             groups.setdefault(pooling_key(row), []).append(row)
     for group in groups.values():
         for row in group if len(group) > 1 else ():
-            place = identity_of(row).place or None
+            place = origin_of(row).place or None
             is_log = row.source not in ("trainmark", "command")
             yield (
                 row.id,

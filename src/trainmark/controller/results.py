@@ -10,10 +10,10 @@ from trainmark.errors import InputError, StoreError
 from trainmark.messages.message import Message
 from trainmark.runfolder.ending import ExitRecord
 from trainmark.runfolder.files import OUTPUT_FILE
-from trainmark.spec.cell import Cell
 
 if TYPE_CHECKING:
     from trainmark.analyse.scaling import Asked
+    from trainmark.spec.cell import Cell
     from trainmark.spec.command import CommandCell
     from trainmark.store.index import Store, Tell
     from trainmark.store.rows import RunRow
@@ -76,6 +76,8 @@ def find_explanation(rows: Sequence[RunRow], store: Store) -> Path | None:
 
 def asked_cells(cells: Iterable[Cell | CommandCell], skipped: Mapping[Cell, Message]) -> tuple[Asked, ...]:
     """What a sweep asked for, so that a scaling study can name what is missing: each cell once, commands left out."""
+    from trainmark.spec.cell import Cell
+
     own = [cell for cell in cells if isinstance(cell, Cell)]
     pairs = [*((cell.to_json(), None) for cell in own), *((cell.to_json(), why) for cell, why in skipped.items())]
     return _unique(_read_asked(cell, why, machine=None) for cell, why in pairs)

@@ -22,8 +22,9 @@ import importlib
 import math
 import re
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, Literal, ParamSpec
 
 from trainmark.units import format_bytes, format_count, format_number, format_seconds
@@ -117,6 +118,8 @@ class Message:
     @classmethod
     def _read(cls, code: Any, params: Any, recorded: Any, depth: int = 0) -> Message:
         known = params if isinstance(params, Mapping) and depth < _MAX_DEPTH else {}
+        if not known and isinstance(code, str) and isinstance(recorded, str):
+            return _without_params(code, recorded)
         return cls(
             code=code if isinstance(code, str) else "",
             params={str(name): _decode(value, depth + 1) for name, value in known.items()},
@@ -127,8 +130,14 @@ class Message:
         declaration = find_declaration(self.code)
         values = {name: _say(value, lang, declaration) for name, value in self.params.items()}
         # A process that ends a run must be able to say so, whatever it was told; a file's English is the better text.
-        formatter = _Formatter(lang, is_strict=self.recorded is not None)
-        return _fill(declaration.zh if lang == "zh" else declaration.en, values, formatter)
+        template = declaration.zh if lang == "zh" else declaration.en
+        return _fill(template, values, lang, is_strict=self.recorded is not None)
+
+
+@lru_cache(maxsize=256)
+def _without_params(code: str, recorded: str) -> Message:
+    """Kept: most runs of a store say the same."""
+    return Message(code=code, recorded=recorded)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,30 +214,20 @@ def _say(value: Any, lang: Language, declaration: Declaration[...]) -> Any:
     return declaration.words.get(value, value) if lang == "zh" and isinstance(value, str) else value
 
 
-class _Formatter(string.Formatter):
-    def __init__(self, lang: Language, *, is_strict: bool) -> None:
-        self._lang, self._is_strict = lang, is_strict
-
-    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ARG002
-        value = kwargs[str(key)]
-        if is_absent(value) and self._is_strict:
-            raise ValueError(f"{key} is missing")
-        return value
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        if is_absent(value):
-            return ""
-        if isinstance(value, list):
-            return _SEPARATORS[self._lang][format_spec].join(str(item) for item in value)
-        if format_spec == "bytes":
-            return format_bytes(value)
-        if format_spec == "seconds":
-            return format_seconds(value)
-        if format_spec == "number":
-            return format_number(value)
-        if format_spec.startswith("# "):
-            return format_count(value, format_spec[2:])
-        return format(value, format_spec)
+def _format(value: Any, spec: str, lang: Language) -> str:
+    if is_absent(value):
+        return ""
+    if isinstance(value, list):
+        return _SEPARATORS[lang][spec].join(str(item) for item in value)
+    if spec == "bytes":
+        return format_bytes(value)
+    if spec == "seconds":
+        return format_seconds(value)
+    if spec == "number":
+        return format_number(value)
+    if spec.startswith("# "):
+        return format_count(value, spec[2:])
+    return format(value, spec)
 
 
 def is_absent(value: Any) -> bool:
@@ -237,14 +236,28 @@ def is_absent(value: Any) -> bool:
 
 def fields_of(template: str) -> set[str]:
     """The names of the parameters in a sentence."""
-    return {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
+    return {name for _, name, _ in _parse(template) if name is not None}
 
 
-def _fill(template: str, values: Mapping[str, Any], formatter: _Formatter) -> str:
+@lru_cache(maxsize=1024)
+def _parse(template: str) -> tuple[tuple[str, str | None, str], ...]:
+    """Pieces of text, each with the parameter that follows it and how that is printed."""
+    return tuple((text, name, spec or "") for text, name, spec, _ in string.Formatter().parse(template))
+
+
+def _fill(template: str, values: Mapping[str, Any], lang: Language, *, is_strict: bool) -> str:
     def choose(match: re.Match[str]) -> str:
         alternatives = match[1].split("|")
         whole = (text for text in alternatives if not any(is_absent(values.get(name)) for name in fields_of(text)))
         return next(whole, "")
 
     # Chosen before anything is filled in: the text of a parameter is never used as a format string.
-    return formatter.vformat(_OPTIONAL.sub(choose, template), (), values)
+    parts: list[str] = []
+    for text, name, spec in _parse(_OPTIONAL.sub(choose, template)):
+        parts.append(text)
+        if name is None:
+            continue
+        if is_strict and is_absent(values[name]):
+            raise ValueError(f"{name} is missing")
+        parts.append(_format(values[name], spec, lang))
+    return "".join(parts)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trainmark.analyse.analysis import analysis_of
-from trainmark.analyse.energy import main_kind, samples_per_joule
+from trainmark.analyse.analysis import powers_of
+from trainmark.analyse.energy import Power, main_kind, samples_per_joule
 from trainmark.analyse.estimate import TOO_NOISY, Estimate, Ratio
 from trainmark.analyse.naming import short_model
 from trainmark.analyse.noise import limiting_doubts
@@ -98,11 +98,11 @@ def _is_refused(estimate: Estimate) -> bool:
 
 
 def say_speedup(line: Line, _: str) -> str:
-    return format_ratio(line.speedup, "", sign_after=ratio_sign(line))
+    return ABSENT if line.speedup is None else format_ratio(line.speedup, "", sign_after=ratio_sign(line))
 
 
 def say_efficiency(line: Line, _: str) -> str:
-    return format_ratio(line.efficiency, "%", sign_after=ratio_sign(line))
+    return ABSENT if line.efficiency is None else format_ratio(line.efficiency, "%", sign_after=ratio_sign(line))
 
 
 def ratio_sign(line: Line) -> str:
@@ -138,10 +138,14 @@ def say_last_metric(line: Line, _: str) -> str:
 
 def per_joule(line: Line) -> Ratio | None:
     """None unless every repeat measured it."""
-    kind = main_kind(line.first)
-    powers = [analysis_of(run).powers.get(kind) for run in line.runs if run.outcome == "ok"]
-    known = [power for power in powers if power is not None]
-    return samples_per_joule(line.estimate, known) if len(known) == len(powers) else None
+    kind, powers = main_kind(line.first), list[Power]()
+    for run in line.runs:
+        if run.outcome == "ok":
+            power = powers_of(run).get(kind)
+            if power is None or power.watts is None:
+                return None
+            powers.append(power)
+    return samples_per_joule(line.estimate, powers)
 
 
 def say_per_joule(line: Line, lang: str) -> str:

@@ -14,6 +14,7 @@ from trainmark import analyse, messages, units
 from trainmark.analyse.analysis import analyse_steps, own_warnings
 from trainmark.analyse.identity import identity_of
 from trainmark.analyse.laws import is_admitted, marks_of
+from trainmark.analyse.origin import find_origin
 from trainmark.analyse.table import Line, build_lines
 from trainmark.analyse.warnings import Warnings, check_rows
 from trainmark.report import columns, provenance
@@ -130,5 +131,7 @@ def result_analyser() -> Analyser:
 
 
 def _derive(row: RunRow) -> Derived:
-    analysis = analyse_steps(row).to_json()
-    return Derived(analysis=analysis, document=_render_numbers(replace(row, analysis=analysis)))
+    found = analyse_steps(row)
+    analysis, powers = found.to_json(), {kind: power.to_json() for kind, power in found.powers.items()}
+    document = _render_numbers(replace(row, analysis=analysis, powers=powers))
+    return Derived(analysis=analysis, powers=powers, origin=find_origin(row), document=document)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainmark.analyse.analysis import analysis_of
+from trainmark.analyse.analysis import analysis_of, powers_of
 from trainmark.analyse.energy import Power, main_kind, samples_per_joule
 from trainmark.store.rows import RunRow
 
 
 def describe_energy(row: RunRow) -> dict[str, Any] | None:
     """None for a run that is not ours or has no speed."""
-    found = analysis_of(row)
-    if not found.powers:
+    powers, kind = powers_of(row), main_kind(row)
+    if not powers:
         return None
-    kind = main_kind(row)
-    ratio = samples_per_joule(found.estimate, [found.powers[kind]]) if kind in found.powers else None
+    ratio = samples_per_joule(analysis_of(row).estimate, [powers[kind]]) if kind in powers else None
     return {
         "scope": kind,
         "samples_per_joule": ratio.value if ratio is not None else None,
         "ci95": list(ratio.ci95) if ratio is not None and ratio.ci95 else None,
-        **{name: _describe(power) for name, power in found.powers.items()},
+        **{name: _describe(power) for name, power in powers.items()},
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import zip_longest
 
 from rich import cells
@@ -69,12 +68,13 @@ def lay_out(rows: Sequence[Sequence[str]], *, width: int, is_right: Sequence[boo
     """The lines of each row, headings first, without trailing spaces; `is_right`: which columns are right-aligned."""
     widest = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     available = width - len(_GAP) * (len(widest) - 1)
-    if sum(widest) > available:
-        floors = least_widths(rows, is_right=is_right, long_word=_LONGER_WORD)
-        if sum(floors) > available:
-            floors = least_widths(rows, is_right=is_right)
-        widest = _shrink(widest, floors, available)
-    return [_lay_out_row(row, widest, is_right) for row in rows]
+    if sum(widest) <= available:
+        return [[_join(row, widest, is_right)] for row in rows]
+    floors = least_widths(rows, is_right=is_right, long_word=_LONGER_WORD)
+    if sum(floors) > available:
+        floors = least_widths(rows, is_right=is_right)
+    widths = _shrink(widest, floors, available)
+    return [_lay_out_row(row, widths, is_right) for row in rows]
 
 
 def total_width(widths: Sequence[int]) -> int:
@@ -136,17 +136,16 @@ def _between(width: int, floor: int, cap: int) -> int:
 
 def _lay_out_row(row: Sequence[str], widths: Sequence[int], is_right: Sequence[bool]) -> list[str]:
     folded = [_fold(text, width) for text, width in zip(row, widths, strict=True)]
-    pads = [partial(_pad, width=width, is_right=right) for width, right in zip(widths, is_right, strict=True)]
-    return [
-        _GAP.join(pad(part) for pad, part in zip(pads, parts, strict=True)).rstrip()
-        for parts in zip_longest(*folded, fillvalue="")
-    ]
+    return [_join(parts, widths, is_right) for parts in zip_longest(*folded, fillvalue="")]
 
 
-def _pad(text: str, *, width: int, is_right: bool) -> str:
-    """To a width in terminal columns, of which a Chinese character takes two."""
-    blank = " " * (width - cell_len(text))
-    return blank + text if is_right else text + blank
+def _join(texts: Sequence[str], widths: Sequence[int], is_right: Sequence[bool]) -> str:
+    """A line of a table. Widths are in terminal columns, of which a Chinese character takes two."""
+    padded = []
+    for text, width, right in zip(texts, widths, is_right, strict=True):
+        blank = " " * (width - cell_len(text))
+        padded.append(blank + text if right else text + blank)
+    return _GAP.join(padded).rstrip()
 
 
 def _fold(text: str, width: int) -> list[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trainmark.analyse.identity import framework_version, identity_of
+from trainmark.analyse.origin import Origin, origin_of
 from trainmark.analyse.table import Line
 from trainmark.report.words import WORDS
 from trainmark.store.rows import RunRow
@@ -61,8 +62,8 @@ def to_utc(unix_s: float | None) -> str | None:
 
 def say_origin(row: RunRow) -> tuple[str, str, str, str]:
     """2026-11-16 03:12, vm, torch 2.15.0, a1b2c3d4+e5f6a7b8: a commit with changes."""
-    measured = ABSENT if row.started_unix_s is None else _minute(row.started_unix_s)
-    return measured, _host(row) or ABSENT, framework_version(row) or ABSENT, _commit(row) or ABSENT
+    measured, own = ABSENT if row.started_unix_s is None else _minute(row.started_unix_s), origin_of(row)
+    return measured, own.host or ABSENT, own.version or ABSENT, _commit(own) or ABSENT
 
 
 def say_provenance(lines: Sequence[Line], lang: str) -> str | None:
@@ -71,10 +72,11 @@ def say_provenance(lines: Sequence[Line], lang: str) -> str | None:
     One line below a table, so that a number never leaves without it. None if nothing is known.
     """
     words, rows = WORDS[lang], [run for line in lines for run in line.runs]
+    origins = list(dict.fromkeys(origin_of(row) for row in rows))
     known = [
-        _name_all(words["host"], _host, rows),
-        _name_all("", framework_version, rows),
-        _name_all(words["commit"], _commit, rows),
+        _name_all(words["host"], (origin.host for origin in origins)),
+        _name_all("", (origin.version for origin in origins)),
+        _name_all(words["commit"], (_commit(origin) for origin in origins)),
     ]
     times = sorted(run.started_unix_s for run in rows if run.started_unix_s is not None)
     parts = [text for text in known if text]
@@ -86,20 +88,14 @@ def say_provenance(lines: Sequence[Line], lang: str) -> str | None:
     return "; ".join([f"{words['measured']} {first}{until} UTC", *parts])
 
 
-def _name_all(heading: str, take: Callable[[RunRow], str | None], rows: Iterable[RunRow]) -> str | None:
-    found = list(dict.fromkeys(value for row in rows if (value := take(row))))
+def _name_all(heading: str, values: Iterable[str | None]) -> str | None:
+    found = list(dict.fromkeys(value for value in values if value))
     named = ", ".join([*found[:_MAX_NAMED], *(["..."] if len(found) > _MAX_NAMED else [])])
     return f"{heading} {named}".strip() if found else None
 
 
-def _commit(row: RunRow) -> str | None:
-    code = identity_of(row).facts["code"]
-    commit, changes = code.get("commit"), code.get("changes")
-    return None if commit is None else commit[:_SHORT] + (f"+{changes[:_SHORT]}" if changes else "")
-
-
-def _host(row: RunRow) -> str | None:
-    return identity_of(row).facts["machine"].get("host")
+def _commit(own: Origin) -> str | None:
+    return own.commit[:_SHORT] + (f"+{own.changes[:_SHORT]}" if own.changes else "") if own.commit else None
 
 
 def _minute(unix_s: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trainmark.analyse.analysis import analysis_of
+from trainmark.analyse.analysis import powers_of
 from trainmark.analyse.energy import main_kind
 from trainmark.analyse.naming import cell_name
 from trainmark.analyse.references import Standing, find_standings, why_nothing_fits
@@ -85,7 +85,7 @@ def energy_table(lines: Sequence[Line], lang: str) -> Table | None:
         if per_joule(line) is None:
             continue
         kind = main_kind(line.first)
-        found = [power for run in line.runs if (power := analysis_of(run).powers.get(kind)) and power.watts]
+        found = [power for run in line.runs if (power := powers_of(run).get(kind)) and power.watts]
         watts = [power.watts for power in found if power.watts is not None]
         sampled = [power.sampled_w for power in found if power.sampled_w is not None]
         rows.append([
@@ -105,7 +105,7 @@ def energy_reasons(lines: Sequence[Line], lang: str) -> list[str]:
     reasons: dict[str, None] = {}
     for line in lines:
         for run in line.runs:
-            power = analysis_of(run).powers.get(main_kind(run))
+            power = powers_of(run).get(main_kind(run))
             if power is not None and power.missing is not None:
                 reasons[plain(power.missing.in_language(lang))] = None
     return list(reasons)

@@ -13,6 +13,8 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from enum import StrEnum
+from functools import partial
+from operator import itemgetter
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -63,6 +65,8 @@ TABLES = {RUNS: (*KINDS, DIGEST), STEPS: ("id", "document", DIGEST, *ARRAYS)}
 VERSION = hashlib.sha256(repr((sorted(KINDS.items()), TABLES)).encode()).hexdigest()[:12]
 """Computed from the columns, so that every change of them gives a new version."""
 
+DERIVED = ("analysis", "powers", "origin", "analysis_version")
+"""The columns that the analyser fills."""
 _NOISY = ("seconds", "times", "losses", "stamps")
 """Whose digits are chance: compressing them takes long and saves nothing."""
 _LISTS = tuple(name for name, kind in KINDS.items() if kind is Kind.LIST)
@@ -84,9 +88,9 @@ def to_records(row: RunRow) -> Records:
 
 
 def to_derived_records(row: RunRow) -> Records:
-    """Only the columns that the analyser fills, and the digests, which change with them."""
+    """Only `DERIVED`, and the digests, which change with them."""
     facts, document = _facts(row), row.load_document()
-    own = {name: facts[name] for name in ("analysis", "analysis_version")}
+    own = {name: facts[name] for name in DERIVED}
     return {
         RUNS: {**own, DIGEST: digest_of(facts.values())},
         STEPS: {"document": document, DIGEST: digest_of((row.id, document))},
@@ -112,25 +116,43 @@ def is_sound(record: Sequence[Any]) -> bool:
     return isinstance(record[0], str) and digest_of(record[:-1]) == record[-1]
 
 
+class _Decoded:
+    """A column of JSON in a row of the index: decoded when it is first used, since a table needs few of them."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._place, self._is_list = name, list(KINDS).index(name), name in _LISTS
+
+    def __get__(self, row: Any, _: type) -> Any:
+        text = row.record[self._place]
+        if self._is_list:
+            found: Any = tuple(_decode(text)) if text != "[]" else ()
+        else:
+            found = _decode(text) if text != "{}" else {}
+        vars(row)[self._name] = found
+        return found
+
+
+_IndexedRow: type[RunRow] = type("IndexedRow", (RunRow,), {name: _Decoded(name) for name in (*_LISTS, *_OBJECTS)})
+_PLAIN = tuple(name for name in KINDS if name not in (*_LISTS, *_OBJECTS))
+_take_plain = itemgetter(*map(list(KINDS).index, _PLAIN))
+_take_version = itemgetter(list(KINDS).index("analysis_version"))
+
+
 def from_record(
-    record: Mapping[str, Any],
+    record: Sequence[Any],
     *,
     load_steps: Callable[[str], Steps],
     load_document: Callable[[str], str | None],
     analysis_version: str | None,
 ) -> RunRow:
     """From a sound row. An analysis by another version is left out."""
-    values = dict(record)
-    del values[DIGEST]
-    for name in _LISTS:
-        values[name] = tuple(_decode(values[name])) if values[name] != "[]" else ()
-    for name in _OBJECTS:
-        values[name] = _decode(values[name]) if values[name] != "{}" else {}
-    run_id = values["id"]
-    values["load_steps"] = lambda: load_steps(run_id)
-    if analysis_version is None or values["analysis_version"] != analysis_version:
-        return RunRow(**{**values, "analysis": None, "analysis_version": None})
-    return RunRow(**values, load_document=lambda: load_document(run_id))
+    row = _IndexedRow.__new__(_IndexedRow)  # its __init__ would take half of the time to read a large table
+    run_id, facts = record[0], vars(row)
+    facts.update(zip(_PLAIN, _take_plain(record), strict=True))
+    facts.update(record=record, load_steps=partial(load_steps, run_id), load_document=partial(load_document, run_id))
+    if analysis_version is None or _take_version(record) != analysis_version:
+        facts.update(analysis=None, powers={}, origin=(), analysis_version=None, load_document=lambda: None)
+    return row
 
 
 def read_arrays(values: Mapping[str, bytes]) -> Steps:

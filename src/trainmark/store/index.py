@@ -141,10 +141,7 @@ class Store:
         version = self._analyser.version if self._analyser else None
         return [
             columns.from_record(
-                dict(zip(names, row, strict=True)),
-                load_steps=self._load_steps,
-                load_document=self._load_document,
-                analysis_version=version,
+                row, load_steps=self._load_steps, load_document=self._load_document, analysis_version=version
             )
             for row in found
         ]
@@ -179,10 +176,9 @@ class Store:
         """Does not open a folder whose outcome is from exit.json."""
         if state["reading_version"] != reading_version():
             return True
-        folder = self.root / state["id"]
         if state["folder_state"] is not None:
-            return bool(state["folder_state"] != read_state(folder))
-        return bool(state["folder_stamp"] != read_stamp(folder))
+            return bool(state["folder_state"] != read_state(self.root / state["id"]))
+        return bool(state["folder_stamp"] != read_stamp(f"{self.root}/{state['id']}"))
 
     def _forget_gone(self, states: Sequence[dict[str, Any]], present: Collection[str]) -> None:
         """In a shared index only runs of this store."""
@@ -193,6 +189,8 @@ class Store:
 
     def _read_folders(self, names: Sequence[str], tell: Tell) -> Iterator[Records]:
         """Those of runs; many of them in several processes."""
+        if not names:
+            return
         from trainmark.store.reading import read_many
 
         reader = Store(self.root, url=self._url, analyser=self._analyser)  # without open files, for other processes
@@ -218,6 +216,8 @@ class Store:
         return replace(
             row,
             analysis=derived.analysis,
+            powers=derived.powers,
+            origin=derived.origin,
             analysis_version=self._analyser.version,
             load_document=lambda: derived.document,
         )
@@ -399,4 +399,4 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def _is_text(name: str) -> bool:
     """A name on disk may be any bytes; Python turns invalid UTF-8 into lone surrogates."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+    return name.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in name)

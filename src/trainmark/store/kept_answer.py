@@ -7,6 +7,7 @@ with it, the answer is made again. It is in the user's cache and not in the stor
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 from collections.abc import Mapping
@@ -55,6 +56,7 @@ class KeptAnswer:
         return _digest(repr((_program(), str(self._store.root.resolve()), self._question, runs)))
 
 
+@functools.cache
 def _program() -> list[tuple[str, int, int]]:
     """Every file of it, by size and time of change: any edit may change the answer."""
     found = []

@@ -156,6 +156,10 @@ class RunRow:
     """Version of the code that read the folder."""
     analysis: dict[str, Any] | None = None
     """A few numbers derived from the steps; None if not analysed yet."""
+    powers: dict[str, Any] = field(default_factory=dict)
+    """Derived from the energy counters, by kind of counter."""
+    origin: tuple[str | None, ...] = ()
+    """Derived from the environment: what tables ask of every run. Empty if not analysed yet."""
     analysis_version: str | None = None
     load_document: Callable[[], str | None] = lambda: None
     """Loads the text that `--json` prints for the run; None if `analysis` is None."""
@@ -165,6 +169,11 @@ class RunRow:
         """Why the run ended as it did, for any language."""
         facts = {"reason_code": self.reason_code, "reason_params": self.reason_params}
         return Message.from_reason({"reason": self.reason, **facts})
+
+    @cached_property
+    def found(self) -> dict[str, Any]:
+        """What was found out about this row, by name: several parts of an output ask for the same."""
+        return {}
 
     @cached_property
     def _steps(self) -> Steps:
@@ -233,6 +242,8 @@ class Derived:
 
     analysis: dict[str, Any]
     document: str
+    powers: dict[str, Any] = field(default_factory=dict)
+    origin: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

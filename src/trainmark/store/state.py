@@ -46,10 +46,10 @@ def read_state(folder: Path) -> str:
         return "changing"  # it changed during this call: the next one gives another state
 
 
-def read_stamp(folder: Path) -> int:
+def read_stamp(folder: Path | str) -> int:
     """The time of the last change of the folder itself: of a file that was added, replaced or removed. -1 if gone."""
     try:
-        return folder.stat().st_mtime_ns
+        return os.stat(folder).st_mtime_ns  # noqa: PTH116 -- a Path would take as long again, for every run of a store
     except OSError:
         return -1
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from making import make_cell, make_run
-from trainmark.analyse.identity import differences, framework_version, identity_of, pooling_key, rows_of_commit
+from trainmark.analyse.identity import differences, framework_version, identity_of, rows_of_commit
+from trainmark.analyse.origin import pooling_key
 from trainmark.analyse.warnings import check_rows
 from trainmark.errors import InputError
 from trainmark.messages.message import Message

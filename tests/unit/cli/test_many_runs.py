@@ -14,6 +14,8 @@ import pytest
 
 from making import make_cell, make_run
 from many_runs import make_store
+from trainmark.analyse import identity
+from trainmark.analyse.origin import origin_of, pooling_key
 from trainmark.analyse.scaling import build_studies
 from trainmark.analyse.table import build_lines
 from trainmark.cli import output
@@ -23,6 +25,7 @@ from trainmark.errors import InputError
 from trainmark.report import console
 from trainmark.report.document import describe_lines, describe_runs, render_document, render_runs
 from trainmark.report.scaling import describe_studies
+from trainmark.runfolder.files import ENVIRONMENT_FILE, write_json
 from trainmark.store import columns, kept_answer
 from trainmark.store.index import INDEX_FILE, Store
 from trainmark.store.rows import Analyser, Derived, RunRow
@@ -152,6 +155,41 @@ def test_the_same_question_is_answered_from_the_last_answer(
     answer.write_bytes(answer.read_bytes().replace(b"3 lines", b"7 lines"))
     assert [say("show", "--store", tmp_path) for _ in range(2)] == ["3 lines\n"] * 2
     assert made == [3, 3, 4, 3, 3]
+
+
+def test_an_answer_after_a_change_is_the_one_from_scratch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Say
+) -> None:
+    """Only the runs that changed are read again; what the index keeps of the others is what their folders say."""
+    monkeypatch.setattr(kept_answer, "MANY_RUNS", 2)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
+    root = tmp_path / "runs"
+    make_store(root, 40)
+    before = say("show", "--store", root)
+    first, second, third, *_ = sorted(path for path in root.iterdir() if "resnet50" in path.name)
+    shutil.copytree(first, root / f"{first.name}-again")
+    shutil.rmtree(second)
+    environment = json.loads((third / ENVIRONMENT_FILE).read_text())
+    write_json(third / ENVIRONMENT_FILE, {**environment, "git": {"commit": "abc"}, "hostname": "elsewhere"})
+    words = [("show",), ("show", "--columns", "workload,machine,throughput"), ("show", "--json")]
+    changed = [say(*verb, "--store", root) for verb in words]
+    for path in root.glob(f"{INDEX_FILE}*"):
+        path.unlink()
+    kept_answer.answer_file().unlink()
+    assert [say(*verb, "--store", root) for verb in words] == changed
+    assert changed[0] != before
+    assert "elsewhere" in changed[0]
+
+
+def test_the_index_keeps_what_a_table_asks_of_every_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, read = open_store(root).rows(), Store(root).rows()
+    assert all(row.origin for row in kept)
+    assert not any(row.origin for row in read)
+    assert [origin_of(row) for row in kept] == [origin_of(row) for row in read]
+    assert [pooling_key(row) for row in kept] == [pooling_key(row) for row in read]
+    expected = [(line.variant, [run.id for run in line.runs]) for line in build_lines(read)]
+    monkeypatch.setattr(identity, "_identify", lambda row: pytest.fail(f"the environment of {row.id} was read"))
+    assert [(line.variant, [run.id for run in line.runs]) for line in build_lines(kept)] == expected
 
 
 def test_long_indexing_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Say) -> None:

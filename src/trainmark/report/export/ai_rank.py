@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainmark.analyse.baseline import software_of
+from trainmark.analyse.origin import origin_of
 from trainmark.analyse.table import Line, build_lines, without_replaced
 from trainmark.analyse.training import time_to_train
 from trainmark.report.export.paddle_benchmark import file_word, model_word
@@ -154,7 +154,7 @@ def _kind(line: Line) -> Kind:
     row = line.first
     return (row.workload or row.model, row.framework, row.precision, row.batch_size_per_device,
             row.recipe, row.size, row.device, row.machine, row.data, row.epochs, *sorted(row.until_target.items()),
-            software_of(row))  # fmt: skip
+            origin_of(row).software)  # fmt: skip
 
 
 def _find_baselines(lines: Sequence[Line], times: Sequence[float | None]) -> dict[Kind, Baseline]:

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from trainmark.analyse.baseline import software_of
+from trainmark.analyse.origin import origin_of
 from trainmark.report.exporting import Exported, ExportFormat, devices_per_node, num_nodes, shorten
 from trainmark.report.limits import TOO_NOISY, describe_limits, is_too_noisy, known_speed
 from trainmark.store.rows import RunRow
@@ -68,7 +68,7 @@ def _kind(row: RunRow) -> Kind:
 
 
 def _software(row: RunRow) -> dict[str, str]:
-    version, program, commit, changes = software_of(row)
+    version, program, commit, changes = origin_of(row).software
     return {"version": version, "trainmark": program, "commit": commit[:8], "changes": changes[:8]}
 
 
