@@ -95,6 +95,7 @@ def _analyse(row: RunRow) -> Analysis:
     import numpy as np
 
     from trainmark.analyse.checks import check_run
+    from trainmark.analyse.medians import median
     from trainmark.analyse.run_laws import check_laws, fingerprint
 
     has_speed = row.outcome == "ok" and len(row.seconds) > 0
@@ -107,7 +108,7 @@ def _analyse(row: RunRow) -> Analysis:
     return Analysis(
         estimate=estimate,
         num_records=len(row.seconds),
-        median=kept.get("median", float(np.median(rates))) if rates is not None else None,
+        median=kept.get("median", median(rates)) if rates is not None else None,
         mean_of_rates=kept.get("mean", float(np.mean(rates))) if rates is not None else None,
         last=kept.get("last", float(rates[-1])) if rates is not None else None,
         speeds=speeds(row),

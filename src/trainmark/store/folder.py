@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import fields
 from pathlib import Path
@@ -31,17 +32,21 @@ from trainmark.store.state import FoundEnding, read_ending, read_stamp, read_sta
 _MAX_REASON = 300
 
 
-def read_any_run(folder: Path) -> RunRow | None:
+def read_any_run(folder: Path, *, store: str | None = None) -> RunRow | None:
     """As `read_run`; a run that cannot be read becomes a failed one, so that it does not hide the others."""
-    state = read_state(folder)
+    with contextlib.suppress(Exception):
+        if (row := read_run(folder, store=store)) is not None:
+            return row
+    state = read_state(folder)  # before it is tried again: what changes from now on is seen next time
     try:
-        row = read_run(folder)
+        row = read_run(folder, store=store)
         if row is None and _was_ours(folder):
-            return _describe_unreadable(folder, state, unreadable(file=None, why=file_damaged(file=RUN_FILE)))
+            why = unreadable(file=None, why=file_damaged(file=RUN_FILE))
+            return _describe_unreadable(folder, state, why, store=store)
     except Exception as error:
         if not (folder / RUN_FILE).exists():
             return None
-        return _describe_unreadable(folder, state, _explain(error))
+        return _describe_unreadable(folder, state, _explain(error), store=store)
     return row
 
 
@@ -57,13 +62,13 @@ def _was_ours(folder: Path) -> bool:
     return any(os.path.lexists(folder / name) for name in left)
 
 
-def read_run(folder: Path) -> RunRow | None:
+def read_run(folder: Path, *, store: str | None = None) -> RunRow | None:
     """None if the folder has no run.json that describes a run."""
     stamp = read_stamp(folder)  # first: what changes while this is read is seen next time
     document = RunDocument.read(folder)
     if document is None:
         return None
-    ending = read_ending(folder, read_state(folder))
+    ending = read_ending(folder)
     environment = as_object(read_json(folder / ENVIRONMENT_FILE))
     recorded, warnings = _read_records(folder, document)
     facts = {
@@ -79,6 +84,7 @@ def read_run(folder: Path) -> RunRow | None:
         "folder_state": ending.state,
         "folder_stamp": stamp,
         "accepted": read_accepted(folder),
+        "store": store,
     }
     return RunRow(**facts, load_steps=lambda: recorded.steps, reading_version=reading_version())
 
@@ -164,8 +170,14 @@ def _explain(error: Exception) -> Message:
     return unreadable(file=as_text(file), why=(as_text(why) or "")[:_MAX_REASON])
 
 
-def _describe_unreadable(folder: Path, state: str, why: Message) -> RunRow:
+def _describe_unreadable(folder: Path, state: str, why: Message, *, store: str | None) -> RunRow:
     """With what run.json says about the cell, if that can be read."""
     document = RunDocument.read(folder) or RunDocument(cell=CellRecord())
-    facts = {**_facts(folder, document), **why.to_reason(), "devices": None, "outcome": str(Outcome.FAILED)}
+    facts = {
+        **_facts(folder, document),
+        **why.to_reason(),
+        "devices": None,
+        "outcome": str(Outcome.FAILED),
+        "store": store,
+    }
     return RunRow(**facts, wall_s=None, load_steps=no_steps, folder_state=state, reading_version=reading_version())

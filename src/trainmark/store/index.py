@@ -91,8 +91,8 @@ class Store:
         """Read the folder itself, not the index."""
         from trainmark.store.folder import read_any_run
 
-        row = read_any_run(folder)
-        return self._analyse(replace(row, store=self._name)) if row is not None else None
+        row = read_any_run(folder, store=self._name)
+        return self._analyse(row) if row is not None else None
 
     def forget(self, run_ids: Sequence[str]) -> None:
         """Remove runs whose folders were deleted."""
@@ -275,6 +275,8 @@ class Store:
             self.index(self.root / run_id)
 
     def _read(self, table: str, names: Sequence[str], *, run_id: str | None = None) -> Sequence[Sequence[Any]]:
+        if self._database is None and self._url is None and not os.path.lexists(self.root / INDEX_FILE):
+            return []  # `sync` can start to read folders before SQLAlchemy is imported
         if self._database is None:
             try:
                 self._reader = self._reader or self._open_file()
