@@ -105,3 +105,4 @@ def test_indented_json_is_as_python_writes_it(value: object) -> None:
 def test_indented_json_has_only_finite_numbers(number: float) -> None:
     with pytest.raises(ValueError, match="JSON"):
         to_json([number], indent=1)
+    assert to_json({"a": [number, 1.5]}, indent=1, is_finite=False) == to_json({"a": [None, 1.5]}, indent=1)

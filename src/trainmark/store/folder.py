@@ -32,21 +32,20 @@ from trainmark.store.state import FoundEnding, read_ending, read_stamp, read_sta
 _MAX_REASON = 300
 
 
-def read_any_run(folder: Path, *, store: str | None = None) -> RunRow | None:
+def read_any_run(folder: Path) -> RunRow | None:
     """As `read_run`; a run that cannot be read becomes a failed one, so that it does not hide the others."""
     with contextlib.suppress(Exception):
-        if (row := read_run(folder, store=store)) is not None:
+        if (row := read_run(folder)) is not None:
             return row
     state = read_state(folder)  # before it is tried again: what changes from now on is seen next time
     try:
-        row = read_run(folder, store=store)
+        row = read_run(folder)
         if row is None and _was_ours(folder):
-            why = unreadable(file=None, why=file_damaged(file=RUN_FILE))
-            return _describe_unreadable(folder, state, why, store=store)
+            return _describe_unreadable(folder, state, unreadable(file=None, why=file_damaged(file=RUN_FILE)))
     except Exception as error:
         if not (folder / RUN_FILE).exists():
             return None
-        return _describe_unreadable(folder, state, _explain(error), store=store)
+        return _describe_unreadable(folder, state, _explain(error))
     return row
 
 
@@ -62,7 +61,7 @@ def _was_ours(folder: Path) -> bool:
     return any(os.path.lexists(folder / name) for name in left)
 
 
-def read_run(folder: Path, *, store: str | None = None) -> RunRow | None:
+def read_run(folder: Path) -> RunRow | None:
     """None if the folder has no run.json that describes a run."""
     stamp = read_stamp(folder)  # first: what changes while this is read is seen next time
     document = RunDocument.read(folder)
@@ -84,7 +83,6 @@ def read_run(folder: Path, *, store: str | None = None) -> RunRow | None:
         "folder_state": ending.state,
         "folder_stamp": stamp,
         "accepted": read_accepted(folder),
-        "store": store,
     }
     return RunRow(**facts, load_steps=lambda: recorded.steps, reading_version=reading_version())
 
@@ -170,14 +168,8 @@ def _explain(error: Exception) -> Message:
     return unreadable(file=as_text(file), why=(as_text(why) or "")[:_MAX_REASON])
 
 
-def _describe_unreadable(folder: Path, state: str, why: Message, *, store: str | None) -> RunRow:
+def _describe_unreadable(folder: Path, state: str, why: Message) -> RunRow:
     """With what run.json says about the cell, if that can be read."""
     document = RunDocument.read(folder) or RunDocument(cell=CellRecord())
-    facts = {
-        **_facts(folder, document),
-        **why.to_reason(),
-        "devices": None,
-        "outcome": str(Outcome.FAILED),
-        "store": store,
-    }
+    facts = {**_facts(folder, document), **why.to_reason(), "devices": None, "outcome": str(Outcome.FAILED)}
     return RunRow(**facts, wall_s=None, load_steps=no_steps, folder_state=state, reading_version=reading_version())
