@@ -80,7 +80,7 @@ def fit(series: Floats, shapes: Floats, *, max_order: int = _MAX_ORDER) -> Fit:
 
 
 def _solve(gram: Floats, target: Floats) -> Floats:
-    if len(gram) == 1:
+    if len(gram) == 1 and gram[0, 0] > 1e-300:
         return np.asarray(target * (1 / gram[0]))  # to the last bit what LAPACK gives for one unknown
     return np.asarray(np.linalg.lstsq(gram, target, rcond=1e-12)[0])
 
