@@ -102,7 +102,7 @@ def serve(step, model):
 """
 _SCRIPTS = {
     "language": """
-width, depth, batch, length = (768, 12, 6, 1024) if big else (64, 2, 8, 64)
+width, depth, batch, length = (768, 12, 16, 1024) if big else (64, 2, 8, 64)
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
@@ -141,7 +141,7 @@ serve(step, model)
 """,
     "images": """
 from torch.utils.data import DataLoader, Dataset
-batch, size, width, depth = (128, 160, 64, 3) if big else (16, 32, 8, 1)
+batch, size, width, depth = (384, 160, 128, 3) if big else (16, 32, 8, 1)
 images = torch.randint(0, 256, (64, 3, size, size), dtype=torch.uint8)
 class Images(Dataset):
     def __len__(self): return 1 << 20
@@ -165,7 +165,7 @@ model = nn.Sequential(*layers, Mean(), nn.Linear(channels, 10)).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
 scaler = torch.amp.GradScaler(device, enabled=big)
 mean, scale = (torch.full((1, 3, 1, 1), value, device=device) for value in (127.0, 0.017))
-batches = iter(DataLoader(Images(), batch_size=batch, num_workers=2 if big else 0, pin_memory=big))
+batches = iter(DataLoader(Images(), batch_size=batch, num_workers=4 if big else 0, pin_memory=big))
 def step():
     x, y = (part.to(device, non_blocking=True) for part in next(batches))
     with torch.autocast(device, enabled=big):

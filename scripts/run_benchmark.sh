@@ -17,8 +17,8 @@
 # TRAINMARK         the program (default: trainmark); TRAINMARK_ARGS further flags, such as --device cpu --size small
 #
 # Leaves <case>_<mode>_bs<bs>_<fp>_<gpus> (the log) and the same with _speed, whose last line is the JSON object.
-# Exit code: 0 measured, 1 the run failed (the index says JOB_FAIL_FLAG 1) or was too noisy (no index), 2 bad input and
-# nothing started.
+# Exit code: 0 measured, 1 the run failed or its speed is too noisy to be given (the index says JOB_FAIL_FLAG 1; a noisy
+# run's still has the loss), 2 bad input and nothing started.
 set -euo pipefail
 
 refuse() {
@@ -76,10 +76,11 @@ results=$("${trainmark[@]}" run "$model" --store "$store" --devices "$num_device
 run_id=$(sed -n 's/^ *"id": "\([^"]*\)",$/\1/p' <<<"$results" | head -n 1)
 [[ -n $run_id ]] || exit "$status"
 index=$directory/${model}_bs${batch_size}_${fp_item}_${run_mode}_bs${batch_size}_${fp_item}_${num_devices}_speed
-rm -f "$index" # of an earlier run: a run that is too noisy writes none
+rm -f "$index" # of an earlier run
 "${trainmark[@]}" export --format paddle-benchmark --store "$store" --output "$directory/" "$run_id"
-if [[ ! -e $index ]]; then
-    echo "run_benchmark.sh: no index file was written: the speed is too noisy to be given; ask for more iterations" >&2
+[[ -e $index ]] || exit 1
+if ((status == 0)) && ! tail -n 1 "$index" | grep -q '"JOB_FAIL_FLAG": 0'; then
+    echo "run_benchmark.sh: the speed is too noisy to be given (the loss is in the index file); ask for more iterations" >&2
     exit 1
 fi
 exit "$status"

@@ -5,7 +5,7 @@ ResNet-50's run with the other tests. Those of the four other networks take minu
     TRAINMARK_LONG_TESTS=1 python -m pytest tests/e2e/test_reports_for_real.py
 
 Lines with 8 cards are typed as printed where there are 8 cores, with 2 cards elsewhere. Lines for several machines are
-in `test_reports.py`. On a busy machine a speed may be too noisy to be given; then there is no number to check.
+in `test_reports.py`. On a busy machine a speed may be too noisy to be given; then its files say so.
 """
 
 from __future__ import annotations
@@ -98,14 +98,13 @@ class TestLong:
         type_line(converge, DATA_DIR="train_data/icdar2015", TRAINMARK_ARGS=f"{SMALL} --epochs 2")
         for folder, batch, mode, num in (("logs", 8, "sp", 1), (".", 64, "mp", NUM_CARDS), (".", 16, "sp", 1)):
             name = f"psenet_bs{batch}_fp32_{mode}_bs{batch}_fp32_{num}"
-            if not (here / folder / f"{name}_speed").exists():
-                print(f"{name}: too noisy")
-                continue
             assert (here / folder / name).stat().st_size > 0
             found = index_of(here / folder / f"{name}_speed")
             print(json.dumps(found))
-            assert (found["JOB_FAIL_FLAG"], found["gpu_num"], found["UNIT"]) == (0, num, "images/s")
-            assert found["FINAL_RESULT"] > 0
+            assert (found["gpu_num"], found["UNIT"]) == (num, "images/s")
+            assert (found["JOB_FAIL_FLAG"], found["FINAL_RESULT"] > 0) == (
+                (1, False) if "spread" in found else (0, True)
+            )
             assert 0 < found["LOSS_RESULT"] < 1, "a Dice loss"
 
     def test_hrnet_w18_on_cityscapes(self, tmp_path: Path) -> None:

@@ -78,6 +78,9 @@ def train(workload: str, recipe: str, precision: str, *, order: str = "as it is"
         engine = TorchEngine(make_workload_cell(device="cuda", batch_size_per_device=batch_size, **facts))
     if order == "channels_last":
         engine.model.to(memory_format=torch.channels_last)
+    if precision == "amp":  # the first scale lets gradients overflow, so that steps are skipped
+        step = engine._train_step
+        step._load_scaler({**step._scaler.state_dict(), "scale": 1024.0})
     engine.learning_rate = lambda _: RATE  # type: ignore[method-assign]
     engine.begin_epoch(0)
     engine.step()

@@ -73,7 +73,8 @@ def _choose(folder: Path, log: LiveLog, observed: Observed | None) -> _Choice:
     witnesses: dict[str, Witness] = {}
     printed = _read_printed(folder, log)
     if observed is not None:
-        witnesses["observer"] = _as_witness(observed, printed)
+        has_samples = printed is not None and printed.unit != "iterations"
+        witnesses["observer"] = _as_witness(observed, log.unit if has_samples else log.sample_name)
     if (marked := _read_marked(folder)) is not None:
         witnesses["mark"] = marked
     if printed is not None:
@@ -97,7 +98,7 @@ def _is_uneven(counts: tuple[int, ...]) -> bool:
 # -- the witnesses -----------------------------------------------------------------------------------------------------
 
 
-def _as_witness(observed: Observed, printed: Witness | None) -> Witness:
+def _as_witness(observed: Observed, printed_unit: str | None) -> Witness:
     import numpy as np
 
     from trainmark.analyse.agreement import Witness
@@ -110,7 +111,7 @@ def _as_witness(observed: Observed, printed: Witness | None) -> Witness:
         for unit, column in counts.items()
         if np.isfinite(column).mean() >= _KNOWN_SHARE and np.nansum(column) > 0
     }
-    unit = _choose_unit(known.keys(), printed.unit if printed is not None else None, observed)
+    unit = _choose_unit(known.keys(), printed_unit, observed)
     if unit not in known:
         known[unit] = known["samples"]  # images, sentences: the log has another name for them
     return Witness(

@@ -84,6 +84,12 @@ class LiveLog:
         return self._stream.dialect.name if self._stream.dialect is not None else None
 
     @property
+    def sample_name(self) -> str | None:
+        """What the dialect calls its samples, also where the log does not tell how many there are in a step."""
+        dialect = self._stream.dialect
+        return dialect.unit if dialect is not None and dialect.unit != "samples" else None
+
+    @property
     def facts(self) -> Facts:
         if self._final is not None:
             return self._final

@@ -2,8 +2,9 @@
 
 `rank<k>.observed.jsonl` has the steps, one file per process that trains; `observer.jsonl` has a few lines of all
 processes: that they were seen, which framework they imported, what failed. Lines are written whole, at the latest with
-the first step after 1 ms, so that a kill loses no more than that: a longer step is written when it ends. A failure to
-write ends the recording, never the script.
+the first step after 0.1 s, so that a kill loses no more than that: a longer step is written when it ends. Seldom, since
+whoever writes lets go of Python's lock and waits for the script's other threads, such as a loader's. A failure to write
+ends the recording, never the script.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PADDLE_TRAIN
 _MOST_PROCESSES = 4096
 _MAX_NOTES_BYTES = 65536
 _MAX_TEXT = 300
-_FLUSH_S = 0.001
+_FLUSH_S = 0.1
 
 
 class Recorder:
@@ -61,12 +62,16 @@ class Recorder:
 
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
+    def is_due(self, now: float) -> bool:
+        """Whether a line would be written at once; `now` is of the monotonic clock."""
+        return now - self._written_s > _FLUSH_S
+
     def line(self, text: str, now: float) -> None:
-        """One record as JSON without its line end; `now` is of the monotonic clock."""
+        """One record or several as JSON, without the last line end."""
         if self._has_failed:
             return
         self._lines.append(text)
-        if now - self._written_s > _FLUSH_S:
+        if self.is_due(now):
             self._written_s = now
             self.flush()
 

@@ -198,10 +198,11 @@ class StepCounter:
         facts = f'"step":{self._num_steps}{facts}'
         seconds = now - last[0]
         if clock is None or last[1] is not clock:
-            self._write(seconds, facts, unix_s, now)
+            self.recorder.line(_as_line(seconds, facts, unix_s), now)
         else:
             self._pending.append((seconds, clock, last[2], mark, facts, unix_s))
-            self._write_known(now)
+            if self.recorder.is_due(now):  # to ask the device takes longer than all else here
+                self._write_known(now)
 
     def _mark(self) -> tuple[Clock | None, Any]:
         for clock in self._clocks:
@@ -212,19 +213,19 @@ class StepCounter:
 
     def _write_known(self, now: float) -> None:
         """Steps that the device has finished, in order."""
+        lines = []
         while self._pending:
             host_s, clock, begin, end, facts, unix_s = self._pending[0]
             seconds = clock.seconds(begin, end)
             if seconds is None:
-                return
+                break
             del self._pending[0]
             if seconds != seconds:  # the host started it, and when it was done is not known
-                self._write(host_s, f'{facts},"dispatched":true', unix_s, now)
+                lines.append(_as_line(host_s, f'{facts},"dispatched":true', unix_s))
             else:
-                self._write(seconds, f'{facts},"host_s":{host_s:.9f}', clock.unix_s(end) or unix_s, now)
-
-    def _write(self, seconds: float, facts: str, unix_s: float, now: float) -> None:
-        self.recorder.line('{"kind":"step","seconds":%.9f,"unix_s":%.6f,%s}' % (seconds, unix_s, facts), now)
+                lines.append(_as_line(seconds, f'{facts},"host_s":{host_s:.9f}', clock.unix_s(end) or unix_s))
+        if lines:
+            self.recorder.line("\n".join(lines), now)
 
     def _take_batches(self) -> str:
         found = [(key, source) for key, source in self._sources.items() if source.num_batches]
@@ -255,6 +256,10 @@ class StepCounter:
                 time.sleep(0.001)
         if self._num_skipped:
             self.recorder.record(kind="skipped_steps", count=self._num_skipped, unix_s=time.time())
+
+
+def _as_line(seconds: float, facts: str, unix_s: float) -> str:
+    return '{"kind":"step","seconds":%.9f,"unix_s":%.6f,%s}' % (seconds, unix_s, facts)
 
 
 def _describe(samples: int, tokens: int | None, is_language: bool, num_batches: int, is_loaded: bool) -> str:

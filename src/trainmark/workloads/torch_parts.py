@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -26,21 +27,34 @@ def uncompiled(function: _F) -> _F:
 
 @dataclass(kw_only=True)
 class CompileShare:
-    """Which kinds of parts this process compiles: every `of`-th, from `number` on, in the order of appearance."""
+    """The kinds of parts that this process compiles: those that it meets before any other process of its group does.
 
-    number: int
-    of: int
+    So one that has a large part leaves the others to the rest, whatever the parts of a network are.
+    """
+
+    claims: Path
+    """A folder of the group, with a file for every kind that one of it compiles."""
     compile: Callable[[Callable[..., Any]], Callable[..., Any]]
-    _numbers: dict[Hashable, int] = field(default_factory=dict)
+    _is_own: dict[Hashable, bool] = field(default_factory=dict)
     _compiled: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        kind = self._numbers.setdefault(_kind(function, args), len(self._numbers))
-        if kind % self.of != self.number:
+        kind = _kind(function, args)
+        if kind not in self._is_own:
+            self._is_own[kind] = self._claim(len(self._is_own))
+        if not self._is_own[kind]:
             return torch.compiler.disable(function)(*args)
         if function not in self._compiled:
             self._compiled[function] = self.compile(function)
         return self._compiled[function](*args)
+
+    def _claim(self, number: int) -> bool:
+        """All processes meet the kinds in the same order, so a number is enough."""
+        try:
+            (self.claims / str(number)).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
 
 _share: CompileShare | None = None
@@ -49,11 +63,11 @@ _share: CompileShare | None = None
 @contextlib.contextmanager
 def compiling(share: CompileShare) -> Iterator[None]:
     global _share
-    _share = share
+    before, _share = _share, share
     try:
         yield
     finally:
-        _share = None
+        _share = before
 
 
 @uncompiled

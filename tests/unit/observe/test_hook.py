@@ -160,22 +160,22 @@ def test_a_kill_leaves_whole_lines(place: Place) -> None:
     code = """
         import os, signal, time, torch
         optimizer = torch.Optimizer()
-        for number in range(6):
-            optimizer.step(); time.sleep(0.002)
+        for number in range(4):
+            optimizer.step(); time.sleep(0.11)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     place.python(code, expect=-9)
-    assert place.num_steps() == [5]
+    assert place.num_steps() == [3]
 
 
 def test_a_script_that_closes_all_descriptors_keeps_its_own_files(place: Place) -> None:
     """As daemons do; the next file that it opens gets the number of ours."""
     code = """
         import os, sys, time, torch
-        torch.train(3); time.sleep(0.002); torch.train(1)
+        torch.train(3); time.sleep(0.11); torch.train(1)
         os.closerange(3, 64)
         files = [open(f"{sys.argv[0]}.{number}", "w+") for number in range(3)]
-        time.sleep(0.002); torch.train(4)
+        time.sleep(0.11); torch.train(4)
         for file in files: file.flush(); file.seek(0); assert file.read() == "", "written by others"
     """
     place.python(code)

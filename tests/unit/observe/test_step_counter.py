@@ -18,8 +18,11 @@ class Records:
     def __init__(self) -> None:
         self.found: list[dict[str, Any]] = []
 
+    def is_due(self, now: float) -> bool:
+        return True
+
     def line(self, text: str, now: float) -> None:
-        self.found.append(json.loads(text))
+        self.found += map(json.loads, text.splitlines())
 
     def record(self, **values: Any) -> None:
         self.found.append(values)

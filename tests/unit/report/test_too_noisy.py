@@ -20,6 +20,7 @@ from trainmark.messages.doubts import two_levels, within_one_run
 from trainmark.messages.machine import cores_stolen, noisy_neighbour
 from trainmark.report.console import say
 from trainmark.report.scaling import describe_studies
+from trainmark.runfolder.files import rank_file
 from trainmark.store.folder import read_run
 from trainmark.units import format_interval
 
@@ -33,7 +34,9 @@ def store(tmp_path: Path) -> Path:
     """A noisy run on one device, a steady one on two."""
     stolen = {"kind": "warning", **noisy_neighbour(what=cores_stolen(host="h", cores=2, stolen=0.9)).to_json()}
     root = tmp_path / "runs"
-    make_run(root, "r1-noisy", cell=make_cell(batch_size_per_device=16), seconds=BUSY, extra=[stolen])
+    noisy = make_run(root, "r1-noisy", cell=make_cell(batch_size_per_device=16), seconds=BUSY, extra=[stolen])
+    steps = noisy / rank_file(0)
+    steps.write_text(steps.read_text().replace('"step": 10,', '"step": 10, "loss": 0.25,'))
     make_run(root, "r2-calm", cell=make_cell(batch_size_per_device=16, devices_per_node=2), seconds=[0.1] * 50)
     return root
 
@@ -87,15 +90,27 @@ def test_csv_has_an_empty_field(store: Path, capsys: pytest.CaptureFixture[str])
     assert float(calm["throughput"]) == pytest.approx(320)
 
 
-def test_paddle_benchmark_and_dlperf_leave_it_out(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither format has a null, and a zero would be a made-up number."""
-    for name in ("paddle-benchmark", "dlperf"):
-        assert main(["export", "--format", name, "--store", str(store)]) == 0
-        out, err = capsys.readouterr()
-        assert NUMBER not in out
-        assert "320" in out
-        assert "1 run left out: too noisy" in err
+def test_dlperf_leaves_it_out(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The format has no null, and a zero would be a made-up number."""
+    assert main(["export", "--format", "dlperf", "--store", str(store)]) == 0
+    out, err = capsys.readouterr()
+    assert NUMBER not in out
+    assert "320" in out
+    assert "1 run left out: too noisy" in err
     assert '"speedup": null' in out
+
+
+def test_paddle_benchmark_marks_it_as_failed_and_keeps_its_loss(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = run(capsys, "export", "--format", "paddle-benchmark", "--store", str(store)).splitlines()
+    noisy, calm = (json.loads(line) for line in lines)
+    assert (noisy["JOB_FAIL_FLAG"], noisy["FINAL_RESULT"]) == (1, 0.0)
+    assert noisy["LOSS_RESULT"] == 0.25
+    low, high = noisy["spread"]
+    assert low < 10 < high
+    assert (calm["JOB_FAIL_FLAG"], calm["FINAL_RESULT"]) == (0, 320)
+    assert NUMBER not in lines[0]
 
 
 def test_mllog_has_no_speed_for_it(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from trainmark.controller import command_facts
 from trainmark.logs.live import LiveLog
 from trainmark.logs.record import Facts
+from trainmark.logs.registry import load_dialects
 from trainmark.store import observed_steps
 from trainmark.store.observed_steps import read_observed
 
@@ -111,3 +112,14 @@ def test_steps_that_were_only_started_are_a_warning(tmp_path: Path) -> None:
     choice = command_facts._choose(tmp_path, LiveLog([], Facts()), observed)
     assert choice.witness == "observer"
     assert [warning.code for warning in choice.warnings] == ["dispatch-times"]
+
+
+def test_samples_have_the_name_of_the_log_also_if_it_tells_no_batch_size(tmp_path: Path) -> None:
+    write(tmp_path, 0, [{"samples": 8}] * 20)
+    log = LiveLog(load_dialects(), Facts())
+    for step in range(1, 5):
+        log.feed(
+            f"Epoch: [0][{step}/90]\tTime  0.120 ( 0.102)\tData  0.000 ( 0.005)\tLoss 1.75 (1.80)\n".encode(), None
+        )
+    assert (log.dialect, log.unit) == ("torch-example", "iterations")
+    assert command_facts._choose(tmp_path, log, read_observed(tmp_path)).unit == "images"

@@ -1,7 +1,8 @@
 """The JSON line of PaddlePaddle's benchmark, with the file names its `run_benchmark.sh` uses.
 
-A failed run has JOB_FAIL_FLAG 1 and FINAL_RESULT 0, since the format has no null. A slow run is not a failure: 0.7
-samples per second is a result. A run that is too noisy is neither and is left out; so is an attempt that was repeated.
+A failed run has JOB_FAIL_FLAG 1 and FINAL_RESULT 0, since the format has no null. So has one whose speed is too noisy
+to be a number; it keeps its loss, and `spread` has the ends of what its speed was. A slow run is not a failure: 0.7
+samples per second is a result. An attempt that was repeated is left out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from trainmark.analyse.naming import short_model
 from trainmark.analyse.table import without_replaced
 from trainmark.report.exporting import REPLACED, Exported, ExportFormat, shorten
-from trainmark.report.limits import TOO_NOISY, describe_limits, is_too_noisy, known_speed
+from trainmark.report.limits import describe_limits, known_speed
 from trainmark.store.rows import RunRow
 from trainmark.units import plain, to_json
 
@@ -48,9 +49,7 @@ def export(rows: Sequence[RunRow]) -> Exported:
     lines: dict[str, list[str]] = {}
     logs: dict[str, str] = {}
     texts: dict[str, str] = {}
-    left_out = {row.id: TOO_NOISY for row in rows if is_too_noisy(row)}
-    kept = [row for row in without_replaced(rows) if row.id not in left_out]
-    left_out |= {row.id: REPLACED for row in rows if row not in kept and row.id not in left_out}
+    kept = without_replaced(rows)
     for row in kept:
         name = log_name(row)
         lines.setdefault(f"{name}_speed", []).append(_encode(describe(row)))
@@ -62,7 +61,9 @@ def export(rows: Sequence[RunRow]) -> Exported:
     files = {**{name: "".join(own) for name, own in lines.items()}, **texts}
     logs = {name: run_id for name, run_id in logs.items() if name not in texts}
     stream = "".join(_encode(describe(row)) for row in kept)
-    return Exported(files=files, stream=stream, logs=logs, left_out=left_out)
+    return Exported(
+        files=files, stream=stream, logs=logs, left_out={row.id: REPLACED for row in rows if row not in kept}
+    )
 
 
 EXPORT = ExportFormat(

@@ -1,16 +1,19 @@
 """Helper processes that fill the compile cache together, so that a first start need not compile on one core.
 
-Each builds the training of the cell on synthetic data, compiles its share of the network's parts in one step and ends.
-The training itself then finds everything in the cache. What a helper could not do, the training compiles itself.
+Each builds the training of the cell on synthetic data and takes one step, in which it compiles those parts of the
+network that no other has begun. The training itself then finds everything in the cache. What a helper could not do, the
+training compiles itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Collection
 from dataclasses import asdict, replace
@@ -24,9 +27,9 @@ from trainmark.parent_death import die_with
 from trainmark.runfolder.document import CellRecord, WorkloadCell
 from trainmark.worker.images import num_decoders
 
-_MOST, _FEWEST = 6, 3
+_MOST, _FEWEST = 8, 3
 """Helpers; with fewer, starting them takes as long as they save."""
-_BYTES_OF_ONE = 16 << 30
+_BYTES_OF_ONE = 18 << 30
 """Of the GPU's memory, at most: each holds the activations of a batch."""
 _MAX_SECONDS = 300.0
 _THREADS_VARIABLE = "TORCHINDUCTOR_COMPILE_THREADS"
@@ -38,14 +41,17 @@ class CompileHelpers:
     def __init__(self, cell: WorkloadCell, without: Collection[str]) -> None:
         self._mark = _mark_of(cell, without)
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._ending = contextlib.ExitStack()
         number = num_helpers()
         if number < _FEWEST or self._mark.exists():
             return
+        claims = self._ending.enter_context(tempfile.TemporaryDirectory(prefix="trainmark-compile-"))
         own = asdict(replace(cell, data="synthetic", epochs=None, until_target={}))
         # Each has a pool of compiler processes, which by default is as large as the machine: six of them took 60 s.
         environment = {**os.environ, _THREADS_VARIABLE: str(max(1, num_decoders() // number)), "OMP_NUM_THREADS": "1"}
         for share in range(number):
-            request = json.dumps({"cell": own, "without": sorted(without), "number": share, "of": number})
+            facts = {"claims": claims, "is_first": share == 0}
+            request = json.dumps({"cell": own, "without": sorted(without), **facts})
             argv = [sys.executable, "-m", "trainmark.worker.torch.compile_ahead", request]
             self._processes.append(
                 subprocess.Popen(
@@ -65,6 +71,7 @@ class CompileHelpers:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self._ending.close()
 
     def note_success(self) -> None:
         """All that this training needs is in the cache now."""
@@ -93,7 +100,8 @@ def main() -> None:
 
     request = json.loads(sys.argv[1])
     cell = CellRecord.from_json(request["cell"]).workload_cell()
-    CompilingEngine(cell, without=request["without"], number=request["number"], of=request["of"]).close()
+    claims = Path(request["claims"])
+    CompilingEngine(cell, without=request["without"], claims=claims, is_first=request["is_first"]).close()
 
 
 if __name__ == "__main__":

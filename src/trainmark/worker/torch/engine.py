@@ -40,7 +40,7 @@ from trainmark.worker.torch.weights import export_weights, import_weights
 from trainmark.worker.torch.workload import Batch, TensorScores, TorchWorkload
 from trainmark.worker.training import TrainingEngine
 from trainmark.workloads.metric import Scores
-from trainmark.workloads.optimisations import optimisations_of
+from trainmark.workloads.optimisations import left_out_in, optimisations_of
 from trainmark.workloads.registry import load_module
 
 _RUN_AHEAD = 3
@@ -54,8 +54,9 @@ class TorchEngine(TrainingEngine[Batch]):
     def __init__(self, cell: WorkloadCell, *, without: Collection[str] = ()) -> None:
         """`without`: optimisations that the recipe `fast` is to leave out."""
         is_fast = cell.recipe == "fast"
-        self._without = frozenset(without)
-        self._optimisations = optimisations_of(cell.workload, cell.device, without=without) if is_fast else frozenset()
+        self._without = frozenset(without) | left_out_in(cell.precision)
+        used = optimisations_of(cell.workload, cell.device, without=self._without)
+        self._optimisations = used if is_fast else frozenset()
         super().__init__(cell)
 
     # -- building ------------------------------------------------------------------------------------------------------
@@ -292,8 +293,8 @@ class TorchEngine(TrainingEngine[Batch]):
 class CompilingEngine(TorchEngine):
     """Fills the compile cache with its share of a training's parts, and trains nothing."""
 
-    def __init__(self, cell: WorkloadCell, *, without: Collection[str], number: int, of: int) -> None:
-        self._number, self._of = number, of
+    def __init__(self, cell: WorkloadCell, *, without: Collection[str], claims: Path, is_first: bool) -> None:
+        self._claims, self._is_first = claims, is_first
         super().__init__(cell, without=without)
 
     def _start_helpers(self) -> None:
@@ -301,7 +302,7 @@ class CompilingEngine(TorchEngine):
 
     def _warm_up(self) -> None:
         torch.backends.cudnn.benchmark = False  # what it chooses here is of no use to the training
-        self._train_step.compile_share(self._feed.next_batch(), number=self._number, of=self._of)
+        self._train_step.compile_share(self._feed.next_batch(), claims=self._claims, is_first=self._is_first)
 
 
 def _merge(scores: list[TensorScores]) -> Scores | None:

@@ -6,6 +6,7 @@ import contextlib
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -230,13 +231,13 @@ class TrainStep:
         # times as many kernels to compile before the first step.
         return torch.compile(function, dynamic=False)
 
-    def compile_share(self, batch: Batch, *, number: int, of: int) -> None:
-        """One step in which only a share of the parts is compiled; the first share has what is outside of parts."""
+    def compile_share(self, batch: Batch, *, claims: Path, is_first: bool) -> None:
+        """One step in which only a share of the parts is compiled; the first process has what is outside of parts."""
         if self._arrange is not None:
             batch = self._arrange(self._bare, batch)
-        if number > 0:
+        if not is_first:
             self._compute_loss = self._plain_loss
-        with compiling(CompileShare(number=number, of=of, compile=self._compiled)):
+        with compiling(CompileShare(claims=claims, compile=self._compiled)):
             self._step(batch)
 
     def _capture(self, batch: Batch) -> _Captured:

@@ -42,7 +42,10 @@ class FastNetwork(Network):
 
     @uncompiled
     def forward(self, images: Tensor) -> Tensor:
-        branches: list[Tensor] = run_part(_enter, self, images)
+        x = run_part(_convolve_all, self.stem, images)
+        for block in self.stage1:
+            x = run_part(_run_bottleneck, block, x)
+        branches = [run_part(_convolve, unit, x) for unit in self.enter]
         streams = self._fork(branches)
         for stage, down in ((self.stage2, self.down3), (self.stage3, self.down4), (self.stage4, None)):
             for module in stage:
@@ -76,7 +79,9 @@ def _exchange(module: Any, inputs: Sequence[Tensor], streams: Sequence[torch.cud
     branches = []
     for number, x in enumerate(inputs):
         with _on(streams, number):
-            branches.append(run_part(_run_blocks, module.branches[number], x))
+            for block in module.branches[number]:
+                x = run_part(_run_block, block, x)
+            branches.append(x)
     done = [stream.record_event() for stream in streams[: len(branches)]]
     sums = []
     for target in range(len(branches)):
@@ -105,23 +110,19 @@ def _hand_over(streams: Sequence[torch.cuda.Stream], source: int, target: int, x
 # -- compiled parts ----------------------------------------------------------------------------------------------------
 
 
-def _enter(network: Any, images: Tensor) -> list[Tensor]:
-    x = images
-    for unit in network.stem:
+def _convolve_all(units: Any, x: Tensor) -> Tensor:
+    for unit in units:
         x = _convolve(unit, x)
-    for block in network.stage1:
-        shortcut = x if isinstance(block.shortcut, nn.Identity) else _convolve(block.shortcut, x)
-        for unit in block.body:
-            x = _convolve(unit, x)
-        x = functional.relu(x + shortcut)
-    return [_convolve(unit, x) for unit in network.enter]
-
-
-def _run_blocks(blocks: Any, x: Tensor) -> Tensor:
-    for block in blocks:
-        first, second = block.body
-        x = functional.relu(_convolve(second, _convolve(first, x)) + x)
     return x
+
+
+def _run_bottleneck(block: Any, x: Tensor) -> Tensor:
+    shortcut = x if isinstance(block.shortcut, nn.Identity) else _convolve(block.shortcut, x)
+    return functional.relu(_convolve_all(block.body, x) + shortcut)
+
+
+def _run_block(block: Any, x: Tensor) -> Tensor:
+    return functional.relu(_convolve_all(block.body, x) + x)
 
 
 def _gather(paths: Any, branches: Sequence[Tensor], target: int) -> Tensor:
@@ -130,10 +131,7 @@ def _gather(paths: Any, branches: Sequence[Tensor], target: int) -> Tensor:
         if source > target:
             total = total + enlarge(_convolve(paths[source], branch), size, gathers=paths.gathers_gradients)
         elif source < target:
-            part = branch
-            for unit in paths[source]:
-                part = _convolve(unit, part)
-            total = total + part
+            total = total + _convolve_all(paths[source], branch)
     return functional.relu(total)
 
 

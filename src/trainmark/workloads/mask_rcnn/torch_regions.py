@@ -95,7 +95,7 @@ class _Pool(torch.autograd.Function):
         if gradient.is_cuda:
             from trainmark.workloads.mask_rcnn.torch_kernel import spread
 
-            return spread(gradient.contiguous(), rows, weights, ctx.shape[0]).to(ctx.dtype), None, None
+            return spread(gradient, rows, weights, ctx.shape[0]).to(ctx.dtype), None, None
         wide = gradient.to(weights.dtype)
         parts = (wide[:, None] * weights[..., None]).flatten(0, 1)
         result = torch.zeros(ctx.shape, dtype=weights.dtype, device=gradient.device)
