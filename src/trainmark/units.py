@@ -64,7 +64,10 @@ def _indent(value: Any, line_end: str, literals: Mapping[type, Callable[[Any], s
             for item in value
         ]
         return f"[{','.join(items)}{line_end}]"
-    return encode_basestring(value) if isinstance(value, str) else json.dumps(value, allow_nan=False)
+    for kind in (str, float):  # enumerations of texts, numbers of numpy
+        if isinstance(value, kind):
+            return literals[kind](value)
+    return json.dumps(value, allow_nan=False)
 
 
 def _encode_key(key: Any) -> str:
