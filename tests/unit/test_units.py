@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 
 from trainmark import units
@@ -101,7 +102,8 @@ def test_indented_json_is_as_python_writes_it(value: object) -> None:
     assert to_json(value, indent=1) == json.dumps(value, indent=1, ensure_ascii=False)
 
 
-@pytest.mark.parametrize("number", [math.nan, math.inf])
+@pytest.mark.parametrize("number", [math.nan, math.inf, np.float64(math.nan)])
 def test_indented_json_has_only_finite_numbers(number: float) -> None:
     with pytest.raises(ValueError, match="JSON"):
         to_json([number], indent=1)
+    assert to_json({"a": [number, 1.5]}, indent=1, is_finite=False) == to_json({"a": [None, 1.5]}, indent=1)

@@ -5,12 +5,14 @@ numpy is imported only to analyse steps: reading a thousand kept analyses needs 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainmark.analyse.energy import Power, Powers, find_disagreement, measure_power
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.training import speeds
+from trainmark.analyse.utilisation import measured_peak
 from trainmark.messages.numbers import not_analysed
 from trainmark.store.rows import RunRow
 
@@ -35,6 +37,10 @@ class Analysis:
     """Found in the numbers of this run alone."""
     fingerprint: str | None = None
     """Of all step durations, to find copies; None if they vary too little to tell a copy from chance."""
+    measured_peak: float | None = None
+    """FLOP/s of a matrix product on the device, if that was measured."""
+    powered: Sequence[str] = ()
+    """Kinds of energy counters that tell a power."""
     powers: Powers = field(default_factory=dict)
     """As measured; the index keeps them apart, see `powers_of`."""
 
@@ -95,6 +101,7 @@ def _analyse(row: RunRow) -> Analysis:
     import numpy as np
 
     from trainmark.analyse.checks import check_run
+    from trainmark.analyse.medians import median
     from trainmark.analyse.run_laws import check_laws, fingerprint
 
     has_speed = row.outcome == "ok" and len(row.seconds) > 0
@@ -107,7 +114,7 @@ def _analyse(row: RunRow) -> Analysis:
     return Analysis(
         estimate=estimate,
         num_records=len(row.seconds),
-        median=kept.get("median", float(np.median(rates))) if rates is not None else None,
+        median=kept.get("median", median(rates)) if rates is not None else None,
         mean_of_rates=kept.get("mean", float(np.mean(rates))) if rates is not None else None,
         last=kept.get("last", float(rates[-1])) if rates is not None else None,
         speeds=speeds(row),
@@ -117,6 +124,8 @@ def _analyse(row: RunRow) -> Analysis:
             if found is not None
         ),
         fingerprint=fingerprint(row),
+        measured_peak=measured_peak(row),
+        powered=[kind for kind, power in powers.items() if power.watts is not None],
         powers=powers,
     )
 

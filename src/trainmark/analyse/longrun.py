@@ -101,10 +101,10 @@ def burg(deviations: NDArray[np.float64], order: int) -> NDArray[np.float64]:
     forward, backward = deviations[1:], deviations[:-1]
     negligible = _PREDICTED * 2 * float(deviations @ deviations)
     for _ in range(order):
-        power = float(forward @ forward + backward @ backward)
+        power = float(forward.dot(forward) + backward.dot(backward))
         if power <= negligible:
             break
-        reflection = 2.0 * float(forward @ backward) / power
+        reflection = 2.0 * float(forward.dot(backward)) / power
         reflections.append(reflection)
         forward, backward = (forward - reflection * backward)[1:], (backward - reflection * forward)[:-1]
     return np.array(reflections, dtype=np.float64)

@@ -200,7 +200,11 @@ def fingerprint(row: RunRow) -> str | None:
     """Of the step durations; None if so few or so similar ones could agree by chance."""
     if row.outcome != "ok" or not len(row.seconds):
         return None
-    _, counts = np.unique(row.seconds, return_counts=True)
-    shares = counts / len(row.seconds)
-    bits = -len(row.seconds) * float((shares * np.log2(shares)).sum())
+    num, ordered = len(row.seconds), np.sort(row.seconds)
+    if (ordered[1:] > ordered[:-1]).all():
+        bits = num * math.log2(num)
+    else:
+        _, counts = np.unique(ordered, return_counts=True)
+        shares = counts / num
+        bits = -num * float((shares * np.log2(shares)).sum())
     return hashlib.sha256(row.seconds.tobytes()).hexdigest()[:16] if bits >= _MIN_BITS else None

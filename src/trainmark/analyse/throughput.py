@@ -42,6 +42,7 @@ from trainmark.analyse.diagnosis import diagnose
 from trainmark.analyse.digits import rounding_error
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.interval import Refusal, find_width
+from trainmark.analyse.medians import quantiles
 from trainmark.analyse.periods import find_period
 from trainmark.analyse.steady import find_spikes_end, find_steady_start
 from trainmark.errors import InputError
@@ -167,8 +168,8 @@ def _without_interval(durations: Floats, counts: Floats, *, num_steps: int, doub
 
 def find_spread(rates: NDArray[np.float64]) -> tuple[float, float]:
     """The range of the middle 90% of the rates."""
-    low, high = np.quantile(rates, (0.05, 0.95))
-    return float(low), float(high)
+    low, high = quantiles(rates, (0.05, 0.95))
+    return low, high
 
 
 def estimate_cumulative(row: RunRow) -> Estimate:

@@ -23,6 +23,9 @@ def achieved_flops_per_s(row: RunRow, estimate: Estimate | None) -> float | None
 
 def measured_peak(row: RunRow) -> float | None:
     """FLOP/s of a matrix product that `doctor --peaks` measured on this device in this precision."""
+    if row.analysis is not None:
+        kept: float | None = row.analysis["measured_peak"]
+        return kept
     found = row.environment.get("matrix_flops_per_s")
     return float(found) if isinstance(found, int | float) and found > 0 else None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,45 +28,61 @@ class Fit:
 
     criterion: float
     """AICc: smaller is better. Comparable between fits to the same series."""
-    deviations: Floats
-    """Of the coefficient of each shape, in standard errors."""
-    coefficients: Floats
-    constant: float
-    constant_error: float
+    solution: Floats
+    """The constant and the coefficients of the shapes."""
+    gram: Floats
+    variance: float
+    """Of an error; with `gram`, of the solution."""
+
+    @property
+    def coefficients(self) -> Floats:
+        return self.solution[1:]
+
+    @property
+    def constant(self) -> float:
+        return float(self.solution[0])
+
+    @property
+    def deviations(self) -> Floats:
+        """Of the coefficient of each shape, in standard errors."""
+        return (self.solution / self._errors)[1:]
+
+    @property
+    def constant_error(self) -> float:
+        return float(self._errors[0])
+
+    @cached_property
+    def _errors(self) -> Floats:
+        """Not every fit is asked for them."""
+        return np.asarray(np.sqrt(np.maximum(self.variance * np.diag(np.linalg.pinv(self.gram)), 1e-300)))
 
 
 def fit(series: Floats, shapes: Floats, *, max_order: int = _MAX_ORDER) -> Fit:
     """`shapes` has one row per shape, possibly none; a constant is always part of the fit."""
     n = len(series)
     design = np.vstack((np.ones(n), shapes)) if len(shapes) else np.ones((1, n))
-    plain = _solve(design, series)
+    plain = _solve(design @ design.T, design @ series)
     residuals = series - plain @ design
     polynomial = _autoregress(residuals, min(max_order, n // 8), len(design))
     order = len(polynomial) - 1
     filtered = np.array([_filter(polynomial, row) for row in design])
     target = _filter(polynomial, series)
     gram = filtered @ filtered.T
-    coefficients = _solve(filtered, target)
-    errors = target - coefficients @ filtered
+    solution = _solve(gram, filtered @ target)
+    errors = target - solution @ filtered
     rest = max(len(target) - len(design), 1)
     # A series that is predicted perfectly would make any difference infinitely significant.
     variance = max(float(errors @ errors) / len(target), _PREDICTED * float(series.var()), 1e-300)
-    inverse = np.linalg.pinv(gram)
-    scale = np.sqrt(np.maximum(variance * len(target) / rest * np.diag(inverse), 1e-300))
     num_parameters = order + len(design) + 1
     room = max(n - num_parameters - 1, 1)
     criterion = n * math.log(variance) + 2 * num_parameters * n / room
-    return Fit(
-        criterion=criterion,
-        deviations=(coefficients / scale)[1:],
-        coefficients=coefficients[1:],
-        constant=float(coefficients[0]),
-        constant_error=float(scale[0]),
-    )
+    return Fit(criterion=criterion, solution=solution, gram=gram, variance=variance * len(target) / rest)
 
 
-def _solve(design: Floats, target: Floats) -> Floats:
-    return np.asarray(np.linalg.lstsq(design @ design.T, design @ target, rcond=1e-12)[0])
+def _solve(gram: Floats, target: Floats) -> Floats:
+    if len(gram) == 1 and gram[0, 0] > 1e-300:
+        return np.asarray(target * (1 / gram[0]))  # to the last bit what LAPACK gives for one unknown
+    return np.asarray(np.linalg.lstsq(gram, target, rcond=1e-12)[0])
 
 
 def _autoregress(residuals: Floats, max_order: int, num_shapes: int) -> Floats:
@@ -79,11 +96,11 @@ def _autoregress(residuals: Floats, max_order: int, num_shapes: int) -> Floats:
     orders = np.arange(len(variances))
     room = np.maximum(n - orders - num_shapes - 2, 1)
     order = int(np.argmin(n * np.log(np.maximum(variances, 1e-12)) + 2 * n * (orders + num_shapes + 1) / room))
-    polynomial = np.ones(1)
-    for reflection in reflections[:order]:
-        padded = np.append(polynomial, 0.0)
-        polynomial = padded - reflection * padded[::-1]
-    return polynomial
+    polynomial = [1.0]
+    for reflection in reflections[:order].tolist():
+        padded = [*polynomial, 0.0]
+        polynomial = [one - reflection * other for one, other in zip(padded, reversed(padded), strict=True)]
+    return np.array(polynomial)
 
 
 def _filter(polynomial: Floats, values: Floats) -> Floats:

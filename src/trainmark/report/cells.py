@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmark.analyse.analysis import powers_of
+from trainmark.analyse.analysis import analysis_of, powers_of
 from trainmark.analyse.energy import Power, main_kind, samples_per_joule
 from trainmark.analyse.estimate import TOO_NOISY, Estimate, Ratio
 from trainmark.analyse.naming import short_model
@@ -141,10 +141,9 @@ def per_joule(line: Line) -> Ratio | None:
     kind, powers = main_kind(line.first), list[Power]()
     for run in line.runs:
         if run.outcome == "ok":
-            power = powers_of(run).get(kind)
-            if power is None or power.watts is None:
+            if kind not in analysis_of(run).powered:
                 return None
-            powers.append(power)
+            powers.append(powers_of(run)[kind])
     return samples_per_joule(line.estimate, powers)
 
 

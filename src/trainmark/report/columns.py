@@ -297,7 +297,12 @@ COLUMNS: tuple[Column, ...] = (
 
 def describe_numbers(row: RunRow) -> dict[str, Any]:
     """A run in `--json`, without the warnings: comparing it with other runs may add some."""
-    return {column.name: only_finite(column.value(row)) for column in COLUMNS if column.value is not None}
+    return {name: only_finite(value) for name, value in describe_values(row).items()}
+
+
+def describe_values(row: RunRow) -> dict[str, Any]:
+    """The same with NaN and infinities, for `to_json`."""
+    return {column.name: column.value(row) for column in COLUMNS if column.value is not None}
 
 
 def only_finite(value: Any) -> Any:
@@ -306,7 +311,7 @@ def only_finite(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {name: only_finite(item) for name, item in value.items()}
-    return [only_finite(item) for item in value] if isinstance(value, list | tuple) else value
+    return [only_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def csv_columns() -> list[Column]:

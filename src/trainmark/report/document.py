@@ -18,7 +18,7 @@ from trainmark.analyse.origin import find_origin
 from trainmark.analyse.table import Line, build_lines
 from trainmark.analyse.warnings import Warnings, check_rows
 from trainmark.report import columns, provenance
-from trainmark.report.columns import describe_estimate, describe_numbers, only_finite
+from trainmark.report.columns import describe_estimate, describe_numbers, describe_values, only_finite
 from trainmark.store.rows import Analyser, Derived, RunRow
 from trainmark.units import to_json
 
@@ -85,7 +85,7 @@ def _render(row: RunRow, beside: _Beside, protocol: str | None) -> str:
 
 
 def _render_numbers(row: RunRow) -> str:
-    return to_json(describe_numbers(row), indent=1)
+    return to_json(describe_values(row), indent=1, is_finite=False)
 
 
 def _describe_rest(row: RunRow, beside: _Beside, protocol: str | None) -> dict[str, Any]:
@@ -133,5 +133,5 @@ def result_analyser() -> Analyser:
 def _derive(row: RunRow) -> Derived:
     found = analyse_steps(row)
     analysis, powers = found.to_json(), {kind: power.to_json() for kind, power in found.powers.items()}
-    document = _render_numbers(replace(row, analysis=analysis, powers=powers))
-    return Derived(analysis=analysis, powers=powers, origin=find_origin(row), document=document)
+    row = replace(row, analysis=analysis, powers=powers)
+    return Derived(analysis=analysis, powers=powers, origin=find_origin(row), document=_render_numbers(row))

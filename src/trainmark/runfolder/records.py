@@ -181,6 +181,10 @@ def _decode_block(block: bytes) -> list[Json]:
             records = _decode(f"[{text}]")
     if records is None or len(records) != num_ends + 1:
         records = map(decode_record, block.split(b"\n"))
+    else:
+        with contextlib.suppress(TypeError, KeyError):
+            if {type(record["kind"]) for record in records} == {str}:
+                return list(records)
     return [record for record in records if isinstance(record, dict) and isinstance(record.get("kind"), str)]
 
 

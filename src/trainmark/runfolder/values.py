@@ -37,8 +37,10 @@ def as_bool(value: Any) -> bool | None:
 
 def as_object(value: Any) -> Json:
     """A copy without NaN, huge integers and lone surrogates; empty for anything but an object."""
+    if not value:
+        return {}
     try:
-        text = json.dumps(value or {}, ensure_ascii=False).encode(errors="replace")
+        text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
         kept = json.loads(text, parse_int=lambda digits: as_int(int(digits)), parse_constant=lambda _: None)
     except RecursionError:
         return {}

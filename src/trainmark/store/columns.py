@@ -83,18 +83,23 @@ def to_records(row: RunRow) -> Records:
     arrays = {
         name: zlib.compress(getattr(row, name).astype("<f8").tobytes(), 0 if name in _NOISY else 1) for name in ARRAYS
     }
-    derived = to_derived_records(row)
-    return {RUNS: _facts(row) | derived[RUNS], STEPS: {"id": row.id, **derived[STEPS], **arrays}}
+    facts = _facts(row)
+    return {
+        RUNS: {**facts, DIGEST: digest_of(facts.values())},
+        STEPS: {"id": row.id, **_document(row), **arrays},
+    }
 
 
 def to_derived_records(row: RunRow) -> Records:
     """Only `DERIVED`, and the digests, which change with them."""
-    facts, document = _facts(row), row.load_document()
+    facts = _facts(row)
     own = {name: facts[name] for name in DERIVED}
-    return {
-        RUNS: {**own, DIGEST: digest_of(facts.values())},
-        STEPS: {"document": document, DIGEST: digest_of((row.id, document))},
-    }
+    return {RUNS: {**own, DIGEST: digest_of(facts.values())}, STEPS: _document(row)}
+
+
+def _document(row: RunRow) -> dict[str, Any]:
+    document = row.load_document()
+    return {"document": document, DIGEST: digest_of((row.id, document))}
 
 
 def _facts(row: RunRow) -> dict[str, Any]:

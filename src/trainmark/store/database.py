@@ -96,7 +96,7 @@ class Database:
         """
         with self._begin() as connection:
             if only_unsettled:
-                settled = _find_settled(connection)
+                settled = _find_settled(connection, [record[columns.RUNS]["id"] for record in records])
                 records = [record for record in records if _is_newer(record[columns.RUNS], settled)]
             for table in _OF_A_RUN if records else ():
                 stale = [{"stale": record[table.name]["id"]} for record in records]
@@ -157,11 +157,11 @@ class Database:
         return engine
 
 
-def _find_settled(connection: sqlalchemy.Connection) -> dict[str, int]:
-    """Runs that ended and were read by this version, with the time of their folder."""
+def _find_settled(connection: sqlalchemy.Connection, run_ids: Sequence[str]) -> dict[str, int]:
+    """Those of the runs that ended and were read by this version, with the time of their folder."""
     runs = _RUNS.c
     ended = select(runs.id, runs.folder_stamp).where(runs.outcome.is_not(None), runs.folder_state.is_(None))
-    found = connection.execute(ended.where(runs.reading_version == reading_version()))
+    found = connection.execute(ended.where(runs.reading_version == reading_version(), runs.id.in_(run_ids)))
     return {run_id: stamp or 0 for run_id, stamp in found}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import fields
 from pathlib import Path
@@ -33,7 +34,10 @@ _MAX_REASON = 300
 
 def read_any_run(folder: Path) -> RunRow | None:
     """As `read_run`; a run that cannot be read becomes a failed one, so that it does not hide the others."""
-    state = read_state(folder)
+    with contextlib.suppress(Exception):
+        if (row := read_run(folder)) is not None:
+            return row
+    state = read_state(folder)  # before it is tried again: what changes from now on is seen next time
     try:
         row = read_run(folder)
         if row is None and _was_ours(folder):
@@ -63,7 +67,7 @@ def read_run(folder: Path) -> RunRow | None:
     document = RunDocument.read(folder)
     if document is None:
         return None
-    ending = read_ending(folder, read_state(folder))
+    ending = read_ending(folder)
     environment = as_object(read_json(folder / ENVIRONMENT_FILE))
     recorded, warnings = _read_records(folder, document)
     facts = {

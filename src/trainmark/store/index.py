@@ -49,6 +49,7 @@ class Store:
         self._analyser = analyser
         self._database: Database | None = None
         self._reader: FileReader | None = None
+        self._digests: list[tuple[str, str]] = []
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -147,8 +148,11 @@ class Store:
         ]
 
     def read_digests(self) -> list[tuple[Any, ...]]:
-        """Of every run and of every plan of a sweep: they change with anything that a table of results shows."""
-        found = [tuple(row) for row in self._read(RUNS, ("id", DIGEST))]
+        """Of every run and of every plan of a sweep: they change with anything that a table of results shows.
+
+        Of the runs as `rows` has read them, if it has.
+        """
+        found = [tuple(row) for row in self._digests or self._read(RUNS, ("id", DIGEST))]
         with os.scandir(self.root) as entries:
             plans = [entry for entry in entries if entry.name.startswith(".sweep-") and entry.name.endswith(".json")]
             found += [(entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in plans]
@@ -259,6 +263,7 @@ class Store:
             read = self._read(RUNS, TABLES[RUNS])
             damaged = [row for row in read if not columns.is_sound(row)]
             if not damaged and len({row[0] for row in read}) == len(read):
+                self._digests = [(row[0], row[-1]) for row in read]
                 return read
             self._repair([row[0] for row in damaged])
         for row in damaged:
@@ -275,6 +280,8 @@ class Store:
             self.index(self.root / run_id)
 
     def _read(self, table: str, names: Sequence[str], *, run_id: str | None = None) -> Sequence[Sequence[Any]]:
+        if self._database is None and self._url is None and not os.path.lexists(self.root / INDEX_FILE):
+            return []  # `sync` can start to read folders before SQLAlchemy is imported
         if self._database is None:
             try:
                 self._reader = self._reader or self._open_file()
@@ -295,6 +302,7 @@ class Store:
         self._change(lambda database: database.write_analyses(rows))
 
     def _change(self, change: Callable[[Database], None]) -> None:
+        self._digests = []
         try:
             change(self._open())
         except DamagedIndexError as damage:

@@ -43,7 +43,7 @@ class KeptAnswer:
         return None
 
     def write(self, answer: str) -> None:
-        """Nothing if the store has changed since, or is small, or the cache cannot be written."""
+        """Nothing if the store had changed before its rows were read, or is small, or the cache cannot be written."""
         if self._key is not None and self._key == self._find_key():
             with contextlib.suppress(OSError, RuntimeError):
                 answer_file().parent.mkdir(parents=True, exist_ok=True)

@@ -6,14 +6,14 @@ Both are thinned to a bounded number: a counter adds up, so leaving out readings
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.runfolder.files import Json, rank_file, rank_files, read_lines
+from trainmark.runfolder.files import Json, read_lines
 from trainmark.runfolder.records import Kind, decode_record
 from trainmark.runfolder.values import as_float, as_object, as_text
 from trainmark.store.bounded import Thinned
@@ -29,30 +29,74 @@ _MOST_NAMES = 64
 KINDS = ("device", "host")
 
 
-def read_telemetry(folder: Path) -> Floats:
-    """All samples of rank 0, one after another."""
-    known = Thinned[tuple[float, ...]](_MOST_SAMPLES)
-    for record in _read(folder / rank_file(0), Kind.TELEMETRY):
-        row = _sample(record)
-        if math.isfinite(row[0]):
-            known.add(row)
-    return np.asarray(_thin(known.items, _MOST_SAMPLES), dtype=np.float64).reshape(-1)
+class MachineRecords:
+    """Of one rank, from any of its records."""
+
+    def __init__(self) -> None:
+        self._samples = Thinned[tuple[float, ...]](_MOST_SAMPLES)
+        self._names: dict[str, str] = {}
+        self._readings: dict[tuple[str, str], Thinned[tuple[float, float]]] = {}
+        self.missing: dict[str, list[Json]] = {}
+        """Why there are no counters, by kind."""
+
+    def add(self, record: Json) -> None:
+        if record["kind"] == Kind.TELEMETRY:
+            sample = tuple(math.nan if (number := as_float(record.get(name))) is None else number for name in TELEMETRY)
+            if math.isfinite(sample[0]):
+                self._samples.add(sample)
+        elif record["kind"] == Kind.ENERGY:
+            for kind in KINDS:
+                self._add_reading(kind, record)
+
+    def _add_reading(self, kind: str, record: Json) -> None:
+        name, at_s, joules = (
+            as_text(record.get(kind)),
+            as_float(record.get("unix_s")),
+            as_float(record.get(f"{kind}_j")),
+        )
+        if name is not None:
+            self._names[kind] = name
+        if f"{kind}_missing" in record:
+            reasons = self.missing.setdefault(kind, [])
+            if len(reasons) < _MOST_NAMES:
+                reasons.append(as_object(record[f"{kind}_missing"]))
+        if kind not in self._names or at_s is None or joules is None or not 0 <= joules < _MAX_JOULES:
+            return
+        counter = (kind, self._names[kind])
+        if counter in self._readings or len(self._readings) < _MOST_NAMES:
+            self._readings.setdefault(counter, Thinned(_MOST_READINGS)).add((at_s, joules))
+
+    @property
+    def telemetry(self) -> Floats:
+        """All samples, one after another."""
+        return np.asarray(_thin(self._samples.items, _MOST_SAMPLES), dtype=np.float64).reshape(-1)
+
+    @property
+    def readings(self) -> dict[tuple[str, str], list[tuple[float, float]]]:
+        """By kind and name of the counter."""
+        return {counter: readings.items for counter, readings in self._readings.items()}
 
 
-def _sample(record: Json) -> tuple[float, ...]:
-    values = (as_float(record.get(name)) for name in TELEMETRY)
-    return tuple(math.nan if value is None else value for value in values)
+def read_energy(path: Path) -> MachineRecords:
+    """Without decoding the steps."""
+    found = MachineRecords()
+    for line in read_lines(path, containing=f'"{Kind.ENERGY}"'.encode()):
+        record = decode_record(line)
+        if record is not None and record["kind"] == Kind.ENERGY:
+            found.add(record)
+    return found
 
 
-def read_energy(folder: Path) -> tuple[Json, Floats]:
+def join_energy(ranks: Sequence[MachineRecords]) -> tuple[Json, Floats]:
     """Each counter once, though several ranks read it: `device` by the GPU's own name, `host` by the host's."""
     counters: dict[tuple[str, str], list[tuple[float, float]]] = {}
     missing: dict[str, list[Json]] = {}
-    for path in rank_files(folder):
-        for (kind, name), readings in _read_rank(path, missing).items():
-            kept = counters.setdefault((kind, name), [])
-            if len(readings) > len(kept):
-                counters[kind, name] = readings
+    for rank in ranks:
+        for kind, reasons in rank.missing.items():
+            missing[kind] = [*missing.get(kind, []), *reasons][:_MOST_NAMES]
+        for counter, readings in rank.readings.items():
+            if len(readings) > len(counters.setdefault(counter, [])):
+                counters[counter] = readings
     if not counters and not missing:
         return {}, np.empty(0)
     rows = [
@@ -62,33 +106,6 @@ def read_energy(folder: Path) -> tuple[Json, Floats]:
     ]
     facts = {"counters": [{"kind": kind, "name": name} for kind, name in counters], "missing": missing}
     return facts, np.asarray(rows, dtype=np.float64).reshape(-1)
-
-
-def _read_rank(path: Path, missing: dict[str, list[Json]]) -> dict[tuple[str, str], list[tuple[float, float]]]:
-    names: dict[str, str] = {}
-    found: dict[tuple[str, str], Thinned[tuple[float, float]]] = {}
-    for record in _read(path, Kind.ENERGY):
-        at_s = as_float(record.get("unix_s"))
-        for kind in KINDS:
-            name, joules = as_text(record.get(kind)), as_float(record.get(f"{kind}_j"))
-            if name is not None:
-                names[kind] = name
-            reasons = missing.setdefault(kind, []) if f"{kind}_missing" in record else []
-            if f"{kind}_missing" in record and len(reasons) < _MOST_NAMES:
-                reasons.append(as_object(record[f"{kind}_missing"]))
-            is_reading = kind in names and at_s is not None and joules is not None and 0 <= joules < _MAX_JOULES
-            if is_reading and ((kind, names[kind]) in found or len(found) < _MOST_NAMES):
-                readings = found.setdefault((kind, names[kind]), Thinned(_MOST_READINGS))
-                readings.add((at_s or 0.0, joules or 0.0))
-    return {counter: readings.items for counter, readings in found.items()}
-
-
-def _read(path: Path, kind: Kind) -> Iterator[Json]:
-    """Without decoding the steps."""
-    for line in read_lines(path, containing=f'"{kind}"'.encode()):
-        record = decode_record(line)
-        if record is not None and record["kind"] == kind:
-            yield record
 
 
 def _thin(rows: list[Any], most: int) -> list[Any]:

@@ -24,7 +24,7 @@ from trainmark.runfolder.step_table import open_steps
 from trainmark.runfolder.values import as_float
 from trainmark.store.bounded import Thinned
 from trainmark.store.imported_steps import read_table
-from trainmark.store.machine_records import read_energy, read_telemetry
+from trainmark.store.machine_records import MachineRecords, join_energy, read_energy
 from trainmark.store.rows import Steps
 from trainmark.store.step_columns import StepColumns, read_columns
 
@@ -60,18 +60,16 @@ def no_steps() -> Steps:
 
 def read_ranks(folder: Path) -> tuple[RankRecords, list[Json]]:
     """The records of rank 0, and the warnings and energy counters of all ranks: a hot GPU slows all of them down."""
-    found = _with_machine(read_rank(folder / rank_file(0)), folder)
+    machine = MachineRecords()
+    found = read_rank(folder / rank_file(0), machine=machine)
     others = [path for path in rank_files(folder) if path.name != rank_file(0)]
+    energy, readings = join_energy([machine, *map(read_energy, others)])
+    steps = replace(found.steps, telemetry=machine.telemetry, energy_readings=readings)
+    found = replace(found, steps=steps, energy=energy)
     warnings = [*found.warnings, *(warning for path in others for warning in _read_warnings(path))]
     if not others:
         return found, warnings
     return found, list({(warning["code"], warning["message"]): warning for warning in warnings}.values())
-
-
-def _with_machine(found: RankRecords, folder: Path) -> RankRecords:
-    counters, readings = read_energy(folder)
-    steps = replace(found.steps, telemetry=read_telemetry(folder), energy_readings=readings)
-    return replace(found, steps=steps, energy=counters)
 
 
 def _read_warnings(path: Path) -> list[Json]:
@@ -91,8 +89,13 @@ def read_import(folder: Path) -> tuple[RankRecords, list[Json]]:
     return found, list(found.warnings)
 
 
-def read_rank(path: Path, *, is_marked: bool = False, most_steps: int | None = None) -> RankRecords:
-    """`is_marked`: written by a script of the user, see `marked_steps`. `most_steps`: later ones are counted only."""
+def read_rank(
+    path: Path, *, is_marked: bool = False, most_steps: int | None = None, machine: MachineRecords | None = None
+) -> RankRecords:
+    """`is_marked`: written by a script of the user, see `marked_steps`. `most_steps`: later ones are counted only.
+
+    `machine` gets all records but the steps.
+    """
     steps, others = StepColumns(is_marked=is_marked), _OtherRecords()
     num_left_out = 0
     first_step_unix_s: float | None = None
@@ -103,10 +106,11 @@ def read_rank(path: Path, *, is_marked: bool = False, most_steps: int | None = N
         if first_step_unix_s is None:
             stamps = (as_float(record.get("unix_s")) for record in block if record["kind"] in first_kinds)
             first_step_unix_s = next((stamp for stamp in stamps if stamp is not None), None)
-        own = [record for record in block if record["kind"] == Kind.STEP]
-        for record in block if len(own) < len(block) else ():
-            if record["kind"] != Kind.STEP:
-                others.add(record)
+        own = [record for record in block if record["kind"] == "step"]
+        for record in [record for record in block if record["kind"] != "step"]:
+            others.add(record)
+            if machine is not None:
+                machine.add(record)
         num_used = len(own) if most_steps is None else min(len(own), most_steps - steps.num_records)
         num_left_out += len(own) - num_used
         if num_used:

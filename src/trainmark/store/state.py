@@ -73,24 +73,34 @@ class FoundEnding:
     """Whether exit.json is as it was written."""
 
     @classmethod
+    def stated(cls, ending: ExitRecord) -> FoundEnding:
+        return cls(
+            outcome=str(ending.outcome),
+            reason=ending.reason,
+            reason_code=ending.reason_code,
+            reason_params=ending.reason_params,
+            wall_s=ending.wall_s,
+            seal=ending.seal,
+            is_whole=ending.is_whole,
+        )
+
+    @classmethod
     def judged(cls, outcome: str | None, reason: Message, state: str) -> FoundEnding:
         return cls(outcome=outcome, **reason.to_reason(), state=state)
 
 
-def read_ending(folder: Path, state: str) -> FoundEnding:
+def read_ending(folder: Path) -> FoundEnding:
     """From exit.json, or judged from the folder if there is none."""
+    stated = ExitRecord.read(folder)
+    return FoundEnding.stated(stated) if stated is not None else _judge(folder)
+
+
+def _judge(folder: Path) -> FoundEnding:
+    state = read_state(folder)  # first: what changes while it is judged is seen next time
     was_live = is_live(folder)  # before exit.json is read: the controller writes it, and then releases the lock
     stated = ExitRecord.read(folder)
     if stated is not None:
-        return FoundEnding(
-            outcome=str(stated.outcome),
-            reason=stated.reason,
-            reason_code=stated.reason_code,
-            reason_params=stated.reason_params,
-            wall_s=stated.wall_s,
-            seal=stated.seal,
-            is_whole=stated.is_whole,
-        )
+        return FoundEnding.stated(stated)
     if was_live:
         return FoundEnding.judged(None, running(), state)
     if _is_starting(folder):

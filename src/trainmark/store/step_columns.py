@@ -6,6 +6,7 @@ Of very many, each row is the sum of a group of neighbouring steps, as in `impor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from types import NoneType
 
 import numpy as np
@@ -38,12 +39,22 @@ _ROW = tuple(name for name in _FIELDS if name != "losses")
 
 def read_columns(records: Sequence[Json]) -> Columns:
     """NaN for what is absent or unusable."""
-    return {name: _as_floats([record.get(field) for record in records]) for name, field in _FIELDS.items()}
+    return {name: _as_floats(_take(field, records)) for name, field in _FIELDS.items()}
+
+
+def _take(field: str, records: Sequence[Json]) -> list[object]:
+    try:
+        return list(map(itemgetter(field), records))  # twice as fast, where all have it
+    except KeyError:
+        return [record.get(field) for record in records]
 
 
 def _as_floats(values: list[object]) -> Floats:
     """`as_float` of each."""
-    if set(map(type, values)) <= {float, int, NoneType}:
+    types = set(map(type, values))
+    if types == {NoneType}:
+        return np.full(len(values), np.nan)
+    if types <= {float, int, NoneType}:
         try:
             found = np.array(values, dtype=np.float64)
         except OverflowError:  # an integer that no double can hold

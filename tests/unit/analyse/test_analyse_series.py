@@ -11,9 +11,11 @@ from numpy.typing import ArrayLike
 from scipy.signal import lfilter
 
 from making import make_run
+from trainmark.analyse import whitening
 from trainmark.analyse.analysis import Analysis, analyse_steps
 from trainmark.analyse.estimate import log_interval
 from trainmark.analyse.longrun import long_run_variance
+from trainmark.analyse.medians import median, quantiles
 from trainmark.analyse.throughput import MIN_STEPS, estimate_throughput
 from trainmark.errors import InputError
 from trainmark.store.folder import read_run
@@ -108,3 +110,19 @@ def test_a_log_interval_is_finite_and_meets_the_plain_one() -> None:
     low, high = log_interval(100.0, 0.01, 1e6)
     assert (low, high) == pytest.approx((100 - 1.96, 100 + 1.96), abs=0.03)
     assert all(math.isfinite(end) for end in log_interval(100.0, 10.0, 2.0))
+
+
+def test_quantiles_are_those_of_numpy_to_the_last_bit() -> None:
+    random = np.random.default_rng(5)
+    for num in (1, 2, 3, 20, 21, 299, 300):
+        for values in (random.lognormal(size=num), random.integers(1, 5, num) / 10):
+            assert quantiles(values, (0.05, 0.95)) == np.quantile(values, (0.05, 0.95)).tolist()
+            assert median(values) == np.median(values)
+
+
+def test_one_unknown_is_solved_as_several_are() -> None:
+    """`fit` leaves LAPACK out there, which takes ten times as long."""
+    random = np.random.default_rng(6)
+    for gram, target in zip(random.uniform(1, 500, 200), random.normal(size=200), strict=True):
+        one, other = np.array([[gram]]), np.array([target])
+        assert whitening._solve(one, other) == pytest.approx(np.linalg.lstsq(one, other, rcond=1e-12)[0], rel=1e-15)
