@@ -58,7 +58,9 @@ def make_starter() -> Callable[..., BaseProcess]:
 
 
 def folders(store: Path) -> list[Path]:
-    return [path for path in store.iterdir() if path.is_dir()] if store.is_dir() else []
+    """Of runs: a name with a dot is not one yet, since it has no run.json."""
+    names = store.iterdir() if store.is_dir() else ()
+    return [path for path in names if path.is_dir() and not path.name.startswith(".")]
 
 
 def finished(store: Path) -> dict[str, str]:

@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from controllers import folders
 
 from making import heed_interrupts, make_images
 from schema_checking import check_document
@@ -209,14 +210,14 @@ def test_kill_9_at_random_moments_leaves_a_folder_that_show_can_read(tmp_path: P
         time.sleep(random.uniform(0.5, 9.0))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        folders = [path for path in tmp_path.iterdir() if path.is_dir()]
+        names = {folder.name for folder in folders(tmp_path)}
         wait_until(
-            lambda: not any(find(path.name) for path in folders),  # noqa: B023
+            lambda: not any(find(name) for name in names),  # noqa: B023
             what="no worker outlives its controller",
         )
-        if folders:
+        if names:
             shown = results(trainmark("show", "--json", "--store", str(tmp_path)))
-            assert {result["id"] for result in shown} == {path.name for path in folders}
+            assert {result["id"] for result in shown} == names
             assert {result["outcome"] for result in shown} <= {"ok", "killed"}
 
 
