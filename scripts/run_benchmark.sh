@@ -78,7 +78,7 @@ run_id=$(sed -n 's/^ *"id": "\([^"]*\)",$/\1/p' <<<"$results" | head -n 1)
 index=$directory/${model}_bs${batch_size}_${fp_item}_${run_mode}_bs${batch_size}_${fp_item}_${num_devices}_speed
 rm -f "$index" # of an earlier run
 "${trainmark[@]}" export --format paddle-benchmark --store "$store" --output "$directory/" "$run_id"
-[[ -e $index ]] || exit 1
+[[ -e $index ]] || { echo "run_benchmark.sh: no index file was written for run $run_id" >&2 && exit 1; }
 if ((status == 0)) && ! tail -n 1 "$index" | grep -q '"JOB_FAIL_FLAG": 0'; then
     echo "run_benchmark.sh: the speed is too noisy to be given (the loss is in the index file); ask for more iterations" >&2
     exit 1
