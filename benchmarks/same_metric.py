@@ -8,8 +8,9 @@ the difference of their means (Welch) lies within the margin: that is what two o
 
 A CPU trains a few hundred steps of a few images. By shape and texture alone, networks learn so little in that time that
 two seeds of one framework end 30 points apart, and nothing can be said about two frameworks. So each class also has a
-colour, mixed into its pixels, which is learnt in time; there are two classes of images, and three in street scenes
-(ground, sky, the rest).
+colour, mixed into its pixels, which is learnt in time; there are four classes of images, and three in street scenes
+(ground, sky, the rest). The rates are so low that the loss falls from the first epoch on: with seven times the rate it
+rose to 11 first, and where each seed ended was chance.
 """
 
 from __future__ import annotations
@@ -49,7 +50,6 @@ class Training:
     metric: str
     batch_size: int
     lr: float
-    """Higher than the recipe's, which is meant for many more steps."""
     num_images: int
     """For training and validation together."""
     epochs: int
@@ -71,8 +71,8 @@ THREE_CLASSES = np.select(
 )
 """For each number in a label file, that of its class here; 0, which is not counted, stays."""
 TRAININGS = {
-    "resnet50": Training(metric="top1", batch_size=8, lr=0.02, num_images=210, epochs=8, colour_share=0.8),
-    "hrnet_w18": Training(metric="pixel_accuracy", batch_size=2, lr=0.05, num_images=80, epochs=8, colour_share=0.7),
+    "resnet50": Training(metric="top1", batch_size=16, lr=0.003, num_images=280, epochs=16, colour_share=0.8),
+    "hrnet_w18": Training(metric="pixel_accuracy", batch_size=2, lr=0.01, num_images=80, epochs=10, colour_share=0.7),
 }
 
 
@@ -82,7 +82,7 @@ def make_data(workload: str, root: Path, num_images: int) -> None:
         from trainmark.datasets.imagenet.make import make_imagenet
 
         size = (72, 96)
-        make_imagenet(root, num_images=num_images, num_classes=2, val_fraction=4 / 7, num_workers=1, mean_size=size)
+        make_imagenet(root, num_images=num_images, num_classes=4, val_fraction=4 / 7, num_workers=1, mean_size=size)
         for split in ("train", "val"):
             for label, folder in enumerate(sorted((root / split).iterdir())):
                 for path in folder.iterdir():
