@@ -10,7 +10,7 @@ from trainmark.controller.turns import Prepared, Spread, Variant, measure_in_tur
 from trainmark.errors import InputError, RunError
 from trainmark.host import num_cores
 from trainmark.spec.cell import PRECISIONS, Cell, DataSource
-from trainmark.workloads.optimisations import OPTIMISATIONS, Optimisation, left_out_in, optimisations_of
+from trainmark.workloads.optimisations import OPTIMISATIONS, Optimisation, optimisations_of
 from trainmark.workloads.registry import load_card
 
 _WARM_UP_S = 0.5
@@ -77,7 +77,7 @@ def read_options(
     size = size or ("full" if device == "cuda" else "small")
     if size not in card.sizes:
         raise InputError(f"{workload} has no size {size!r}", hint=f"use one of {', '.join(card.sizes)}")
-    known = sorted(optimisations_of(workload, device, without=left_out_in(precision)))
+    known = sorted(optimisations_of(workload, device))
     unknown = [name for name in only if name not in known]
     if unknown:
         raise InputError(
@@ -169,7 +169,8 @@ def _describe(
     options: AblationOptions, optimisation: Optimisation, whole: Prepared, variant: Prepared, failure: str | None
 ) -> Ablated:
     name = optimisation.name
-    also = _used(options) - _used(options, name) - {name}
+    everything = optimisations_of(options.workload, options.device)
+    also = everything - optimisations_of(options.workload, options.device, without=[name]) - {name}
     is_measured = failure is None
     return Ablated(
         optimisation=optimisation,
@@ -182,11 +183,8 @@ def _describe(
 
 
 def _wanted(options: AblationOptions) -> Iterator[Optimisation]:
-    return (one for one in OPTIMISATIONS if one.name in (options.only or _used(options)))
-
-
-def _used(options: AblationOptions, *without: str) -> frozenset[str]:
-    return optimisations_of(options.workload, options.device, without={*without, *left_out_in(options.precision)})
+    used = optimisations_of(options.workload, options.device)
+    return (one for one in OPTIMISATIONS if one.name in (options.only or used))
 
 
 def _variant(options: AblationOptions, without: tuple[str, ...], *, num_at_once: int = 1) -> Variant:

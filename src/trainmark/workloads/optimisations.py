@@ -24,8 +24,6 @@ class Optimisation:
     """Without one of these it is left out too."""
     carries: tuple[str, ...] = ()
     """In its workloads these are left out with it."""
-    precisions: tuple[str, ...] | None = None
-    """None: all. In another one it is left out."""
 
 
 OPTIMISATIONS = (
@@ -79,7 +77,6 @@ OPTIMISATIONS = (
         meaning="objects, proposals and regions in fixed numbers of places",
         workloads=("mask_rcnn",),
         carries=("compile", "whole_step_graph"),
-        precisions=("amp", "bf16"),  # on an H200 its first gradients were wrong in fp32 and tf32
     ),
 )
 
@@ -94,10 +91,6 @@ def optimisations_of(workload: str, device_type: str, *, without: Collection[str
     ]
     left_out = set(without).union(*(one.carries for one in possible if one.name in without))
     return frozenset(one.name for one in possible if not {one.name, *one.needs} & left_out)
-
-
-def left_out_in(precision: str) -> frozenset[str]:
-    return frozenset(one.name for one in OPTIMISATIONS if precision not in (one.precisions or (precision,)))
 
 
 def network_optimisations(workload: str, device_type: str, *, without: Collection[str] = ()) -> frozenset[str]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainmark.workloads.optimisations import OPTIMISATIONS, left_out_in, optimisations_of
+from trainmark.workloads.optimisations import OPTIMISATIONS, optimisations_of
 from trainmark.workloads.registry import load_card, load_cards, load_module
 
 
@@ -17,11 +17,6 @@ def test_what_needs_something_that_is_left_out_is_left_out_too() -> None:
     without = optimisations_of("tsm", "cuda", without=["fused_optimizer"])
     assert everything - without == {"fused_optimizer", "whole_step_graph"}
     assert optimisations_of("mask_rcnn", "cuda", without=["fixed_shapes"]) == {"channels_last", "fused_optimizer"}
-
-
-def test_what_is_not_right_in_a_precision_is_left_out_there() -> None:
-    assert left_out_in("bf16") == left_out_in("amp") == frozenset()
-    assert left_out_in("fp32") == left_out_in("tf32") == {"fixed_shapes"}
 
 
 @pytest.mark.parametrize("workload", load_cards())

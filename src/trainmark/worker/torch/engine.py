@@ -40,7 +40,7 @@ from trainmark.worker.torch.weights import export_weights, import_weights
 from trainmark.worker.torch.workload import Batch, TensorScores, TorchWorkload
 from trainmark.worker.training import TrainingEngine
 from trainmark.workloads.metric import Scores
-from trainmark.workloads.optimisations import left_out_in, optimisations_of
+from trainmark.workloads.optimisations import optimisations_of
 from trainmark.workloads.registry import load_module
 
 _RUN_AHEAD = 3
@@ -54,9 +54,8 @@ class TorchEngine(TrainingEngine[Batch]):
     def __init__(self, cell: WorkloadCell, *, without: Collection[str] = ()) -> None:
         """`without`: optimisations that the recipe `fast` is to leave out."""
         is_fast = cell.recipe == "fast"
-        self._without = frozenset(without) | left_out_in(cell.precision)
-        used = optimisations_of(cell.workload, cell.device, without=self._without)
-        self._optimisations = used if is_fast else frozenset()
+        self._without = frozenset(without)
+        self._optimisations = optimisations_of(cell.workload, cell.device, without=without) if is_fast else frozenset()
         super().__init__(cell)
 
     # -- building ------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from trainmark.worker.torch.weights import export_weights, import_weights
 from trainmark.worker.torch.workload import Batch, TorchWorkload
 from trainmark.workloads.data import Arrays
 from trainmark.workloads.loss import total_loss
-from trainmark.workloads.optimisations import left_out_in, optimisations_of
+from trainmark.workloads.optimisations import optimisations_of
 from trainmark.workloads.registry import load_card, load_module
 from trainmark.workloads.torch import Examined, ParameterGroup, to_tensors
 
@@ -37,16 +37,13 @@ def run_probe(request: ProbeRequest) -> ProbeResult:
     precision = Precision.of(request.precision, device.type)
     precision.apply(has_static_shapes=card.has_static_shapes)
     torch.manual_seed(request.seed)
-    without = left_out_in(request.precision)
     model = workload.build_model(
         recipe=request.recipe,
         device_type=device.type,
         num_classes=request.num_classes,
         size=card.sizes[request.size],
-        without=without,
     )
-    used = optimisations_of(request.workload, device.type, without=without)
-    uses = used if request.recipe == "fast" else frozenset()
+    uses = optimisations_of(request.workload, device.type) if request.recipe == "fast" else frozenset()
     is_channels_last = "channels_last" in uses
     model = model.to(device, torch.promote_types(torch.float32, precision.dtype)).train()
     if is_channels_last:

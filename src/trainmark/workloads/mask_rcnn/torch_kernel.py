@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.library import custom_op, triton_op, wrap_triton
+from torch.library import triton_op, wrap_triton
 
 _BINS = 4
 WORD = 32
@@ -30,24 +30,16 @@ def _spread_kernel(
                 tl.atomic_add(result + row * CHANNELS + channel, found * weight, sem="relaxed")
 
 
-# Not a triton_op: the compiler chooses strides for the kernels of those, and may reuse the memory of what it takes for
-# changed (PyTorch issues 132102 and 173485).
-@custom_op("trainmark::spread_regions", mutates_args=())
+@triton_op("trainmark::spread_regions", mutates_args={})
 def spread(gradient: Tensor, rows: Tensor, weights: Tensor, num_rows: int) -> Tensor:
     """`gradient` is bins x channels, `rows` and `weights` are bins x samples; the channels are a power of 2."""
-    gradient, rows, weights = gradient.contiguous(), rows.contiguous(), weights.contiguous()
     num_bins, channels = gradient.shape
     result = torch.zeros((num_rows, channels), dtype=torch.float32, device=gradient.device)
     grid = (triton.cdiv(num_bins, _BINS),)
-    _spread_kernel[grid](
+    wrap_triton(_spread_kernel)[grid](
         gradient, rows, weights, result, num_bins, CHANNELS=channels, SAMPLES=rows.shape[1], BINS=_BINS,
     )  # fmt: skip
     return result
-
-
-@spread.register_fake
-def _(gradient: Tensor, rows: Tensor, weights: Tensor, num_rows: int) -> Tensor:  # noqa: ARG001
-    return torch.empty((num_rows, gradient.shape[1]), dtype=torch.float32, device=gradient.device)
 
 
 @triton.jit

@@ -86,7 +86,10 @@ class _Pool(torch.autograd.Function):
     def forward(ctx: Any, table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
         ctx.save_for_backward(rows, weights)
         ctx.shape, ctx.dtype = table.shape, table.dtype
-        return (table[rows] * weights[..., None]).sum(1).to(table.dtype)
+        pooled = (table[rows] * weights[..., None]).sum(1)
+        # A `to` that changes nothing returns the same tensor, and for that PyTorch 2.11 compiles a gradient of zero
+        # (its issue 180642).
+        return pooled if pooled.dtype is table.dtype else pooled.to(table.dtype)
 
     @staticmethod
     @once_differentiable
@@ -95,7 +98,7 @@ class _Pool(torch.autograd.Function):
         if gradient.is_cuda:
             from trainmark.workloads.mask_rcnn.torch_kernel import spread
 
-            return spread(gradient, rows, weights, ctx.shape[0]).to(ctx.dtype), None, None
+            return spread(gradient.contiguous(), rows, weights, ctx.shape[0]).to(ctx.dtype), None, None
         wide = gradient.to(weights.dtype)
         parts = (wide[:, None] * weights[..., None]).flatten(0, 1)
         result = torch.zeros(ctx.shape, dtype=weights.dtype, device=gradient.device)

@@ -120,10 +120,7 @@ class StaticRCNN(RecipeRCNN):
         anchors = batch["anchors"].split([level.shape[1] for level in logits])
         for level_logits, level_offsets, level_anchors in zip(logits, offsets, anchors, strict=True):
             best, order = level_logits.topk(min(rpn.pre_nms_top_n(), level_logits.shape[1]), dim=1)
-            boxes = rpn.box_coder.decode_single(
-                pick(level_offsets, order).flatten(0, 1), level_anchors[order.flatten()]
-            )
-            found.append(boxes.unflatten(0, order.shape))
+            found.append(_decode(rpn.box_coder, pick(level_offsets, order), level_anchors[order]))
             scores.append(best.sigmoid())
         all_boxes = [_clip(boxes, batch["sizes"]) for boxes in found]
         kept = suppress(all_boxes, min_side=rpn.min_size, threshold=rpn.nms_thresh)
@@ -148,7 +145,7 @@ class StaticRCNN(RecipeRCNN):
             chosen = sample(labels, keys, rpn.fg_bg_sampler)
             num_sampled = (chosen.is_positive.sum() + chosen.is_negative.sum()).clamp_min(1)
             near = pick(batch["boxes"], take(matched, chosen.positive)).flatten(0, 1)
-            wanted = rpn.box_coder.encode_single(near, anchors[chosen.positive.flatten()])
+            wanted = _encode(rpn.box_coder, near, anchors[chosen.positive.flatten()])
         moved = pick(offsets, chosen.positive).flatten(0, 1)
         objectness = _cross_entropy(take(logits, chosen.positive), 1.0, chosen.is_positive)
         objectness = objectness + _cross_entropy(take(logits, chosen.negative), 0.0, chosen.is_negative)
@@ -179,7 +176,7 @@ class StaticRCNN(RecipeRCNN):
             objects, outlined_classes = objects[:, :num_outlined], classes[:, :num_outlined]
             num_used = is_used.sum().clamp_min(1)
             near = pick(batch["boxes"], objects).flatten(0, 1)
-            wanted = heads.box_coder.encode_single(near, outlined.flatten(0, 1))
+            wanted = _encode(heads.box_coder, near, outlined.flatten(0, 1))
             bitmaps = _mask_targets(batch["masks"], outlined, objects, _BITMAP_SIDE)
         scores, offsets = heads.box_predictor(
             heads.box_head(pool_regions(features, boxes, side=_BOX_SIDE).contiguous())
@@ -220,6 +217,28 @@ def _by_anchor(level: Tensor, width: int) -> Tensor:
     """Images x (anchors x width) x height x columns to images x all anchors x width."""
     parted: Tensor = level.unflatten(1, (-1, width))
     return parted.permute(0, 3, 4, 1, 2).flatten(1, 3)
+
+
+# torchvision's own coding of boxes copies its weights from the host, which a capture that is not compiled forbids.
+
+
+def _decode(coder: Any, offsets: Tensor, anchors: Tensor) -> Tensor:
+    """Boxes from what the network says about anchors; ... x 4 each."""
+    anchors = anchors.to(offsets.dtype)
+    sides = anchors[..., 2:] - anchors[..., :2]
+    middles = anchors[..., :2] + 0.5 * sides
+    x, y, width, height = (part / weight for part, weight in zip(offsets.unbind(-1), coder.weights, strict=True))
+    middles = torch.stack([x, y], dim=-1) * sides + middles
+    reach = 0.5 * (torch.stack([width, height], dim=-1).clamp(max=coder.bbox_xform_clip).exp() * sides)
+    return torch.cat([middles - reach, middles + reach], dim=-1)
+
+
+def _encode(coder: Any, boxes: Tensor, anchors: Tensor) -> Tensor:
+    """What the network should say about anchors whose objects have these boxes."""
+    sides, wanted_sides = anchors[..., 2:] - anchors[..., :2], boxes[..., 2:] - boxes[..., :2]
+    moves = (boxes[..., :2] + 0.5 * wanted_sides - (anchors[..., :2] + 0.5 * sides)) / sides
+    parts = torch.cat([moves, (wanted_sides / sides).log()], dim=-1).unbind(-1)
+    return torch.stack([weight * part for weight, part in zip(coder.weights, parts, strict=True)], dim=-1)
 
 
 def _clip(boxes: Tensor, sizes: Tensor) -> Tensor:
