@@ -1,12 +1,14 @@
 """Parts of a network that are compiled one by one, each kind once, and by several processes at the same time.
 
 A function that is marked `uncompiled` is plain Python; what it calls through `run_part` is compiled. While a helper
-process compiles its share of the kinds into the cache, the others' kinds run as they are.
+process compiles its share of the kinds into the cache, the others' kinds run as they are. So a part must return tensors
+of the same type and layout in both ways: the next part is compiled for what it is given.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +27,12 @@ def uncompiled(function: _F) -> _F:
     return plain
 
 
+def _hidden(function: _F) -> _F:
+    """Python runs this itself, and everything that it calls."""
+    plain: _F = torch.compiler.disable(function)
+    return plain
+
+
 @dataclass(kw_only=True)
 class CompileShare:
     """The kinds of parts that this process compiles: those that it meets before any other process of its group does.
@@ -38,20 +46,21 @@ class CompileShare:
     _is_own: dict[Hashable, bool] = field(default_factory=dict)
     _compiled: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    @_hidden
+    def choose(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
+        """What to call instead of `function`. The call is the caller's: it must not be hidden from the compiler."""
         kind = _kind(function, args)
         if kind not in self._is_own:
-            self._is_own[kind] = self._claim(len(self._is_own))
+            self._is_own[kind] = self._claim(kind)
         if not self._is_own[kind]:
-            return torch.compiler.disable(function)(*args)
+            return _hidden(function)
         if function not in self._compiled:
             self._compiled[function] = self.compile(function)
-        return self._compiled[function](*args)
+        return self._compiled[function]
 
-    def _claim(self, number: int) -> bool:
-        """All processes meet the kinds in the same order, so a number is enough."""
+    def _claim(self, kind: Hashable) -> bool:
         try:
-            (self.claims / str(number)).touch(exist_ok=False)
+            (self.claims / hashlib.sha256(repr(kind).encode()).hexdigest()).touch(exist_ok=False)
         except FileExistsError:
             return False
         return True
@@ -72,17 +81,21 @@ def compiling(share: CompileShare) -> Iterator[None]:
 
 @uncompiled
 def run_part(function: Callable[..., Any], *args: Any) -> Any:
-    return function(*args) if _share is None else _share.run(function, args)
+    return function(*args) if _share is None else _share.choose(function, args)(*args)
 
 
 def _kind(function: Callable[..., Any], args: tuple[Any, ...]) -> Hashable:
-    """Two calls of the same kind share their compiled code."""
-    shapes: list[Hashable] = []
+    """Two calls of the same kind share their compiled code. Written out it is the same in every process."""
+    facts: list[Hashable] = []
     for leaf in _pytree.tree_leaves(args):
         if isinstance(leaf, Tensor):
-            shapes.append(tuple(leaf.shape))
+            facts.append(_facts(leaf))
         elif isinstance(leaf, nn.Module):
-            shapes.append(tuple((tuple(p.shape), p.requires_grad) for p in leaf.parameters()))
+            facts.append(tuple(_facts(parameter) for parameter in leaf.parameters()))
         else:
-            shapes.append(leaf if isinstance(leaf, Hashable) else None)
-    return function.__module__, function.__qualname__, tuple(shapes)
+            facts.append(leaf if isinstance(leaf, (int, float, str)) else type(leaf).__qualname__)
+    return function.__module__, function.__qualname__, tuple(facts)
+
+
+def _facts(x: Tensor) -> Hashable:
+    return tuple(x.shape), x.stride(), x.dtype, x.requires_grad

@@ -42,7 +42,10 @@ def _factor(x: Tensor, size: Sequence[int]) -> int | None:
 
 
 def _interpolate(x: Tensor, size: Sequence[int]) -> Tensor:
-    return functional.interpolate(x, size=tuple(size), mode="bilinear", align_corners=False)
+    """In the type of `x`, as the compiler does it in any case. Outside of it autocast makes this float32."""
+    large = functional.interpolate(x, size=tuple(size), mode="bilinear", align_corners=False)
+    # Without a `to` that changes nothing: see `mask_rcnn.torch_regions`.
+    return large if large.dtype is x.dtype else large.to(x.dtype)
 
 
 def _concatenate(parts: Sequence[Tensor]) -> Tensor:
