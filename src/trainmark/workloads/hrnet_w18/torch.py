@@ -17,6 +17,7 @@ from trainmark.workloads.hrnet_w18.torch_network import Network
 from trainmark.workloads.loss import total_loss
 from trainmark.workloads.optimisations import network_optimisations
 from trainmark.workloads.torch import Examined, ParameterGroup, at_least_float32, normalise
+from trainmark.workloads.torch_parts import uncompiled
 
 Batch = list[tuple[Tensor, Tensor]]
 """Images (n x height x width x 3, uint8) with their labels (n x height x width, uint8), one pair for each image size.
@@ -58,6 +59,7 @@ def examine(model: nn.Module, batch: Batch) -> Examined:
     return {"logits": logits}, {"cross_entropy": total / (labels != IGNORED).sum().clamp_min(1)}
 
 
+@uncompiled  # or the compiler would trace `examine` up to the first part once more, for this function
 def compute_loss(model: nn.Module, batch: Batch) -> Tensor:
     return total_loss(examine(model, batch)[1])
 
