@@ -72,7 +72,7 @@ THREE_CLASSES = np.select(
 """For each number in a label file, that of its class here; 0, which is not counted, stays."""
 TRAININGS = {
     "resnet50": Training(metric="top1", batch_size=16, lr=0.003, num_images=280, epochs=16, colour_share=0.8),
-    "hrnet_w18": Training(metric="pixel_accuracy", batch_size=2, lr=0.01, num_images=80, epochs=10, colour_share=0.7),
+    "hrnet_w18": Training(metric="pixel_accuracy", batch_size=4, lr=0.01, num_images=160, epochs=10, colour_share=0.7),
 }
 
 

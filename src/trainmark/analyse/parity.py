@@ -11,6 +11,7 @@ Four stages, each with its own kind of evidence. Pure: arrays in, records out; d
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,39 +82,41 @@ def relative_difference(one: NDArray[Any] | None, other: NDArray[Any] | None, *,
 
 
 def check_rounding(
-    exact: Sequence[Observed], reference: Sequence[Observed], other: Sequence[Observed], *, precision: str
+    exact: Sequence[Observed], reference: Sequence[Sequence[Observed]], other: Sequence[Observed], *, precision: str
 ) -> StageRecord:
-    """Errors against float64, of the same steps in each sequence; only what the first step gives.
+    """Errors against float64 on several batches; only what the first step gives.
 
-    `exact` is the float64 run. Errors of several runs are averaged, since a single one is a matter of luck.
+    `exact` has the float64 run of each batch, `reference` several runs of each, the first with the samples in their own
+    order and the others shuffled, and `other` one run. Rounding may move a value next to zero to its other side, and
+    then ReLU passes or stops a whole gradient. So the reference's own error is the largest of its runs, and of the
+    ratios on all batches the median counts: a fault is in all of them, bad luck in few.
     """
     limit = ROUNDING_LIMITS[precision]
+    floor = _EPSILON[precision] / 8
     found: dict[str, float] = {}
     parts: dict[str, float | None] = {}
     for kind in ("outputs", "terms", "gradients"):
-        own = _errors(exact, reference, kind)
-        theirs = _errors(exact, other, kind)
-        floor = _EPSILON[precision] / 8
-        ratio = _root_mean(list(theirs.values())) / max(_root_mean(list(own.values())), floor)
+        together, each = [], []
+        for right, runs, run in zip(exact, reference, other, strict=True):
+            theirs = _errors(right, run, kind)
+            own = [_errors(right, draw, kind) for draw in (runs[:1] if kind == "outputs" else runs)]
+            largest = max(_root_mean(list(errors.values())) for errors in own)
+            together.append(_root_mean(list(theirs.values())) / max(largest, floor))
+            each.append({name: theirs[name] / max(floor, *(errors[name] for errors in own)) for name in theirs})
+        ratio = statistics.median(together)
         parts[kind] = _finite(ratio)
         found[f"all {kind}"] = ratio
-        for name, error in theirs.items():
-            if exact[0].kinds()[kind][name].size >= _LEAST_ELEMENTS:
-                found[f"{kind}: {name}"] = error / max(own[name], floor) / _ONE_TENSOR
+        for name, tensor in exact[0].kinds()[kind].items():
+            if tensor.size >= _LEAST_ELEMENTS:
+                found[f"{kind}: {name}"] = statistics.median(ratios[name] for ratios in each) / _ONE_TENSOR
     return conclude(ROUNDING, precision, found, limit=limit, parts=parts)
 
 
-def _errors(exact: Sequence[Observed], runs: Sequence[Observed], kind: str) -> dict[str, float]:
-    """Of each tensor: the root mean square over the runs of its relative error."""
-    found = {}
-    for name in exact[0].kinds()[kind]:
-        floor = _FLOOR * _typical(exact[0].kinds()[kind])
-        errors = [
-            relative_difference(right.kinds()[kind][name], run.kinds()[kind].get(name), floor=floor)
-            for right, run in zip(exact, runs, strict=True)
-        ]
-        found[name] = _root_mean(errors)
-    return found
+def _errors(exact: Observed, run: Observed, kind: str) -> dict[str, float]:
+    """The relative error of each tensor."""
+    right, found = exact.kinds()[kind], run.kinds()[kind]
+    floor = _FLOOR * _typical(right)
+    return {name: relative_difference(tensor, found.get(name), floor=floor) for name, tensor in right.items()}
 
 
 def worse_of(one: StageRecord, other: StageRecord) -> StageRecord:

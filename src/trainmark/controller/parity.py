@@ -51,7 +51,9 @@ from trainmark.workloads.registry import load_card
 REFERENCE = ("torch", "reference")
 BATCH_SIZE = 4
 """Enough that the order of the samples changes the rounding: a sum of two has none."""
-_NUM_BATCHES = 3
+_NUM_BATCHES = 5
+_NUM_DRAWS = 4
+"""Of the reference's rounding on each batch."""
 _STATISTICS = ("running_mean", "running_var")
 _WORK_PRECISION = "fp32"
 
@@ -178,9 +180,16 @@ class _Check:
         exact = [_observe(result) for result in self._probe(self._exact_requests())[0]]
         stages: dict[tuple[int, int], list[StageRecord]] = {pair: [] for pair in self.pairs}
         for precision in self._options.precisions:
-            found = self._probe(self._first_steps(precision))
+            wanted = self._first_steps(precision)
+            num_batches = len(wanted[0])
+            wanted[0] += [self._shuffled(request, seed) for seed in range(1, _NUM_DRAWS) for request in wanted[0]]
+            found = self._probe(wanted)
             runs = {side: [_observe(result) for result in results] for side, results in found.items()}
-            own = {side: check_rounding(exact, runs[0], theirs, precision=precision) for side, theirs in runs.items()}
+            reference = [runs[0][number::num_batches] for number in range(num_batches)]
+            own = {
+                side: check_rounding(exact, reference, theirs[:num_batches], precision=precision)
+                for side, theirs in runs.items()
+            }
             for one, other in self.pairs:
                 if one in own and other in own:
                     stages[one, other].append(_of_pair(own, one, other))
@@ -263,6 +272,11 @@ class _Check:
             for side, (framework, _) in enumerate(self._sides)
             if precision in precisions_of(framework, self._options.device)
         }
+
+    def _shuffled(self, request: ProbeRequest, seed: int) -> ProbeRequest:
+        """The same step with its samples in another order, which changes nothing but the rounding."""
+        orders = shuffled_orders(batch_size=BATCH_SIZE, num_steps=1, seed=self._options.seed * seed)
+        return replace(request, orders=orders, counts_work=False)
 
     def _training(self, side: int, seed: int) -> ProbeRequest:
         """Of the stage of trajectories; seed 0 leaves the samples in their order."""

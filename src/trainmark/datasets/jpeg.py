@@ -152,6 +152,17 @@ def require_encoder() -> None:
         )
 
 
+def require_drawing() -> None:
+    """The same for what is drawn with OpenCV."""
+    require_encoder()
+    if importlib.util.find_spec("cv2") is None:
+        raise DataError(
+            "cannot draw these images",
+            why="OpenCV is not installed",
+            hint="pip install 'trainmark[torch]', or pip install opencv-python-headless",
+        )
+
+
 def _decode_whole(data: bytes, frame: Frame | None, into: Pixels | None) -> Pixels:
     """Decodes exactly, or raises ValueError that says what is wrong."""
     if frame is None:

@@ -61,33 +61,60 @@ def test_a_missing_misshapen_or_nan_tensor_fails(other: dict[str, Any]) -> None:
 # -- rounding ----------------------------------------------------------------------------------------------------------
 
 
+def draws(error: float, *, num_batches: int = 3, given: Observed | None = None) -> list[list[Observed]]:
+    """Of the reference: four runs on each batch."""
+    seeds = iter(range(100, 1000))
+    return [[nudged(error, seed=next(seeds), given=given or EXACT) for _ in range(4)] for _ in range(num_batches)]
+
+
 def test_the_same_error_holds_and_a_larger_one_fails() -> None:
-    exact, reference = [EXACT] * 3, [nudged(1e-4, seed=seed) for seed in range(3)]
+    exact, reference = [EXACT] * 3, draws(1e-4)
     same = check_rounding(exact, reference, [nudged(1e-4, seed=seed) for seed in (7, 8, 9)], precision="fp32")
     assert same.holds
     assert 0.5 < (same.measured or 0) < 1.8
-    worse = check_rounding(exact, reference, [nudged(4e-4, seed=seed) for seed in (7, 8, 9)], precision="fp32")
+    worse = check_rounding(exact, reference, [nudged(5e-4, seed=seed) for seed in (7, 8, 9)], precision="fp32")
     assert not worse.holds
     assert worse.limit == 2
 
 
 def test_half_precision_may_be_three_times_as_far() -> None:
-    exact, reference = [EXACT] * 3, [nudged(1e-2, seed=seed) for seed in range(3)]
-    other = [nudged(2.4e-2, seed=seed, only="gradients") for seed in (7, 8, 9)]
+    exact, reference = [EXACT] * 3, draws(1e-2)
+    other = [nudged(2.6e-2, seed=seed, only="gradients") for seed in (7, 8, 9)]
     assert check_rounding(exact, reference, other, precision="bf16").holds
     assert not check_rounding(exact, reference, other, precision="fp32").holds
 
 
 def test_one_bad_tensor_among_many_good_ones_fails() -> None:
     many = replace(EXACT, gradients={f"w{number}": RNG.normal(size=100) for number in range(200)})
-    reference = [nudged(1e-4, seed=1, given=many)]
     other = nudged(1e-4, seed=2, given=many)
-    bad = other.gradients["w5"] + 1e-3 * np.abs(many.gradients["w5"]) * RNG.normal(size=100)
+    bad = other.gradients["w5"] + 2e-3 * np.abs(many.gradients["w5"]) * RNG.normal(size=100)
     found = check_rounding(
-        [many], reference, [replace(other, gradients={**other.gradients, "w5": bad})], precision="fp32"
+        [many],
+        draws(1e-4, num_batches=1, given=many),
+        [replace(other, gradients={**other.gradients, "w5": bad})],
+        precision="fp32",
     )
     assert not found.holds
     assert found.worst == "gradients: w5"
+
+
+def test_a_value_that_rounding_puts_across_zero_on_two_batches_of_five_is_no_fault() -> None:
+    """ReLU then stops a gradient that it passes in float64: an error a thousand times the usual one."""
+
+    def run(number_of_wrong: int) -> bool:
+        other = [nudged(0.1 if seed < number_of_wrong else 1e-4, seed=seed, only="gradients") for seed in range(5)]
+        return check_rounding([EXACT] * 5, draws(1e-4, num_batches=5), other, precision="fp32").holds
+
+    assert run(2)
+    assert not run(3)
+
+
+def test_where_the_reference_itself_meets_a_value_next_to_zero_another_may_too() -> None:
+    reference = draws(1e-4)
+    for runs in reference:
+        runs[2] = nudged(0.1, seed=50, only="gradients")
+    other = [nudged(0.1, seed=seed, only="gradients") for seed in (7, 8, 9)]
+    assert check_rounding([EXACT] * 3, reference, other, precision="fp32").holds
 
 
 # -- trajectory --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
+from trainmark.datasets.coco.make import make_coco
 from trainmark.datasets.formats import MakeRequest, check_dataset, find_format, make_dataset
 from trainmark.datasets.icdar2015.check import check_folder
 from trainmark.datasets.icdar2015.lettering import draw_mask, invent_text
@@ -224,8 +225,11 @@ def test_impossible_wishes_are_refused_and_nothing_is_left(
 def test_without_opencv_making_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "cv2" else find(name, *rest))
-    with pytest.raises(DataError, match="cannot make"):
+    with pytest.raises(DataError, match="OpenCV is not installed"):
         make_icdar2015(tmp_path / "made", num_images=4)
+    with pytest.raises(DataError, match="OpenCV is not installed"):
+        make_coco(tmp_path / "made", num_images=4)
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import numpy as np
 from trainmark.datasets.coco.layout import ANNOTATION_FOLDER, SPLITS, annotation_file
 from trainmark.datasets.coco.scene import SceneObject, draw_scene
 from trainmark.datasets.coco.trace import Mask, trace
-from trainmark.datasets.jpeg import encode_jpeg, require_encoder
+from trainmark.datasets.jpeg import encode_jpeg, require_drawing
 from trainmark.datasets.patterns import MAX_CLASSES, class_name
 from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
@@ -60,7 +60,7 @@ def make_coco(
 ) -> MakeReport:
     """`num_images` counts both splits. `mean_size` is (height, width); swapped for a quarter of the images."""
     started = time.perf_counter()
-    require_encoder()
+    require_drawing()
     recipe = _Recipe(num_classes=num_classes, seed=seed, mean_size=mean_size)
     sizes = split_sizes(num_images, val_fraction)
     _refuse_impossible(recipe)

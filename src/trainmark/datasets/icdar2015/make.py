@@ -6,14 +6,13 @@ contains the images of a smaller one. They are the same on machines with the sam
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from trainmark.datasets.icdar2015.scan import LAYOUTS
-from trainmark.datasets.jpeg import encode_jpeg, require_encoder
+from trainmark.datasets.jpeg import encode_jpeg, require_drawing
 from trainmark.datasets.report import MakeReport
 from trainmark.datasets.staging import staged_folder
 from trainmark.datasets.workers import Chunk, chunks_of, draw_all, refuse_bad_drawing, split_sizes
@@ -51,7 +50,7 @@ def make_icdar2015(
 ) -> MakeReport:
     """`num_images` counts both splits. By default, images have the size of the public set."""
     started = time.perf_counter()
-    _require_drawing()
+    require_drawing()
     sizes = split_sizes(num_images, val_fraction)
     page = page or Page()
     _refuse_impossible(page, seed=seed)
@@ -85,16 +84,6 @@ def _write_chunk(folder: Path, seed: int, page: Page, chunk: Chunk) -> int:
         num_bytes += (folder / image_folder / f"{name}.jpg").write_bytes(encode_jpeg(pixels, quality=_QUALITY))
         num_bytes += (folder / label_folder / f"gt_{name}.txt").write_bytes(label)
     return num_bytes
-
-
-def _require_drawing() -> None:
-    require_encoder()
-    if importlib.util.find_spec("cv2") is None:
-        raise DataError(
-            "cannot make images with words",
-            why="OpenCV is not installed",
-            hint="pip install 'trainmark[torch]', or pip install opencv-python-headless",
-        )
 
 
 def _refuse_impossible(page: Page, *, seed: int) -> None:
