@@ -109,6 +109,17 @@ def test_a_value_that_rounding_puts_across_zero_on_two_batches_of_five_is_no_fau
     assert not run(3)
 
 
+def test_a_loss_that_the_reference_has_exactly_may_be_wrong_in_its_last_digit() -> None:
+    exact = [replace(EXACT, terms={"loss": np.array(0.5)})] * 3
+
+    def holds(error: float) -> bool:
+        other = [replace(one, terms={"loss": np.array(0.5 * (1 + error))}) for one in exact]
+        return check_rounding(exact, [[one] * 4 for one in exact], other, precision="fp32").holds
+
+    assert holds(2e-7)
+    assert not holds(4e-7)
+
+
 def test_where_the_reference_itself_meets_a_value_next_to_zero_another_may_too() -> None:
     reference = draws(1e-4)
     for runs in reference:
