@@ -187,11 +187,12 @@ class _Check:
             runs = {side: [_observe(result) for result in results] for side, results in found.items()}
             reference = [runs[0][number::num_batches] for number in range(num_batches)]
             own = {
-                side: check_rounding(exact, reference, theirs[:num_batches], precision=precision)
+                side: check_rounding(exact, reference, theirs, precision=precision)
                 for side, theirs in runs.items()
+                if side
             }
             for one, other in self.pairs:
-                if one in own and other in own:
+                if one in runs and other in runs:
                     stages[one, other].append(_of_pair(own, one, other))
         return stages
 

@@ -37,6 +37,15 @@ def at_least_float32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+def to_type(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """`x.to(dtype)`, but not where it changes nothing.
+
+    It then returns the same tensor, and for an own autograd function that returns one under two names PyTorch 2.11
+    compiles a gradient of zero (its issue 180642).
+    """
+    return x if x.dtype is dtype else x.to(dtype)
+
+
 def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
     """Bytes (... x height x width x 3) to floats (... x 3 x height x width); `mean` and `std` are for values 0 to 1.
 

@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from trainmark.workloads.torch import to_type
+
 
 def enlarge(x: Tensor, size: Sequence[int], *, gathers: bool = True) -> Tensor:
     """Bilinear, corners not aligned, to height and width `size`. Without `gathers` it is the framework's own."""
@@ -44,8 +46,7 @@ def _factor(x: Tensor, size: Sequence[int]) -> int | None:
 def _interpolate(x: Tensor, size: Sequence[int]) -> Tensor:
     """In the type of `x`, as the compiler does it in any case. Outside of it autocast makes this float32."""
     large = functional.interpolate(x, size=tuple(size), mode="bilinear", align_corners=False)
-    # Without a `to` that changes nothing: see `mask_rcnn.torch_regions`.
-    return large if large.dtype is x.dtype else large.to(x.dtype)
+    return to_type(large, x.dtype)
 
 
 def _concatenate(parts: Sequence[Tensor]) -> Tensor:

@@ -61,10 +61,10 @@ def test_a_missing_misshapen_or_nan_tensor_fails(other: dict[str, Any]) -> None:
 # -- rounding ----------------------------------------------------------------------------------------------------------
 
 
-def draws(error: float, *, num_batches: int = 3, given: Observed | None = None) -> list[list[Observed]]:
+def draws(error: float, *, num_batches: int = 3, given: Observed = EXACT) -> list[list[Observed]]:
     """Of the reference: four runs on each batch."""
     seeds = iter(range(100, 1000))
-    return [[nudged(error, seed=next(seeds), given=given or EXACT) for _ in range(4)] for _ in range(num_batches)]
+    return [[nudged(error, seed=next(seeds), given=given) for _ in range(4)] for _ in range(num_batches)]
 
 
 def test_the_same_error_holds_and_a_larger_one_fails() -> None:
@@ -72,14 +72,14 @@ def test_the_same_error_holds_and_a_larger_one_fails() -> None:
     same = check_rounding(exact, reference, [nudged(1e-4, seed=seed) for seed in (7, 8, 9)], precision="fp32")
     assert same.holds
     assert 0.5 < (same.measured or 0) < 1.8
-    worse = check_rounding(exact, reference, [nudged(5e-4, seed=seed) for seed in (7, 8, 9)], precision="fp32")
+    worse = check_rounding(exact, reference, [nudged(4e-4, seed=seed) for seed in (7, 8, 9)], precision="fp32")
     assert not worse.holds
     assert worse.limit == 2
 
 
 def test_half_precision_may_be_three_times_as_far() -> None:
     exact, reference = [EXACT] * 3, draws(1e-2)
-    other = [nudged(2.6e-2, seed=seed, only="gradients") for seed in (7, 8, 9)]
+    other = [nudged(2.4e-2, seed=seed, only="gradients") for seed in (7, 8, 9)]
     assert check_rounding(exact, reference, other, precision="bf16").holds
     assert not check_rounding(exact, reference, other, precision="fp32").holds
 
@@ -87,7 +87,7 @@ def test_half_precision_may_be_three_times_as_far() -> None:
 def test_one_bad_tensor_among_many_good_ones_fails() -> None:
     many = replace(EXACT, gradients={f"w{number}": RNG.normal(size=100) for number in range(200)})
     other = nudged(1e-4, seed=2, given=many)
-    bad = other.gradients["w5"] + 2e-3 * np.abs(many.gradients["w5"]) * RNG.normal(size=100)
+    bad = other.gradients["w5"] + 1e-3 * np.abs(many.gradients["w5"]) * RNG.normal(size=100)
     found = check_rounding(
         [many],
         draws(1e-4, num_batches=1, given=many),

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from trainmark.workloads.torch import to_type
+
 _SAMPLES = 2
 """Per side of a bin."""
 _CANONICAL_SIDE, _CANONICAL_LEVEL = 224, 2
@@ -86,10 +88,7 @@ class _Pool(torch.autograd.Function):
     def forward(ctx: Any, table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
         ctx.save_for_backward(rows, weights)
         ctx.shape, ctx.dtype = table.shape, table.dtype
-        pooled = (table[rows] * weights[..., None]).sum(1)
-        # A `to` that changes nothing returns the same tensor, and for that PyTorch 2.11 compiles a gradient of zero
-        # (its issue 180642).
-        return pooled if pooled.dtype is table.dtype else pooled.to(table.dtype)
+        return to_type((table[rows] * weights[..., None]).sum(1), table.dtype)
 
     @staticmethod
     @once_differentiable
