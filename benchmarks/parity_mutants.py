@@ -27,7 +27,7 @@ import numpy as np
 
 from trainmark.controller.parity import ParityOptions, run_parity
 from trainmark.controller.parity_probes import ProcessProber
-from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, run_epoch
+from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, run_epoch, run_steps
 
 Patch = Callable[[], AbstractContextManager[Any]]
 
@@ -225,7 +225,7 @@ class MutantProber:
         plain = [request for request in requests if request.framework == "torch"]
         known = iter(self._reference.run_steps(plain))
         with self.patch():
-            return [next(known) if request.framework == "torch" else self._run_patched(request) for request in requests]
+            return [next(known) if request.framework == "torch" else run_steps(request) for request in requests]
 
     def run_epochs(self, requests: Sequence[EpochRequest]) -> list[EpochResult]:
         """The reference first, as in every check."""
@@ -234,11 +234,6 @@ class MutantProber:
             self._epochs[plain.cell.workload] = self._reference.run_epochs([plain])
         with self.patch():
             return [*self._epochs[plain.cell.workload], *map(run_epoch, others)]
-
-    @staticmethod
-    def _run_patched(request: ProbeRequest) -> ProbeResult:
-        result: ProbeResult = module(f"worker.{request.framework}.probe").run_probe(request)
-        return result
 
 
 def main() -> int:
@@ -267,6 +262,8 @@ def _stages(mutant: Mutant, args: argparse.Namespace) -> tuple[str, ...]:
 def _try(mutant: Mutant, prober: MutantProber, stages: tuple[str, ...], device: str) -> bool:
     begin = time.monotonic()
     prober.patch = mutant.patch
+    if mutant.framework == "jax":
+        module("worker.jax.probe").forget_networks()
     options = ParityOptions(
         workload=mutant.workload,
         frameworks=("torch", mutant.framework),

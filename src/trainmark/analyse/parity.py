@@ -84,14 +84,18 @@ def relative_difference(one: NDArray[Any] | None, other: NDArray[Any] | None, *,
 
 
 def check_rounding(
-    exact: Sequence[Observed], reference: Sequence[Sequence[Observed]], other: Sequence[Observed], *, precision: str
+    exact: Sequence[Observed],
+    reference: Sequence[Sequence[Observed]],
+    other: Sequence[Sequence[Observed]],
+    *,
+    precision: str,
 ) -> StageRecord:
     """Errors against float64 on several batches; only what the first step gives.
 
-    `exact` has the float64 run of each batch, `reference` several runs of each, the first with the samples in their own
-    order and the others shuffled, and `other` one run. Rounding may move a value next to zero to its other side, and
-    then ReLU passes or stops a whole gradient. So the reference's own error is the largest of its runs, and of the
-    ratios on all batches the median counts: a fault is in all of them, bad luck in few.
+    `exact` has the float64 run of each batch; `reference` and `other` have several runs of each, whose weights differ
+    in the last digit. Rounding may move a value next to zero to its other side, and then ReLU passes or stops a whole
+    gradient. So on a batch the median error of the other's runs is put against the largest of the reference's, and of
+    the ratios on all batches the median counts: a fault is in all of them, bad luck in few.
     """
     limit = ROUNDING_LIMITS[precision]
     found: dict[str, float] = {}
@@ -99,12 +103,14 @@ def check_rounding(
     for kind in ("outputs", "terms", "gradients"):
         floor = _LAST_DIGIT if kind == "terms" else _EPSILON[precision] / 8
         together, each = [], []
-        for right, runs, run in zip(exact, reference, other, strict=True):
-            theirs = _errors(right, run, kind)
-            own = [_errors(right, draw, kind) for draw in (runs[:1] if kind == "outputs" else runs)]
-            largest = max(_root_mean(list(errors.values())) for errors in own)
-            together.append(_root_mean(list(theirs.values())) / max(largest, floor))
-            each.append({name: theirs[name] / max(floor, *(errors[name] for errors in own)) for name in theirs})
+        for right, own_runs, their_runs in zip(exact, reference, other, strict=True):
+            own, theirs = ([_errors(right, run, kind) for run in runs] for runs in (own_runs, their_runs))
+            largest = {name: max(floor, *(errors[name] for errors in own)) for name in own[0]}
+            usual = {name: statistics.median(errors[name] for errors in theirs) for name in theirs[0]}
+            each.append({name: usual[name] / largest[name] for name in usual})
+            largest_mean = max(floor, *(_root_mean(list(errors.values())) for errors in own))
+            usual_mean = statistics.median(_root_mean(list(errors.values())) for errors in theirs)
+            together.append(usual_mean / largest_mean)
         ratio = statistics.median(together)
         parts[kind] = _finite(ratio)
         found[f"all {kind}"] = ratio

@@ -43,7 +43,7 @@ from trainmark.runfolder.parity import (
     StageRecord,
 )
 from trainmark.weights.neutral import Weights
-from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, digest, leaves
+from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, digest, leaves, spread_values
 from trainmark.workloads.card import Card
 from trainmark.workloads.data import Arrays
 from trainmark.workloads.registry import load_card
@@ -53,7 +53,9 @@ BATCH_SIZE = 4
 """Enough that the order of the samples changes the rounding: a sum of two has none."""
 _NUM_BATCHES = 5
 _NUM_DRAWS = 4
-"""Of the reference's rounding on each batch."""
+"""Of the rounding on each batch."""
+_MOST_VALUES = 4096
+"""Of a tensor whose rounding is measured: enough for its size, and the tensors of a hundred runs fit into memory."""
 _STATISTICS = ("running_mean", "running_var")
 _WORK_PRECISION = "fp32"
 
@@ -177,17 +179,16 @@ class _Check:
         return {(one, other): [check_mathematics(observed[one], observed[other])] for one, other in self.pairs}
 
     def _rounding(self) -> dict[tuple[int, int], list[StageRecord]]:
-        exact = [_observe(result) for result in self._probe(self._exact_requests())[0]]
+        exact = [_spread(_observe(result)) for result in self._probe(self._exact_requests())[0]]
         stages: dict[tuple[int, int], list[StageRecord]] = {pair: [] for pair in self.pairs}
         for precision in self._options.precisions:
-            wanted = self._first_steps(precision)
-            num_batches = len(wanted[0])
-            wanted[0] += [self._shuffled(request, seed) for seed in range(1, _NUM_DRAWS) for request in wanted[0]]
-            found = self._probe(wanted)
-            runs = {side: [_observe(result) for result in results] for side, results in found.items()}
-            reference = [runs[0][number::num_batches] for number in range(num_batches)]
+            found = self._probe(self._draws(precision))
+            runs = {
+                side: [[_observe(result) for result in results[number :: len(exact)]] for number in range(len(exact))]
+                for side, results in found.items()
+            }
             own = {
-                side: check_rounding(exact, reference, theirs, precision=precision)
+                side: check_rounding(exact, runs[0], theirs, precision=precision)
                 for side, theirs in runs.items()
                 if side
             }
@@ -259,7 +260,10 @@ class _Check:
     def _exact_requests(self) -> dict[int, list[ProbeRequest]]:
         """Of the reference: the long one, and a first step on each other batch where rounding needs it."""
         rate = unequal_rates(self._card, batch_size=BATCH_SIZE)[:1]
-        others = [self._request(0, "fp64", batches=[batch], rates=rate) for batch in self._batches[1:]]
+        others = [
+            replace(self._request(0, "fp64", batches=[batch], rates=rate), most_values=_MOST_VALUES)
+            for batch in self._batches[1:]
+        ]
         return {0: [self._long_request(0), *(others if ROUNDING in self._options.stages else ())]}
 
     def _first_steps(self, precision: str) -> dict[int, list[ProbeRequest]]:
@@ -274,10 +278,16 @@ class _Check:
             if precision in precisions_of(framework, self._options.device)
         }
 
-    def _shuffled(self, request: ProbeRequest, seed: int) -> ProbeRequest:
-        """The same step with its samples in another order, which changes nothing but the rounding."""
-        orders = shuffled_orders(batch_size=BATCH_SIZE, num_steps=1, seed=self._options.seed * seed)
-        return replace(request, orders=orders, counts_work=False)
+    def _draws(self, precision: str) -> dict[int, list[ProbeRequest]]:
+        """Of each side, the first steps several times; all but the first time with other last digits of the weights."""
+        return {
+            side: [
+                replace(request, nudge=draw, most_values=_MOST_VALUES, counts_work=False)
+                for draw in range(_NUM_DRAWS)
+                for request in requests
+            ]
+            for side, requests in self._first_steps(precision).items()
+        }
 
     def _training(self, side: int, seed: int) -> ProbeRequest:
         """Of the stage of trajectories; seed 0 leaves the samples in their order."""
@@ -341,6 +351,15 @@ def _observe(result: ProbeResult) -> Observed:
         weights={name: array for name, array in last.items() if name not in statistics},
         statistics=statistics,
     )
+
+
+def _spread(observed: Observed) -> Observed:
+    """The values that a request with `most_values` gives."""
+    outputs, gradients = (
+        {name: spread_values(array, _MOST_VALUES) for name, array in tensors.items()}
+        for tensors in (observed.outputs, observed.gradients)
+    )
+    return replace(observed, outputs=outputs, gradients=gradients)
 
 
 def _describe_work(result: ProbeResult, epoch: EpochResult) -> Work:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import hashlib
 import importlib
 import itertools
+import math
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,6 +56,10 @@ class ProbeRequest:
     """Numbers of steps; 0 is before the first one."""
     keeps_first_step: bool = True
     """Whether outputs, terms and gradients are wanted: they are as large as the weights."""
+    most_values: int | None = None
+    """Of each output and gradient, if not all of them are wanted; `spread_values` chooses them."""
+    nudge: int = 0
+    """Seed of a change of the weights in their last digit, which changes nothing but the rounding; 0: none."""
     counts_work: bool = True
     """Whether the FLOPs are to be counted, which costs a forward pass."""
 
@@ -105,10 +110,24 @@ class EpochResult:
 class ProbePackage(Protocol):
     """The module-level functions of `trainmark.worker.<framework>.probe`."""
 
-    def run_probe(self, request: ProbeRequest) -> ProbeResult: ...
+    def run_probe(self, request: ProbeRequest) -> ProbeResult:
+        """All but `nudge` and `most_values`, which `run_steps` takes care of."""
 
     def read_batch(self, batch: Any) -> Arrays:
         """A batch of this framework's feed on the host, in the neutral form and layout."""
+
+
+def run_steps(request: ProbeRequest) -> ProbeResult:
+    if request.nudge and request.weights is not None:
+        request = replace(request, weights=nudge_weights(request.weights, request.nudge))
+    result = _probe_package(request.framework).run_probe(request)
+    if request.most_values is None:
+        return result
+    outputs, gradients = (
+        {name: spread_values(array, request.most_values) for name, array in arrays.items()}
+        for arrays in (result.outputs, result.gradients)
+    )
+    return replace(result, outputs=outputs, gradients=gradients)
 
 
 def run_epoch(request: EpochRequest) -> EpochResult:
@@ -139,6 +158,27 @@ def run_epoch(request: EpochRequest) -> EpochResult:
     finally:
         engine.close()
     return EpochResult(rates=np.array(rates), batches=batches, facts=facts)
+
+
+def nudge_weights(weights: Weights, seed: int) -> dict[str, NDArray[Any]]:
+    """Each number stays or becomes one of its two neighbours."""
+    rng = np.random.default_rng(seed)
+    nudged = {}
+    for name, array in weights.items():
+        direction = rng.integers(-1, 2, array.shape).astype(array.dtype)
+        nudged[name] = np.nextafter(array, array + direction)
+    return nudged
+
+
+def spread_values(array: NDArray[Any], most: int) -> NDArray[Any]:
+    """At most so many values, the same ones for every array of this size.
+
+    Steps of the golden ratio reach all parts of it: equal steps could meet the same place of every 3x3 kernel.
+    """
+    if array.size <= most:
+        return array
+    places = np.arange(most) * ((math.sqrt(5) - 1) / 2) % 1
+    return array.reshape(-1)[(places * array.size).astype(np.int64)]
 
 
 def digest(batch: Arrays) -> str:
@@ -190,7 +230,7 @@ def main(folders: Sequence[str]) -> int:
             if isinstance(request, EpochRequest):
                 write_result(folder, run_epoch(request))
             else:
-                write_result(folder, _probe_package(request.framework).run_probe(request))
+                write_result(folder, run_steps(request))
         except Exception as error:
             traceback.print_exc()
             write_failure(folder, f"{type(error).__name__}: {error}")

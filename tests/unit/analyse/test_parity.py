@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -61,39 +62,37 @@ def test_a_missing_misshapen_or_nan_tensor_fails(other: dict[str, Any]) -> None:
 # -- rounding ----------------------------------------------------------------------------------------------------------
 
 
-def draws(error: float, *, num_batches: int = 3, given: Observed = EXACT) -> list[list[Observed]]:
-    """Of the reference: four runs on each batch."""
-    seeds = iter(range(100, 1000))
-    return [[nudged(error, seed=next(seeds), given=given) for _ in range(4)] for _ in range(num_batches)]
+def draws(
+    *errors: float, first_seed: int = 100, only: str | None = None, given: Observed = EXACT
+) -> list[list[Observed]]:
+    """Four runs on each batch, with these errors."""
+    seeds = itertools.count(first_seed)
+    return [[nudged(error, seed=next(seeds), only=only, given=given) for _ in range(4)] for error in errors]
 
 
 def test_the_same_error_holds_and_a_larger_one_fails() -> None:
-    exact, reference = [EXACT] * 3, draws(1e-4)
-    same = check_rounding(exact, reference, [nudged(1e-4, seed=seed) for seed in (7, 8, 9)], precision="fp32")
+    exact, reference = [EXACT] * 3, draws(*[1e-4] * 3)
+    same = check_rounding(exact, reference, draws(*[1e-4] * 3, first_seed=7), precision="fp32")
     assert same.holds
-    assert 0.5 < (same.measured or 0) < 1.8
-    worse = check_rounding(exact, reference, [nudged(4e-4, seed=seed) for seed in (7, 8, 9)], precision="fp32")
+    assert 0.5 < (same.measured or 0) < 1.2
+    worse = check_rounding(exact, reference, draws(*[4e-4] * 3, first_seed=7), precision="fp32")
     assert not worse.holds
     assert worse.limit == 2
 
 
 def test_half_precision_may_be_three_times_as_far() -> None:
-    exact, reference = [EXACT] * 3, draws(1e-2)
-    other = [nudged(2.4e-2, seed=seed, only="gradients") for seed in (7, 8, 9)]
+    exact, reference = [EXACT] * 3, draws(*[1e-2] * 3)
+    other = draws(*[2.8e-2] * 3, first_seed=7, only="gradients")
     assert check_rounding(exact, reference, other, precision="bf16").holds
     assert not check_rounding(exact, reference, other, precision="fp32").holds
 
 
 def test_one_bad_tensor_among_many_good_ones_fails() -> None:
     many = replace(EXACT, gradients={f"w{number}": RNG.normal(size=100) for number in range(200)})
-    other = nudged(1e-4, seed=2, given=many)
-    bad = other.gradients["w5"] + 1e-3 * np.abs(many.gradients["w5"]) * RNG.normal(size=100)
-    found = check_rounding(
-        [many],
-        draws(1e-4, num_batches=1, given=many),
-        [replace(other, gradients={**other.gradients, "w5": bad})],
-        precision="fp32",
-    )
+    [other] = draws(1e-4, first_seed=2, given=many)
+    wrong = 1e-3 * np.abs(many.gradients["w5"]) * RNG.normal(size=100)
+    bad = [replace(run, gradients={**run.gradients, "w5": run.gradients["w5"] + wrong}) for run in other]
+    found = check_rounding([many], draws(1e-4, given=many), [bad], precision="fp32")
     assert not found.holds
     assert found.worst == "gradients: w5"
 
@@ -102,8 +101,9 @@ def test_a_value_that_rounding_puts_across_zero_on_two_batches_of_five_is_no_fau
     """ReLU then stops a gradient that it passes in float64: an error a thousand times the usual one."""
 
     def run(number_of_wrong: int) -> bool:
-        other = [nudged(0.1 if seed < number_of_wrong else 1e-4, seed=seed, only="gradients") for seed in range(5)]
-        return check_rounding([EXACT] * 5, draws(1e-4, num_batches=5), other, precision="fp32").holds
+        errors = [0.1 if number < number_of_wrong else 1e-4 for number in range(5)]
+        other = draws(*errors, first_seed=7, only="gradients")
+        return check_rounding([EXACT] * 5, draws(*[1e-4] * 5), other, precision="fp32").holds
 
     assert run(2)
     assert not run(3)
@@ -113,7 +113,7 @@ def test_a_loss_that_the_reference_has_exactly_may_be_wrong_in_its_last_digit() 
     exact = [replace(EXACT, terms={"loss": np.array(0.5)})] * 3
 
     def holds(error: float) -> bool:
-        other = [replace(one, terms={"loss": np.array(0.5 * (1 + error))}) for one in exact]
+        other = [[replace(one, terms={"loss": np.array(0.5 * (1 + error))})] * 4 for one in exact]
         return check_rounding(exact, [[one] * 4 for one in exact], other, precision="fp32").holds
 
     assert holds(2e-7)
@@ -121,11 +121,35 @@ def test_a_loss_that_the_reference_has_exactly_may_be_wrong_in_its_last_digit() 
 
 
 def test_where_the_reference_itself_meets_a_value_next_to_zero_another_may_too() -> None:
-    reference = draws(1e-4)
+    reference = draws(*[1e-4] * 3)
     for runs in reference:
         runs[2] = nudged(0.1, seed=50, only="gradients")
-    other = [nudged(0.1, seed=seed, only="gradients") for seed in (7, 8, 9)]
+    other = draws(*[0.1] * 3, first_seed=7, only="gradients")
     assert check_rounding([EXACT] * 3, reference, other, precision="fp32").holds
+
+
+def test_one_run_of_four_that_meets_a_value_next_to_zero_is_no_fault() -> None:
+    other = draws(*[1e-4] * 3, first_seed=7)
+    for runs in other:
+        runs[1] = nudged(0.1, seed=50, only="gradients")
+    assert check_rounding([EXACT] * 3, draws(*[1e-4] * 3), other, precision="fp32").holds
+
+
+@pytest.mark.parametrize("excess", [1.0, 1.5])
+def test_errors_that_differ_by_orders_of_magnitude_from_run_to_run_are_seldom_called_a_fault(excess: float) -> None:
+    """As in HRNet-W18: 2e-6 in a run in which no value changes its sign, and up to 6e-3 in three of four others.
+
+    A side that rounds a little worse meets such values more often.
+    """
+    rng = np.random.default_rng(1)
+
+    def runs(excess: float) -> list[list[Observed]]:
+        sizes = np.where(rng.random((5, 4)) < 0.5 + 0.25 * excess, 10 ** rng.uniform(-4, -2.2, (5, 4)), excess * 2e-6)
+        return [[nudged(size, seed=int(rng.integers(1 << 30)), given=small) for size in own] for own in sizes]
+
+    small = replace(EXACT, outputs={}, terms={}, gradients={"a": EXACT.gradients["a"]})
+    failed = sum(not check_rounding([small] * 5, runs(1.0), runs(excess), precision="fp32").holds for _ in range(200))
+    assert failed <= 2  # a hundredth
 
 
 # -- trajectory --------------------------------------------------------------------------------------------------------

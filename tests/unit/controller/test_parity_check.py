@@ -8,7 +8,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -24,14 +26,18 @@ from trainmark.controller.parity_proofs import read_proofs
 from trainmark.errors import InputError, RunError
 from trainmark.frameworks import Framework
 from trainmark.runfolder.parity import STAGES, read_parity, write_parity
+from trainmark.worker import probe
 from trainmark.worker.probe import (
     EpochRequest,
     EpochResult,
     ProbeRequest,
     ProbeResult,
     batches_of_steps,
+    digest,
     leaves,
+    nudge_weights,
     permute_samples,
+    spread_values,
 )
 
 TYPES = {"fp64": np.float64, "fp32": np.float32, "bf16": np.float16}
@@ -45,7 +51,8 @@ class NumpyProber:
         self.asked: list[tuple[str, str, int]] = []
 
     def run_steps(self, requests: Sequence[ProbeRequest]) -> list[ProbeResult]:
-        return [self._run(request) for request in requests]
+        with mock.patch.object(probe, "_probe_package", return_value=SimpleNamespace(run_probe=self._run)):
+            return [probe.run_steps(request) for request in requests]
 
     def _run(self, request: ProbeRequest) -> ProbeResult:
         self.asked.append((request.framework, request.precision, len(request.rates)))
@@ -189,6 +196,38 @@ def test_steps_take_the_batches_in_turn_and_their_samples_in_the_given_order() -
     assert [step.tolist() for step in batches_of_steps(request, np.array)] == [[0, 1, 2], [10, 11, 12], [0, 1, 2]]
     request = replace(request, orders=[(2, 1, 0), (0, 1, 2), (1, 0, 2)])
     assert [step.tolist() for step in batches_of_steps(request, np.array)] == [[2, 1, 0], [10, 11, 12], [1, 0, 2]]
+
+
+def test_nudged_weights_are_the_same_or_the_next_number() -> None:
+    weights = {"w": np.array([[1.0, -2.0, 0.0]] * 100, np.float32), "v": np.ones(5, np.float32)}
+    one, two = (nudge_weights(weights, seed) for seed in (1, 2))
+    assert one["w"].dtype == np.float32
+    below, above = (np.nextafter(weights["w"], np.float32(sign * np.inf)) for sign in (-1, 1))
+    assert {-1, 0, 1} == set(np.unique(np.select([one["w"] == below, one["w"] == above], [-1, 1], 0)))
+    assert ((one["w"] == below) | (one["w"] == above) | (one["w"] == weights["w"])).all()
+    assert (one["w"] != two["w"]).any()
+
+
+def test_values_are_spread_over_a_tensor_and_all_places_of_its_kernels() -> None:
+    tensor = np.arange(512 * 512 * 9).reshape(512, 512, 3, 3)
+    found = spread_values(tensor, 4096)
+    assert len(set(found.tolist())) == 4096
+    assert np.bincount(found % 9, minlength=9).min() > 300
+    assert np.bincount(found // (512 * 9), minlength=512).min() >= 4
+    assert spread_values(tensor[0, 0], 9).shape == (3, 3)
+
+
+def test_rounding_asks_each_side_for_several_runs_on_each_batch_and_for_no_more_values_than_it_needs() -> None:
+    prober = NumpyProber()
+    given: list[ProbeRequest] = []
+    run = prober._run
+    prober._run = lambda request: given.append(request) or run(request)  # type: ignore[func-returns-value,method-assign]
+    run_parity(replace(OPTIONS, stages=("rounding",)), prober)
+    for framework in ("torch", "paddle"):
+        runs = [request for request in given if request.framework == framework and request.precision == "fp32"][-20:]
+        assert {request.most_values for request in runs} == {4096}
+        assert len({digest({"w": request.weights["w"]}) for request in runs if request.weights}) == 4
+        assert len({digest(list(request.batches)) for request in runs}) == 5
 
 
 def test_settled_weights_keep_shapes_types_and_positive_variances() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from trainmark.worker.jax.compiler import keep_compiled
 from trainmark.worker.jax.placement import Placement, choose_platform
 from trainmark.worker.jax.step import Precision, TrainStep
 from trainmark.worker.jax.workload import Batch, JaxWorkload
-from trainmark.worker.probe import ProbeRequest, ProbeResult, batches_of_steps
+from trainmark.worker.probe import ProbeRequest, ProbeResult, batches_of_steps, leaves
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.data import Arrays
 from trainmark.workloads.jax_layers import Declared, Forward, Kind, Layers, declare, initialise
@@ -47,36 +48,84 @@ def run_probe(request: ProbeRequest) -> ProbeResult:
     choose_platform(request.device)
     keep_compiled(request.device)
     with _float64(request.precision == "fp64"):
-        card = load_card(request.workload)
-        size = card.sizes[request.size]
-        assert isinstance(size, ImageSize)
-        workload: JaxWorkload = load_module(request.workload, "jax")
-        forward = workload.build_model(
-            recipe=request.recipe, device_type=request.device, num_classes=request.num_classes, size=size
+        network = _build_network(
+            _NetworkOptions(
+                workload=request.workload,
+                recipe=request.recipe,
+                precision=request.precision,
+                size=request.size,
+                device=request.device,
+                num_classes=request.num_classes,
+                seed=request.seed,
+                shapes=tuple(array.shape for _, array in leaves(list(request.batches[:1]))),
+            )
         )
-        declared = declare(forward, (size.num_frames, size.height, size.width, _NUM_COLOURS))
+        declared, step, precision = network.declared, network.step, network.precision
         if request.weights is not None:
             require_tensors(request.weights, {name: found.shape for name, found in declared.items()})
-        precision = Precision(name=request.precision)
-        step = TrainStep(
-            forward=forward,
-            declared=declared,
-            values=initialise(declared, request.seed) if request.weights is None else request.weights,
-            workload=workload,
-            optimizer_facts=card.optimizer,
-            precision=precision,
-            placement=Placement.of(1),
-            is_fast=request.recipe == "fast",
-            syncs_batch_norm=False,
-            seed=request.seed,
-            compiler_options=_QUICK if request.precision == "fp64" else None,
-        )
+        step.start(initialise(declared, request.seed) if request.weights is None else request.weights)
         flops = None
         if request.counts_work and request.rates:
-            first = _to_device(request.batches[0], precision)
-            flops = _count_flops(forward, declared, workload, first, precision)
+            flops = _count_flops(network, _to_device(request.batches[0], precision))
         batches = batches_of_steps(request, lambda batch: _to_device(batch, precision))
         return _run_steps(request, step, batches, {**_facts(step, precision), "forward_flops": flops})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _NetworkOptions:
+    """What a compiled step depends on."""
+
+    workload: str
+    recipe: str
+    precision: str
+    size: str
+    device: str
+    num_classes: int
+    seed: int
+    shapes: tuple[tuple[int, ...], ...]
+    """Of a batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Network:
+    forward: Forward
+    declared: Declared
+    workload: JaxWorkload
+    precision: Precision
+    step: TrainStep
+
+
+@functools.lru_cache(maxsize=1)
+def _build_network(options: _NetworkOptions) -> _Network:
+    """Kept for the next request of the process: to trace HRNet-W18 takes as long as twenty of its steps."""
+    card = load_card(options.workload)
+    size = card.sizes[options.size]
+    assert isinstance(size, ImageSize)
+    workload: JaxWorkload = load_module(options.workload, "jax")
+    forward = workload.build_model(
+        recipe=options.recipe, device_type=options.device, num_classes=options.num_classes, size=size
+    )
+    declared = declare(forward, (size.num_frames, size.height, size.width, _NUM_COLOURS))
+    precision = Precision(name=options.precision)
+    step = TrainStep(
+        forward=forward,
+        declared=declared,
+        values=initialise(declared, options.seed),
+        workload=workload,
+        optimizer_facts=card.optimizer,
+        precision=precision,
+        placement=Placement.of(1),
+        is_fast=options.recipe == "fast",
+        syncs_batch_norm=False,
+        seed=options.seed,
+        compiler_options=_QUICK if options.precision == "fp64" else None,
+    )
+    return _Network(forward=forward, declared=declared, workload=workload, precision=precision, step=step)
+
+
+def forget_networks() -> None:
+    """For who changes the code of a network while the process runs."""
+    _build_network.cache_clear()
 
 
 def _run_steps(request: ProbeRequest, step: TrainStep, batches: Iterator[Batch], facts: dict[str, Any]) -> ProbeResult:
@@ -139,14 +188,13 @@ def _float64(is_wanted: bool) -> Iterator[None]:
 # -- work --------------------------------------------------------------------------------------------------------------
 
 
-def _count_flops(
-    forward: Forward, declared: Declared, workload: JaxWorkload, batch: Batch, precision: Precision
-) -> int:
+def _count_flops(network: _Network, batch: Batch) -> int:
     """Of the convolutions and matrix products in the traced forward pass."""
+    declared, precision = network.declared, network.precision
 
     def run(weights: Any, statistics: Any, batch: Batch) -> Any:
         layers = Layers(weights=weights, statistics=statistics, numbers=precision.numbers, is_training=True)
-        return workload.examine(partial(forward, layers), batch)
+        return network.workload.examine(functools.partial(network.forward, layers), batch)
 
     shapes = {name: jax.ShapeDtypeStruct(found.shape, precision.master_dtype) for name, found in declared.items()}
     statistics = {name: shape for name, shape in shapes.items() if declared[name].kind is Kind.STATISTIC}

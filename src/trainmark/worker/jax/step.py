@@ -153,6 +153,10 @@ class TrainStep:
 
     # -- state in and out ----------------------------------------------------------------------------------------------
 
+    def start(self, values: Mapping[str, Any]) -> None:
+        """From these weights and statistics, with nothing trained yet."""
+        self.state = self._first_state(values)
+
     def read_values(self) -> dict[str, np.ndarray[Any, Any]]:
         """Weights and this rank's statistics on the host, in the order of declaration."""
         weights, statistics = jax.device_get(self._own_weights())
