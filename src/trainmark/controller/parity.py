@@ -51,9 +51,10 @@ from trainmark.workloads.registry import load_card
 REFERENCE = ("torch", "reference")
 BATCH_SIZE = 4
 """Enough that the order of the samples changes the rounding: a sum of two has none."""
-_NUM_BATCHES = 5
-_NUM_DRAWS = 4
-"""Of the rounding on each batch."""
+_NUM_BATCHES = 32
+"""For rounding: on some of them, no sign of an activation depends on it."""
+_NUM_TRAINED = 5
+"""Of these batches, for the stages that train several steps."""
 _MOST_VALUES = 4096
 """Of a tensor whose rounding is measured: enough for its size, and the tensors of a hundred runs fit into memory."""
 _STATISTICS = ("running_mean", "running_var")
@@ -182,11 +183,8 @@ class _Check:
         exact = [_spread(_observe(result)) for result in self._probe(self._exact_requests())[0]]
         stages: dict[tuple[int, int], list[StageRecord]] = {pair: [] for pair in self.pairs}
         for precision in self._options.precisions:
-            found = self._probe(self._draws(precision))
-            runs = {
-                side: [[_observe(result) for result in results[number :: len(exact)]] for number in range(len(exact))]
-                for side, results in found.items()
-            }
+            found = self._probe(self._rounded_requests(precision))
+            runs = {side: [_observe(result) for result in results] for side, results in found.items()}
             own = {
                 side: check_rounding(exact, runs[0], theirs, precision=precision)
                 for side, theirs in runs.items()
@@ -213,7 +211,8 @@ class _Check:
             data = Path(folder) / "data"
             _make_data(self._card, data)
             epochs = self._prober.run_epochs([self._epoch_request(side, data) for side in range(len(self._sides))])
-        steps = self._probe({side: own[:1] for side, own in self._first_steps(_WORK_PRECISION).items()})
+        requests = [self._first_step(side, _WORK_PRECISION, self._batches[0]) for side in range(len(self._sides))]
+        steps = self._probe({side: [replace(one, counts_work=True)] for side, one in enumerate(requests)})
         work = [_describe_work(steps[side][0], epoch) for side, epoch in enumerate(epochs)]
         return {(a, b): [check_work(work[a], work[b], precision=_WORK_PRECISION)] for a, b in self.pairs}
 
@@ -254,47 +253,35 @@ class _Check:
     def _long_request(self, side: int) -> ProbeRequest:
         """Three steps in float64, of which rounding needs the first."""
         rates = unequal_rates(self._card, batch_size=BATCH_SIZE)
-        request = self._request(side, "fp64", batches=self._batches, rates=rates)
+        request = self._request(side, "fp64", batches=self._batches[:_NUM_TRAINED], rates=rates)
         return replace(request, keep_weights_after=(len(rates),))
 
     def _exact_requests(self) -> dict[int, list[ProbeRequest]]:
         """Of the reference: the long one, and a first step on each other batch where rounding needs it."""
-        rate = unequal_rates(self._card, batch_size=BATCH_SIZE)[:1]
-        others = [
-            replace(self._request(0, "fp64", batches=[batch], rates=rate), most_values=_MOST_VALUES)
-            for batch in self._batches[1:]
-        ]
-        return {0: [self._long_request(0), *(others if ROUNDING in self._options.stages else ())]}
+        others = self._batches[1:] if ROUNDING in self._options.stages else ()
+        rounded = [replace(self._first_step(0, "fp64", batch), most_values=_MOST_VALUES) for batch in others]
+        return {0: [self._long_request(0), *rounded]}
 
-    def _first_steps(self, precision: str) -> dict[int, list[ProbeRequest]]:
-        """Of each side that has the precision, a first step on each batch; the work is counted on the first."""
-        rate = unequal_rates(self._card, batch_size=BATCH_SIZE)[:1]
+    def _rounded_requests(self, precision: str) -> dict[int, list[ProbeRequest]]:
+        """Of each side that has the precision, a first step on each batch."""
         return {
             side: [
-                replace(self._request(side, precision, batches=[batch], rates=rate), counts_work=number == 0)
-                for number, batch in enumerate(self._batches)
+                replace(self._first_step(side, precision, batch), most_values=_MOST_VALUES) for batch in self._batches
             ]
             for side, (framework, _) in enumerate(self._sides)
             if precision in precisions_of(framework, self._options.device)
         }
 
-    def _draws(self, precision: str) -> dict[int, list[ProbeRequest]]:
-        """Of each side, the first steps several times; all but the first time with other last digits of the weights."""
-        return {
-            side: [
-                replace(request, nudge=draw, most_values=_MOST_VALUES, counts_work=False)
-                for draw in range(_NUM_DRAWS)
-                for request in requests
-            ]
-            for side, requests in self._first_steps(precision).items()
-        }
+    def _first_step(self, side: int, precision: str, batch: Arrays) -> ProbeRequest:
+        rate = unequal_rates(self._card, batch_size=BATCH_SIZE)[:1]
+        return self._request(side, precision, batches=[batch], rates=rate)
 
     def _training(self, side: int, seed: int) -> ProbeRequest:
         """Of the stage of trajectories; seed 0 leaves the samples in their order."""
         options = self._options
         rates = steady_rates(self._card, batch_size=BATCH_SIZE, num_steps=options.steps)
         orders = shuffled_orders(batch_size=BATCH_SIZE, num_steps=options.steps, seed=options.seed * seed)
-        request = self._request(side, _WORK_PRECISION, batches=self._batches, rates=rates)
+        request = self._request(side, _WORK_PRECISION, batches=self._batches[:_NUM_TRAINED], rates=rates)
         return replace(request, orders=orders, keeps_first_step=False)
 
     def _epoch_request(self, side: int, data: Path) -> EpochRequest:

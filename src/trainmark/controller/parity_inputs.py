@@ -18,6 +18,7 @@ _BRANCH_END = re.compile(r"(\.bn\d|\.body\.\d+\.1)\.weight$")
 """Scales inside residual branches, in the names of ResNet and of our HRNet."""
 _BRANCH_SCALE = 0.1
 _SPREAD = 0.1
+_SHIFT = 2.0
 _UNEQUAL_RATES = (0.5, 1.0, 0.25)
 """Of the recipe's peak: a rate that is applied one step late is seen at once."""
 
@@ -29,7 +30,7 @@ def settle_weights(weights: Weights, rng: np.random.Generator) -> dict[str, NDAr
     what must stay positive. And the residual branches of an untrained network are so strong that the gradients of
     float32 are wrong by 2%; weaker ones, as in a network that has been trained for a while, leave a tenth of that.
     """
-    settled = {}
+    settled: dict[str, NDArray[Any]] = {}
     for name, array in weights.items():
         noise = _SPREAD * rng.standard_normal(array.shape).astype(array.dtype)
         if array.ndim != 1:
@@ -38,6 +39,10 @@ def settle_weights(weights: Weights, rng: np.random.Generator) -> dict[str, NDAr
             settled[name] = array * np.exp(noise) * (_BRANCH_SCALE if _BRANCH_END.search(name) else 1)
         else:
             settled[name] = array + noise
+    for name in weights:
+        norm, _, kind = name.rpartition(".")
+        if kind == "bias" and f"{norm}.running_mean" in weights:
+            settled[name] = settled[name] + _SHIFT * settled[f"{norm}.weight"]
     return {name: array.astype(weights[name].dtype) for name, array in settled.items()}
 
 

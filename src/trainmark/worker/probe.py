@@ -58,8 +58,6 @@ class ProbeRequest:
     """Whether outputs, terms and gradients are wanted: they are as large as the weights."""
     most_values: int | None = None
     """Of each output and gradient, if not all of them are wanted; `spread_values` chooses them."""
-    nudge: int = 0
-    """Seed of a change of the weights in their last digit, which changes nothing but the rounding; 0: none."""
     counts_work: bool = True
     """Whether the FLOPs are to be counted, which costs a forward pass."""
 
@@ -111,15 +109,13 @@ class ProbePackage(Protocol):
     """The module-level functions of `trainmark.worker.<framework>.probe`."""
 
     def run_probe(self, request: ProbeRequest) -> ProbeResult:
-        """All but `nudge` and `most_values`, which `run_steps` takes care of."""
+        """All but `most_values`, which `run_steps` takes care of."""
 
     def read_batch(self, batch: Any) -> Arrays:
         """A batch of this framework's feed on the host, in the neutral form and layout."""
 
 
 def run_steps(request: ProbeRequest) -> ProbeResult:
-    if request.nudge and request.weights is not None:
-        request = replace(request, weights=nudge_weights(request.weights, request.nudge))
     result = _probe_package(request.framework).run_probe(request)
     if request.most_values is None:
         return result
@@ -158,16 +154,6 @@ def run_epoch(request: EpochRequest) -> EpochResult:
     finally:
         engine.close()
     return EpochResult(rates=np.array(rates), batches=batches, facts=facts)
-
-
-def nudge_weights(weights: Weights, seed: int) -> dict[str, NDArray[Any]]:
-    """Each number stays or becomes one of its two neighbours."""
-    rng = np.random.default_rng(seed)
-    nudged = {}
-    for name, array in weights.items():
-        direction = rng.integers(-1, 2, array.shape).astype(array.dtype)
-        nudged[name] = np.nextafter(array, array + direction)
-    return nudged
 
 
 def spread_values(array: NDArray[Any], most: int) -> NDArray[Any]:

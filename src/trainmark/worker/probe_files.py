@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.runfolder.document import WorkloadCell
+from trainmark.runfolder.files import replacing
 from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, digest, leaves
 from trainmark.workloads.data import Arrays
 
 REQUEST, RESULT, FAILURE = "request", "result", "failure.json"
-_SCHEMA = 1
+_SCHEMA = 2
 _ARRAY = "@"
 """Key of an object that stands for an array: its name in the npz file."""
 _TUPLE = "tuple"
@@ -34,14 +35,21 @@ def write_request(folder: Path, request: ProbeRequest | EpochRequest) -> None:
         _write(folder, REQUEST, {"cell": asdict(request.cell), "num_steps": request.num_steps}, {})
         return
     arrays: dict[str, NDArray[Any]] = {f"{_BATCHES}/{name}": array for name, array in leaves(list(request.batches))}
-    arrays.update({f"{_WEIGHTS}/{name}": array for name, array in (request.weights or {}).items()})
     plain = {name: value for name, value in vars(request).items() if name not in (_WEIGHTS, _BATCHES)}
     document = {
         **{name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()},
-        "has_weights": request.weights is not None,
+        _WEIGHTS: None if request.weights is None else _share_weights(folder.parent, request.weights),
         _BATCHES: _describe(list(request.batches), _BATCHES),
     }
     _write(folder, REQUEST, document, arrays)
+
+
+def _share_weights(folder: Path, weights: Mapping[str, NDArray[Any]]) -> str:
+    """The name of a file beside the requests' folders: a hundred requests have the same weights."""
+    name = f"{_WEIGHTS}-{digest(weights)}"
+    if not (folder / f"{name}.json").exists():
+        _write(folder, name, {}, weights)
+    return name
 
 
 def key_of(request: ProbeRequest, *, salt: str) -> str:
@@ -67,10 +75,11 @@ def read_request(folder: Path) -> ProbeRequest | EpochRequest:
     document, arrays = _read(folder, REQUEST)
     if "cell" in document:
         return EpochRequest(cell=WorkloadCell(**document["cell"]), num_steps=document["num_steps"])
-    has_weights = document.pop("has_weights")
+    name = document.pop(_WEIGHTS)
+    weights = None if name is None else _read(folder.parent, name)[1]
     batches = _restore(document.pop(_BATCHES), arrays)
     plain: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in document.items()}
-    return ProbeRequest(**plain, batches=batches, weights=_under(arrays, _WEIGHTS) if has_weights else None)
+    return ProbeRequest(**plain, batches=batches, weights=weights)
 
 
 def write_result(folder: Path, result: ProbeResult | EpochResult) -> None:
@@ -121,9 +130,11 @@ def _write(folder: Path, name: str, document: Mapping[str, Any], arrays: Mapping
     # Names of weights have dots and slashes, and a name could be one of savez's own arguments: numbers are safe.
     names = list(arrays)
     numbered: dict[str, Any] = {f"a{number}": arrays[key] for number, key in enumerate(names)}
-    np.savez(folder / f"{name}.npz", **numbered)
+    with replacing(folder / f"{name}.npz") as file:
+        np.savez(file, **numbered)
     text = json.dumps({"schema": _SCHEMA, "arrays": names, **document}, default=str, allow_nan=False)
-    (folder / f"{name}.json").write_text(text)
+    with replacing(folder / f"{name}.json") as file:
+        file.write(text.encode())
 
 
 def _read(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

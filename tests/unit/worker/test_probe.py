@@ -55,6 +55,13 @@ def test_a_request_comes_back_as_it_was(tmp_path: Path) -> None:
         assert same(vars(found), vars(given))
 
 
+def test_requests_with_the_same_weights_share_their_file(tmp_path: Path) -> None:
+    for number, value in enumerate((1.0, 1.0, 2.0)):
+        write_request(tmp_path / str(number), request(weights={"a": np.full(3, value)}))
+    assert len(list(tmp_path.glob("weights-*.npz"))) == 2
+    assert [(read_request(tmp_path / str(number)).weights or {})["a"][0] for number in range(3)] == [1, 1, 2]
+
+
 def test_results_come_back_as_they_were(tmp_path: Path) -> None:
     given = ProbeResult(
         outputs={"logits": np.ones((2, 2))},
