@@ -11,6 +11,7 @@ Four stages, each with its own kind of evidence. Pure: arrays in, records out; d
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,12 +33,13 @@ _LEAST_ELEMENTS = 64
 _FLOOR = 1e-6
 """Of the typical size of a kind of tensors: what is smaller is rounding, such as a gradient that is zero on paper."""
 _EPSILON = {"fp32": 2.0**-24, "tf32": 2.0**-11, "amp": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8}
-_QUANTILES = {"outputs": 0.5, "terms": 0.5, "gradients": 1 / 16}
+_QUANTILES = {"outputs": 0.5, "terms": 0.5, "gradients": 1 / 8, "weights": 1 / 8, "statistics": 0.5}
 """Of the errors on all batches. Rounding puts some activations on the other side of zero, and then ReLU passes or stops
 a gradient: by chance, on some batches, an error a thousand times the usual one. The least errors are those without it,
 and they show rounding alone: a framework that rounds worse does so on every batch."""
-_LAST_DIGIT = 2.0**-23
-"""Of a loss, which is float32 in every precision: a single number may be exact by chance, and no other need be."""
+_EXACT_ENOUGH = {"terms": 2.0**-23, "outputs": 2.0**-21}
+"""Errors that no side need be better than. A loss is one float32 number, which may be exact by chance. An output is a
+sum: Paddle adds the 2,048 products of ResNet-50's last layer in an order that costs 8e-7, PyTorch in one of 2.5e-7."""
 _MAX_NAMED = 5
 
 
@@ -49,7 +51,7 @@ class Observed:
     terms: Tensors
     gradients: Tensors
     weights: Tensors
-    """After the last step."""
+    """After the last step; for rounding, by how much they changed."""
     statistics: Tensors
     """BatchNorm's running mean and variance after the last step."""
 
@@ -94,7 +96,7 @@ def check_rounding(
     found: dict[str, float] = {}
     parts: dict[str, float | None] = {}
     for kind, quantile in _QUANTILES.items():
-        floor = _LAST_DIGIT if kind == "terms" else _EPSILON[precision] / 8
+        floor = _EXACT_ENOUGH.get(kind, _EPSILON[precision] / 8)
         own, theirs = (
             [_errors(right, run, kind) for right, run in zip(exact, runs, strict=True)] for runs in (reference, other)
         )
@@ -109,11 +111,14 @@ def check_rounding(
 
 
 def _ratio(own: Sequence[float], theirs: Sequence[float], *, quantile: float, floor: float) -> float:
-    """Of the quantiles of two sides' errors; infinite if a value is missing or not finite on any batch."""
+    """Of the quantiles of two sides' errors; infinite if a value is missing or not finite on any batch.
+
+    What is wrong on most batches, though not on all, exceeds the largest of the reference's errors.
+    """
     if not all(map(math.isfinite, (*own, *theirs))):
         return math.inf
     base, other = (float(np.quantile(side, quantile, method="inverted_cdf")) for side in (own, theirs))
-    return other / max(base, floor)
+    return max(other / max(base, floor), statistics.median(theirs) / max(*own, floor))
 
 
 def _errors(exact: Observed, run: Observed, kind: str) -> dict[str, float]:

@@ -43,7 +43,7 @@ from trainmark.runfolder.parity import (
     StageRecord,
 )
 from trainmark.weights.neutral import Weights
-from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, digest, leaves, spread_values
+from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, digest, leaves, spread_arrays
 from trainmark.workloads.card import Card
 from trainmark.workloads.data import Arrays
 from trainmark.workloads.registry import load_card
@@ -51,8 +51,10 @@ from trainmark.workloads.registry import load_card
 REFERENCE = ("torch", "reference")
 BATCH_SIZE = 4
 """Enough that the order of the samples changes the rounding: a sum of two has none."""
-_NUM_BATCHES = 32
+_NUM_BATCHES = 16
 """For rounding: on some of them, no sign of an activation depends on it."""
+_ROUNDING_RATE = 1.0
+"""So large that the weights' change is not lost in their own last digits; what comes after the step does not count."""
 _NUM_TRAINED = 5
 """Of these batches, for the stages that train several steps."""
 _MOST_VALUES = 4096
@@ -174,17 +176,17 @@ class _Check:
     # -- stages --------------------------------------------------------------------------------------------------------
 
     def _mathematics(self) -> dict[tuple[int, int], list[StageRecord]]:
-        others = {side: [self._long_request(side)] for side in range(1, len(self._sides))}
-        found = self._probe(self._exact_requests() | others)
+        found = self._probe({side: [self._long_request(side)] for side in range(len(self._sides))})
         observed = [_observe(found[side][0]) for side in range(len(self._sides))]
         return {(one, other): [check_mathematics(observed[one], observed[other])] for one, other in self.pairs}
 
     def _rounding(self) -> dict[tuple[int, int], list[StageRecord]]:
-        exact = [_spread(_observe(result)) for result in self._probe(self._exact_requests())[0]]
+        before = spread_arrays(self._weights, _MOST_VALUES)
+        exact = [_observe_change(result, before) for result in self._probe(self._rounded_requests("fp64"))[0]]
         stages: dict[tuple[int, int], list[StageRecord]] = {pair: [] for pair in self.pairs}
         for precision in self._options.precisions:
             found = self._probe(self._rounded_requests(precision))
-            runs = {side: [_observe(result) for result in results] for side, results in found.items()}
+            runs = {side: [_observe_change(result, before) for result in results] for side, results in found.items()}
             own = {
                 side: check_rounding(exact, runs[0], theirs, precision=precision)
                 for side, theirs in runs.items()
@@ -211,8 +213,7 @@ class _Check:
             data = Path(folder) / "data"
             _make_data(self._card, data)
             epochs = self._prober.run_epochs([self._epoch_request(side, data) for side in range(len(self._sides))])
-        requests = [self._first_step(side, _WORK_PRECISION, self._batches[0]) for side in range(len(self._sides))]
-        steps = self._probe({side: [replace(one, counts_work=True)] for side, one in enumerate(requests)})
+        steps = self._probe({side: [self._work_request(side)] for side in range(len(self._sides))})
         work = [_describe_work(steps[side][0], epoch) for side, epoch in enumerate(epochs)]
         return {(a, b): [check_work(work[a], work[b], precision=_WORK_PRECISION)] for a, b in self.pairs}
 
@@ -251,30 +252,23 @@ class _Check:
         return found
 
     def _long_request(self, side: int) -> ProbeRequest:
-        """Three steps in float64, of which rounding needs the first."""
+        """Three steps in float64."""
         rates = unequal_rates(self._card, batch_size=BATCH_SIZE)
         request = self._request(side, "fp64", batches=self._batches[:_NUM_TRAINED], rates=rates)
         return replace(request, keep_weights_after=(len(rates),))
 
-    def _exact_requests(self) -> dict[int, list[ProbeRequest]]:
-        """Of the reference: the long one, and a first step on each other batch where rounding needs it."""
-        others = self._batches[1:] if ROUNDING in self._options.stages else ()
-        rounded = [replace(self._first_step(0, "fp64", batch), most_values=_MOST_VALUES) for batch in others]
-        return {0: [self._long_request(0), *rounded]}
-
     def _rounded_requests(self, precision: str) -> dict[int, list[ProbeRequest]]:
-        """Of each side that has the precision, a first step on each batch."""
-        return {
-            side: [
-                replace(self._first_step(side, precision, batch), most_values=_MOST_VALUES) for batch in self._batches
-            ]
+        """Of each side that has the precision, a first step on each batch; in float64 of the reference alone."""
+        sides = [
+            side
             for side, (framework, _) in enumerate(self._sides)
-            if precision in precisions_of(framework, self._options.device)
-        }
+            if (side == 0 if precision == "fp64" else precision in precisions_of(framework, self._options.device))
+        ]
+        return {side: [self._first_step(side, precision, batch) for batch in self._batches] for side in sides}
 
     def _first_step(self, side: int, precision: str, batch: Arrays) -> ProbeRequest:
-        rate = unequal_rates(self._card, batch_size=BATCH_SIZE)[:1]
-        return self._request(side, precision, batches=[batch], rates=rate)
+        request = self._request(side, precision, batches=[batch], rates=[_ROUNDING_RATE])
+        return replace(request, keep_weights_after=(1,), most_values=_MOST_VALUES)
 
     def _training(self, side: int, seed: int) -> ProbeRequest:
         """Of the stage of trajectories; seed 0 leaves the samples in their order."""
@@ -283,6 +277,11 @@ class _Check:
         orders = shuffled_orders(batch_size=BATCH_SIZE, num_steps=options.steps, seed=options.seed * seed)
         request = self._request(side, _WORK_PRECISION, batches=self._batches[:_NUM_TRAINED], rates=rates)
         return replace(request, orders=orders, keeps_first_step=False)
+
+    def _work_request(self, side: int) -> ProbeRequest:
+        rate = unequal_rates(self._card, batch_size=BATCH_SIZE)[:1]
+        request = self._request(side, _WORK_PRECISION, batches=self._batches[:1], rates=rate)
+        return replace(request, keeps_first_step=False, counts_work=True)
 
     def _epoch_request(self, side: int, data: Path) -> EpochRequest:
         framework, recipe = self._sides[side]
@@ -340,13 +339,11 @@ def _observe(result: ProbeResult) -> Observed:
     )
 
 
-def _spread(observed: Observed) -> Observed:
-    """The values that a request with `most_values` gives."""
-    outputs, gradients = (
-        {name: spread_values(array, _MOST_VALUES) for name, array in tensors.items()}
-        for tensors in (observed.outputs, observed.gradients)
-    )
-    return replace(observed, outputs=outputs, gradients=gradients)
+def _observe_change(result: ProbeResult, before: Weights) -> Observed:
+    """With the change of the weights instead of the weights: their rounding is small against them, not against it."""
+    observed = _observe(result)
+    changes = {name: after.astype(np.float64) - before[name] for name, after in observed.weights.items()}
+    return replace(observed, weights=changes)
 
 
 def _describe_work(result: ProbeResult, epoch: EpochResult) -> Work:

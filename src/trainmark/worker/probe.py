@@ -57,7 +57,7 @@ class ProbeRequest:
     keeps_first_step: bool = True
     """Whether outputs, terms and gradients are wanted: they are as large as the weights."""
     most_values: int | None = None
-    """Of each output and gradient, if not all of them are wanted; `spread_values` chooses them."""
+    """Of each output, gradient and weight, if not all of them are wanted; `spread_arrays` chooses them."""
     counts_work: bool = True
     """Whether the FLOPs are to be counted, which costs a forward pass."""
 
@@ -119,11 +119,12 @@ def run_steps(request: ProbeRequest) -> ProbeResult:
     result = _probe_package(request.framework).run_probe(request)
     if request.most_values is None:
         return result
-    outputs, gradients = (
-        {name: spread_values(array, request.most_values) for name, array in arrays.items()}
-        for arrays in (result.outputs, result.gradients)
+    return replace(
+        result,
+        outputs=spread_arrays(result.outputs, request.most_values),
+        gradients=spread_arrays(result.gradients, request.most_values),
+        weights={step: spread_arrays(weights, request.most_values) for step, weights in result.weights.items()},
     )
-    return replace(result, outputs=outputs, gradients=gradients)
 
 
 def run_epoch(request: EpochRequest) -> EpochResult:
@@ -156,15 +157,16 @@ def run_epoch(request: EpochRequest) -> EpochResult:
     return EpochResult(rates=np.array(rates), batches=batches, facts=facts)
 
 
-def spread_values(array: NDArray[Any], most: int) -> NDArray[Any]:
-    """At most so many values, the same ones for every array of this size.
+def spread_arrays(arrays: Mapping[str, NDArray[Any]], most: int) -> dict[str, NDArray[Any]]:
+    """At most so many values of each, the same ones for every array of a size.
 
     Steps of the golden ratio reach all parts of it: equal steps could meet the same place of every 3x3 kernel.
     """
-    if array.size <= most:
-        return array
     places = np.arange(most) * ((math.sqrt(5) - 1) / 2) % 1
-    return array.reshape(-1)[(places * array.size).astype(np.int64)]
+    return {
+        name: array if array.size <= most else array.reshape(-1)[(places * array.size).astype(np.int64)]
+        for name, array in arrays.items()
+    }
 
 
 def digest(batch: Arrays) -> str:
