@@ -16,10 +16,14 @@ from trainmark.workloads.schedules import peak_learning_rate
 
 _BRANCH_END = re.compile(r"(\.bn\d|\.body\.\d+\.1)\.weight$")
 """Scales inside residual branches, in the names of ResNet and of our HRNet."""
-_BRANCH_SCALE = 0.1
+_MASK_HEAD = re.compile(r"\.mask_(head\.\d+\.0|predictor\.conv5_mask)\.(weight|bias)$")
+"""Layers of Mask R-CNN that ReLU follows without a norm, with two thirds of all activations."""
+_WEAK = 0.1
 _SPREAD = 0.1
 _SHIFT = 2.25
 """Of a norm's scale: few of its results are near zero."""
+_BIAS = 1.0
+"""Of a layer with weak weights and no norm."""
 _UNEQUAL_RATES = (0.5, 1.0, 0.25)
 """Of the recipe's peak: a rate that is applied one step late is seen at once."""
 
@@ -28,8 +32,8 @@ def settle_weights(weights: Weights, rng: np.random.Generator) -> dict[str, NDAr
     """Fresh weights hide faults and magnify rounding; this changes both.
 
     A bias of 0 is not seen to decay, a scale of 1 is not seen to be left out: all vectors get some noise, relative for
-    what must stay positive. The results of norms are moved away from zero, to either side: rounding decides whether
-    ReLU passes what is next to it, and with it whole gradients. And the residual branches of an untrained network are
+    what must stay positive. What goes into ReLU is moved away from zero, to either side: rounding decides whether it
+    passes what is next to zero, and with it whole gradients. And the residual branches of an untrained network are
     so strong that the gradients of float32 are wrong by 2%; weaker ones, as in a network that has been trained for a
     while, leave a tenth of that.
     """
@@ -37,15 +41,17 @@ def settle_weights(weights: Weights, rng: np.random.Generator) -> dict[str, NDAr
     for name, array in weights.items():
         noise = _SPREAD * rng.standard_normal(array.shape).astype(array.dtype)
         if array.ndim != 1:
-            settled[name] = array
+            settled[name] = array * (_WEAK if _MASK_HEAD.search(name) else 1)
         elif name.endswith(("weight", "running_var")):
-            settled[name] = array * np.exp(noise) * (_BRANCH_SCALE if _BRANCH_END.search(name) else 1)
+            settled[name] = array * np.exp(noise) * (_WEAK if _BRANCH_END.search(name) else 1)
         else:
             settled[name] = array + noise
     for name in weights:
-        norm, _, kind = name.rpartition(".")
-        if kind == "bias" and f"{norm}.running_mean" in weights:
-            settled[name] = settled[name] + np.copysign(_SHIFT * settled[f"{norm}.weight"], settled[name])
+        layer, _, kind = name.rpartition(".")
+        if kind == "bias" and f"{layer}.running_mean" in weights:
+            settled[name] = settled[name] + np.copysign(_SHIFT * settled[f"{layer}.weight"], settled[name])
+        elif kind == "bias" and _MASK_HEAD.search(name):
+            settled[name] = settled[name] + np.copysign(_BIAS, settled[name])
     return {name: array.astype(weights[name].dtype) for name, array in settled.items()}
 
 

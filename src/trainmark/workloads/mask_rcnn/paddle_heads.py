@@ -14,7 +14,7 @@ from paddle.vision.ops import roi_align
 from trainmark.workloads.mask_rcnn import boxes as box_maths
 from trainmark.workloads.mask_rcnn.boxes import Boxes
 from trainmark.workloads.mask_rcnn.paddle_proposals import smooth_l1, suppress
-from trainmark.workloads.paddle import at_least_float, cross_entropy
+from trainmark.workloads.paddle import at_least_float, cross_entropy, sum_pixels
 from trainmark.workloads.paddle_layers import convolution, fill_normal, initialise_default, initialise_he
 
 _WEIGHTS = (10.0, 10.0, 5.0, 5.0)
@@ -131,7 +131,9 @@ class RegionHeads(nn.Layer):
             for target, part, index, chosen in zip(targets, outlined, matched, positives, strict=True)
             if len(part)
         ]
-        return functional.binary_cross_entropy_with_logits(own, paddle.concat(wanted).astype(own.dtype))
+        masks = paddle.concat(wanted).astype(own.dtype)
+        losses = functional.binary_cross_entropy_with_logits(own, masks, reduction="none")
+        return sum_pixels(losses).sum() / losses.size
 
     def detect(self, features: list[Tensor], proposals: list[Boxes], sizes: list[tuple[int, int]]) -> list[Any]:
         """One dict of numpy arrays per image: boxes, scores, labels, and masks as probabilities of 28 x 28."""
