@@ -79,10 +79,8 @@ def test_two_steps_are_the_same(
     assert difference(dict(found.terms), dict(reference.terms)) < 1e-9
     assert difference(dict(found.gradients), dict(reference.gradients)) < 1e-9
     assert difference(dict(found.weights[2]), dict(reference.weights[2])) < 1e-8, "two steps amplify rounding"
-    same = ("num_parameters", "gradient_bytes", "optimizer_steps", "tf32")
+    same = ("num_parameters", "forward_flops", "gradient_bytes", "optimizer_steps", "tf32")
     assert {name: found.facts[name] for name in same} == {name: reference.facts[name] for name in same}
-    if recipe == "reference":
-        assert found.facts["forward_flops"] == reference.facts["forward_flops"]
 
 
 @pytest.mark.parametrize("size", [(9, 14), (8, 28), (5, 21), (16, 7)])
