@@ -85,7 +85,7 @@ def test_flops_are_those_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_two_steps(recipe="fast")["forward_flops"] == expected + 2 * num_places * num_weights
 
 
-def in_default_precision(*given: Any, precision: Any, **other: Any) -> Any:  # noqa: ARG001 - left out
+def in_default_precision(*given: Any, precision: Any, **other: Any) -> Any:
     return jax.lax.dot_general(*given, (((1,), (0,)), ((), ())), **other)
 
 
