@@ -1,4 +1,4 @@
-"""Planted faults: each of 14 classic differences between frameworks is patched into the real Paddle or JAX modules and
+"""Planted faults: each of 16 classic differences between frameworks is patched into the real Paddle or JAX modules and
 put through `trainmark parity`, which must name the right stage.
 
     python benchmarks/parity_mutants.py                     # all, and a control without a fault
@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -91,6 +91,34 @@ def decayed_norms() -> AbstractContextManager[Any]:
         return [groups(params=list(model.parameters()), weight_decay=workload.CARD.optimizer.weight_decay)]
 
     return mock.patch.object(workload, "parameter_groups", all_decayed)
+
+
+def unmoved_statistics() -> AbstractContextManager[Any]:
+    """In fp32 only: float64, which `mathematics` compares, is right."""
+    norm = module("workloads.paddle_layers").BatchNorm2D
+    track = norm._track
+
+    def track_float64(self: Any, mean: Any, variance: Any, count: int) -> None:
+        if is_float64(mean):
+            track(self, mean, variance, count)
+
+    return mock.patch.object(norm, "_track", track_float64)
+
+
+def undecayed_weights() -> AbstractContextManager[Any]:
+    """In fp32 only: float64, which `mathematics` compares, is right."""
+    step = module("worker.paddle.step")
+    build = step.build_optimizer
+
+    def build_without_decay(facts: Any, groups: Sequence[Any], **options: Any) -> Any:
+        parts = [part if is_float64(part.params[0]) else replace(part, weight_decay=0.0) for part in groups]
+        return build(facts, parts, **options)
+
+    return mock.patch.object(step, "build_optimizer", build_without_decay)
+
+
+def is_float64(tensor: Any) -> bool:
+    return bool(tensor.dtype == module("workloads.paddle_layers").paddle.float64)
 
 
 def late_warm_up() -> AbstractContextManager[Any]:
@@ -203,6 +231,13 @@ MUTANTS = (
         patch=aligned_corners,
         workload="hrnet_w18",
     ),
+    Mutant(
+        name="unmoved-statistics",
+        what="running statistics never updated in fp32",
+        stage="rounding",
+        patch=unmoved_statistics,
+    ),
+    Mutant(name="undecayed", what="no weight decay in fp32", stage="rounding", patch=undecayed_weights),
     Mutant(name="bgr", what="blue and red swapped after decoding", stage="work", patch=swapped_colours),
     Mutant(name="drop-last", what="incomplete last batch kept", stage="work", patch=kept_last_batch),
     Mutant(name="tf32", what="TF32 left on in fp32", stage="work", patch=tf32_left_on, framework="jax"),

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 
 import paddle
-from paddle import Tensor, nn
+from paddle import Tensor, _C_ops, nn
 from paddle.nn import functional
 
 _MOMENTUM = 0.1
@@ -28,13 +28,16 @@ class BatchNorm2D(nn.BatchNorm2D):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
             return self._normalise(x, self._mean, self._variance)
-        if x.dtype == paddle.float64:
-            result, mean, variance = self._normalise_exactly(x)
-        else:
-            mean, variance = paddle.zeros_like(self._mean), paddle.zeros_like(self._variance)
-            result = self._normalise(x, mean, variance)
+        result, mean, variance = self._normalise_batch(x)
         self._track(mean, variance, x.shape[0] * x.shape[2] * x.shape[3])
         return result
+
+    def _normalise_batch(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """And its mean and biased variance."""
+        if x.dtype == paddle.float64:
+            return self._normalise_exactly(x)
+        mean, variance = paddle.zeros_like(self._mean), paddle.zeros_like(self._variance)
+        return self._normalise(x, mean, variance), mean, variance
 
     def _normalise(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         return functional.batch_norm(
@@ -62,25 +65,38 @@ class BatchNorm2D(nn.BatchNorm2D):
         self._variance.lerp_(variance * (count / max(count - 1, 1)), _MOMENTUM)
 
 
-class SyncBatchNorm(nn.SyncBatchNorm):
-    """The same over all processes. For GPUs only: Paddle has no such kernel for the CPU."""
+class SyncBatchNorm(BatchNorm2D):
+    """The same over all processes. For GPUs only: Paddle has no such kernel for the CPU.
+
+    Not Paddle's own layer, whose kernel writes the statistics of a batch where the running ones belong.
+    """
 
     def __init__(self, plain: BatchNorm2D, *, num_ranks: int) -> None:
-        super().__init__(plain._num_features, momentum=0.0, epsilon=plain._epsilon)
+        super().__init__(plain._num_features, epsilon=plain._epsilon)
         self.weight, self.bias = plain.weight, plain.bias
-        self._running_mean, self._running_variance = plain._mean, plain._variance
+        self._mean, self._variance = plain._mean, plain._variance
         self._num_ranks = num_ranks
 
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training:
-            mean, variance = self._running_mean, self._running_variance
-            return functional.batch_norm(x, mean, variance, self.weight, self.bias, epsilon=self._epsilon)
-        result = super().forward(x)
-        count = self._num_ranks * x.shape[0] * x.shape[2] * x.shape[3]
-        with paddle.no_grad():
-            self._running_mean.lerp_(self._mean, _MOMENTUM)
-            self._running_variance.lerp_(self._variance * (count / max(count - 1, 1)), _MOMENTUM)
-        return result
+    def _normalise_batch(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean, variance = paddle.zeros_like(self._mean), paddle.zeros_like(self._variance)
+        is_test, momentum, uses_running, trains_statistics = False, 0.0, False, False
+        result, *_ = _C_ops.sync_batch_norm_(
+            x,
+            mean,
+            variance,
+            self.weight,
+            self.bias,
+            is_test,
+            momentum,
+            self._epsilon,
+            "NCHW",
+            uses_running,
+            trains_statistics,
+        )
+        return result, mean, variance
+
+    def _track(self, mean: Tensor, variance: Tensor, count: int) -> None:
+        super()._track(mean, variance, self._num_ranks * count)
 
 
 def convolution(inputs: int, outputs: int, size: int, *, stride: int = 1, bias: bool = False) -> nn.Conv2D:

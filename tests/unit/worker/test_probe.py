@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -90,3 +91,27 @@ def test_a_digest_sees_names_types_shapes_and_values() -> None:
     batches = [{"a": [np.zeros(2)]}, {"b": [np.zeros(2)]}, {"a": [np.zeros((2, 1))]}, {"a": [np.zeros(2, np.int64)]}]
     assert len({digest(batch) for batch in [*batches, {"a": [np.array([0.0, 1.0])]}]}) == 5
     assert digest({"a": [np.zeros(2)]}) == digest(batches[0])
+
+
+@pytest.mark.parametrize("inputs", [3, 18])
+def test_zeros_that_pad_a_kernel_are_no_work(inputs: int) -> None:
+    """`fast` on a GPU convolves blocks of pixels, and pads channels to multiples of 8."""
+    from torch import nn
+
+    from trainmark.worker.torch.probe import _count_flops
+    from trainmark.worker.torch.step import Precision
+    from trainmark.workloads.torch_padding import convolve_padded
+    from trainmark.workloads.torch_stem import SpaceToDepthConv2d
+
+    torch.manual_seed(0)
+    plain = nn.Conv2d(inputs, 10, 7, stride=2, padding=3, bias=False)
+    images = torch.randn(2, inputs, 12, 8)
+    wider = nn.functional.pad(images, (0, 0, 0, 0, 0, 6))
+
+    def count(model: Any, convolve: Any) -> int:
+        return _count_flops(SimpleNamespace(examine=convolve), model, images, Precision.of("fp32", "cpu"))  # type: ignore[arg-type]
+
+    expected = 2 * 2 * (6 * 4) * (10 * inputs * 7 * 7)
+    assert count(plain, lambda model, batch: model(batch)) == expected
+    assert count(SpaceToDepthConv2d.of(plain), lambda model, batch: model(batch)) == expected
+    assert count(plain, lambda model, _: convolve_padded(model, wider)) == expected

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from numpy.typing import NDArray
 
 from trainmark.weights.neutral import require_tensors
 from trainmark.worker.jax.compiler import keep_compiled
+from trainmark.worker.jax.graph import count_flops, may_use_tf32
 from trainmark.worker.jax.placement import Placement, choose_platform
 from trainmark.worker.jax.step import Precision, TrainStep
 from trainmark.worker.jax.workload import Batch, JaxWorkload
 from trainmark.worker.probe import ProbeRequest, ProbeResult, batches_of_steps, leaves
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.data import Arrays
-from trainmark.workloads.jax_layers import Declared, Forward, Kind, Layers, declare, initialise
-from trainmark.workloads.jax_resize import mix_by_matrix
+from trainmark.workloads.jax_layers import Declared, declare, initialise
 from trainmark.workloads.registry import load_card, load_module
 
 _NUM_COLOURS = 3
@@ -66,9 +66,9 @@ def run_probe(request: ProbeRequest) -> ProbeResult:
         step.start(initialise(declared, request.seed) if request.weights is None else request.weights)
         flops = None
         if request.counts_work and request.rates:
-            flops = _count_flops(network, _to_device(request.batches[0], precision))
+            flops = count_flops(step.trace_forward(_to_device(request.batches[0], precision)))
         batches = batches_of_steps(request, lambda batch: _to_device(batch, precision))
-        return _run_steps(request, step, batches, {**_facts(step, precision), "forward_flops": flops})
+        return _run_steps(request, step, batches, flops)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,11 +88,9 @@ class _NetworkOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class _Network:
-    forward: Forward
     declared: Declared
-    workload: JaxWorkload
     precision: Precision
-    step: TrainStep
+    step: CountedStep
 
 
 @functools.lru_cache(maxsize=1)
@@ -107,7 +105,7 @@ def _build_network(options: _NetworkOptions) -> _Network:
     )
     declared = declare(forward, (size.num_frames, size.height, size.width, _NUM_COLOURS))
     precision = Precision(name=options.precision)
-    step = TrainStep(
+    step = CountedStep(
         forward=forward,
         declared=declared,
         values=initialise(declared, options.seed),
@@ -120,7 +118,7 @@ def _build_network(options: _NetworkOptions) -> _Network:
         seed=options.seed,
         compiler_options=_QUICK if options.precision == "fp64" else None,
     )
-    return _Network(forward=forward, declared=declared, workload=workload, precision=precision, step=step)
+    return _Network(declared=declared, precision=precision, step=step)
 
 
 def forget_networks() -> None:
@@ -128,42 +126,65 @@ def forget_networks() -> None:
     _build_network.cache_clear()
 
 
-def _run_steps(request: ProbeRequest, step: TrainStep, batches: Iterator[Batch], facts: dict[str, Any]) -> ProbeResult:
+class CountedStep(TrainStep):
+    """The step of a training, with an optimizer that counts its updates in its own state."""
+
+    def __init__(self, *, values: Mapping[str, Any], **options: Any) -> None:
+        super().__init__(values=values, **options)
+        self._optimizer = _count_updates(self._optimizer)
+        self.start(values)
+
+    @property
+    def num_updates(self) -> int:
+        _, number = self.state.slots
+        return int(number)
+
+
+def _count_updates(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
+    def init(weights: Any) -> Any:
+        return optimizer.init(weights), jnp.zeros((), jnp.int32)
+
+    def update(gradients: Any, state: Any, weights: Any = None) -> Any:
+        slots, number = state
+        updates, slots = optimizer.update(gradients, slots, weights)
+        return updates, (slots, number + 1)
+
+    return optax.GradientTransformation(init, update)
+
+
+def _run_steps(request: ProbeRequest, step: CountedStep, batches: Iterator[Batch], flops: int | None) -> ProbeResult:
     weights = {0: step.read_values()} if 0 in request.keep_weights_after or request.weights is None else {}
     if not request.rates:
         return ProbeResult(weights=weights)
     losses: list[float] = []
     watched: Any = ({}, {}, {})
-    num_updates = 0
+    gradient_bytes = 0
     for number, (rate, batch) in enumerate(zip(request.rates, batches, strict=True)):
-        before = float(np.asarray(step.state.scaler.scale))
         seen = step.run(batch, rate, is_watched=True)
         losses.append(float(np.asarray(step.loss)))
-        num_updates += float(np.asarray(step.state.scaler.scale)) >= before  # a skipped step lowers the scale
-        if number == 0 and request.keeps_first_step:
-            watched = seen
+        if number == 0:
+            gradient_bytes = sum(gradient.nbytes for gradient in seen[2].values())
+            watched = seen if request.keeps_first_step else watched
         if number + 1 in request.keep_weights_after:
             weights[number + 1] = step.read_values()
     outputs, terms, gradients = ({name: np.asarray(value) for name, value in part.items()} for part in watched)
+    assert step.watched_graph is not None
     return ProbeResult(
         outputs=outputs,
         terms=terms,
         gradients=gradients,
         losses=np.array(losses),
         weights=weights,
-        facts={**facts, "optimizer_steps": num_updates},
+        facts={
+            "framework": f"jax {jax.__version__}",
+            "num_parameters": sum(weight.size for weight in step.state.weights.values()),
+            "forward_flops": flops,
+            "gradient_bytes": gradient_bytes,
+            "optimizer_steps": step.num_updates,
+            "tf32": may_use_tf32(step.watched_graph),
+            "layout": step.facts()["layout"],
+        },
     )
-
-
-def _facts(step: TrainStep, precision: Precision) -> dict[str, Any]:
-    weights = step.state.weights.values()
-    return {
-        "framework": f"jax {jax.__version__}",
-        "num_parameters": sum(weight.size for weight in weights),
-        "gradient_bytes": sum(weight.nbytes for weight in weights),
-        "tf32": precision.numbers.precision is not jax.lax.Precision.HIGHEST,
-        "layout": step.facts()["layout"],
-    }
 
 
 def _to_device(batch: Arrays, precision: Precision) -> Batch:
@@ -183,46 +204,3 @@ def _float64(is_wanted: bool) -> Iterator[None]:
         yield
     finally:
         jax.config.update("jax_enable_x64", before)
-
-
-# -- work --------------------------------------------------------------------------------------------------------------
-
-
-def _count_flops(network: _Network, batch: Batch) -> int:
-    """Of the convolutions and matrix products in the traced forward pass."""
-    declared, precision = network.declared, network.precision
-
-    def run(weights: Any, statistics: Any, batch: Batch) -> Any:
-        layers = Layers(weights=weights, statistics=statistics, numbers=precision.numbers, is_training=True)
-        return network.workload.examine(functools.partial(network.forward, layers), batch)
-
-    shapes = {name: jax.ShapeDtypeStruct(found.shape, precision.master_dtype) for name, found in declared.items()}
-    statistics = {name: shape for name, shape in shapes.items() if declared[name].kind is Kind.STATISTIC}
-    weights = {name: shape for name, shape in shapes.items() if name not in statistics}
-    return _flops_of(jax.make_jaxpr(run)(weights, statistics, batch).jaxpr)
-
-
-def _flops_of(jaxpr: Any) -> int:
-    """Multiply-adds counted as two, also inside of nested functions."""
-    total = 0
-    for equation in jaxpr.eqns:
-        num_results = math.prod(equation.outvars[0].aval.shape)
-        if equation.primitive.name == "conv_general_dilated":
-            kernel = equation.invars[1].aval.shape  # OIHW
-            total += 2 * num_results * math.prod(kernel[1:])
-        elif equation.primitive.name == "dot_general":
-            (contracted, _), _ = equation.params["dimension_numbers"]
-            shape = equation.invars[0].aval.shape
-            total += 2 * num_results * math.prod(shape[axis] for axis in contracted)
-        total += sum(_flops_of(inner) for inner in _inner_of(equation))
-    return total
-
-
-def _inner_of(equation: Any) -> Iterator[Any]:
-    if equation.params.get("name") == mix_by_matrix.__name__:
-        return
-    for value in equation.params.values():
-        if hasattr(value, "jaxpr"):
-            yield value.jaxpr
-        elif hasattr(value, "eqns"):
-            yield value

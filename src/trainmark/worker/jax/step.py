@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.extend.core import Jaxpr
 
 from trainmark.messages.message import Message
 from trainmark.messages.scaling import one_process
@@ -108,6 +109,8 @@ class TrainStep:
         self.state = self._first_state(values)
         self.loss: Array | None = None
         self._compiled: dict[tuple[bool, bool], Callable[..., tuple[State, Array, Watched]]] = {}
+        self.watched_graph: Jaxpr | None = None
+        """The watched step as it was traced, once it is compiled."""
         self._predict = jax.jit(self._predict_traced)
 
     # -- running -------------------------------------------------------------------------------------------------------
@@ -121,8 +124,16 @@ class TrainStep:
             given, made = (specs, OWN, SAME), (specs, OWN, SAME)
             step = jax.shard_map(step, mesh=mesh, in_specs=given, out_specs=made, check_vma=False)
         rate = np.zeros((), self._precision.master_dtype)
-        lowered = jax.jit(step, donate_argnums=0).lower(self.state, batch, rate)
-        self._compiled[is_exchanging, is_watched] = lowered.compile(compiler_options=self._compiler_options)
+        traced = jax.jit(step, donate_argnums=0).trace(self.state, batch, rate)
+        if is_watched:
+            self.watched_graph = traced.jaxpr.jaxpr
+        compiled = traced.lower().compile(compiler_options=self._compiler_options)
+        self._compiled[is_exchanging, is_watched] = compiled
+
+    def trace_forward(self, batch: Batch) -> Jaxpr:
+        """The network and its loss as a step computes them, without gradients."""
+        graph: Jaxpr = jax.make_jaxpr(self._loss)(self.state.weights, self.state, batch).jaxpr
+        return graph
 
     def run(self, batch: Batch, rate: float, *, is_exchanging: bool = True, is_watched: bool = False) -> Watched:
         """What `is_watched` asks for is computed in every step; only then is it kept."""

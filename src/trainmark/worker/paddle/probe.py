@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,13 +72,34 @@ class WatchedStep(TrainStep):
     """The step of a training, of which the first gradients are kept, before they are clipped."""
 
     gradients: dict[str, NDArray[Any]] | None = None
-    num_updates = 0
+    gradient_bytes = 0
+    """In the type that they have in the model."""
 
     def update(self) -> None:
         if self.gradients is None:
             self.gradients = export_gradients(self.model, self.loss_scale)
+            made = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+            self.gradient_bytes = sum(gradient.size * gradient.element_size() for gradient in made)
         super().update()
-        self.num_updates += 1
+
+
+class UpdateCounter:
+    """Counts where Paddle calls the kernel for one weight, below all that might step twice or not at all."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self._updates: Counter[str] = Counter()
+        self._update = optimizer._append_optimize_op
+        optimizer._append_optimize_op = self._count
+
+    def _count(self, block: Any, param_and_grad: Any) -> Any:
+        pair = param_and_grad["params"] if isinstance(param_and_grad, dict) else param_and_grad
+        self._updates[pair[0].name] += 1
+        return self._update(block, param_and_grad)
+
+    @property
+    def num_steps(self) -> int:
+        """Of the weight that was updated most often: one without a gradient is left out of a step."""
+        return max(self._updates.values(), default=0)
 
 
 def _run_steps(request: ProbeRequest, step: WatchedStep, watched: Watched, batches: Iterator[Batch]) -> ProbeResult:
@@ -86,6 +108,7 @@ def _run_steps(request: ProbeRequest, step: WatchedStep, watched: Watched, batch
     if not request.rates:
         return ProbeResult(weights=weights)
     losses = []
+    counter = UpdateCounter(step.optimizer)
     flops = FlopCounter(model) if request.counts_work else None
     for number, (rate, batch) in enumerate(zip(request.rates, batches, strict=True)):
         step.set_learning_rate(rate)
@@ -108,8 +131,8 @@ def _run_steps(request: ProbeRequest, step: WatchedStep, watched: Watched, batch
             "framework": f"paddle {paddle.__version__}",
             "num_parameters": sum(parameter.size for parameter in trained),
             "forward_flops": None if flops is None else flops.total,
-            "gradient_bytes": sum(parameter.size * parameter.element_size() for parameter in trained),
-            "optimizer_steps": step.num_updates,
+            "gradient_bytes": step.gradient_bytes,
+            "optimizer_steps": counter.num_steps,
             "tf32": facts["tf32_matmul"] or facts["tf32_convolution"],
             "layout": "NCHW",
         },

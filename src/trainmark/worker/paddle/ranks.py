@@ -44,9 +44,13 @@ def join_processes(device_type: str) -> PaddleRanks:
 
 
 def copy_statistics_of_first(model: nn.Layer) -> None:
-    """Each rank keeps its own running statistics in training; a checkpoint holds those of rank 0."""
-    for buffer in model.buffers():
-        distributed.broadcast(buffer, src=0)
+    """Each rank keeps its own running statistics in training; a checkpoint holds those of rank 0.
+
+    Paddle keeps them as parameters without a gradient, not as buffers.
+    """
+    for tensor in model.state_dict().values():
+        if tensor.stop_gradient:
+            distributed.broadcast(tensor, src=0)
 
 
 def sync_batch_norms(model: nn.Layer, *, num_ranks: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,6 +78,7 @@ def _run_steps(
     counter = _StepCounter(step.optimizer)
     losses: list[float] = []
     examined: Examined = ({}, {})
+    gradient_bytes = 0
     gradients: dict[str, NDArray[Any]] = {}
     for number, (rate, batch) in enumerate(zip(request.rates, itertools.chain([first], batches), strict=True)):
         is_kept = number == 0 and request.keeps_first_step
@@ -84,6 +86,8 @@ def _run_steps(
         with _noted_gradients(model, step.loss_scale, gradients) if is_kept else contextlib.nullcontext():
             step.run(batch)
         losses.append(float(step.loss))
+        if number == 0:
+            gradient_bytes = sum(p.grad.nbytes for p in model.parameters() if p.grad is not None)
         if is_kept:
             examined = watched.take()
         if number + 1 in request.keep_weights_after:
@@ -99,7 +103,7 @@ def _run_steps(
             "framework": f"torch {torch.__version__}",
             "num_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
             "forward_flops": flops,
-            "gradient_bytes": sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad),
+            "gradient_bytes": gradient_bytes,
             "optimizer_steps": counter.num_steps,
             "tf32": torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32,
             "layout": "NHWC" if step.facts()["layout"] == "channels_last" else "NCHW",
@@ -173,9 +177,22 @@ def _noted_gradients(model: nn.Module, scale: float, found: dict[str, NDArray[An
 def _count_flops(workload: _Watched, model: nn.Module, batch: Batch, precision: Precision) -> int:
     """On a copy: a forward pass in training mode changes BatchNorm's statistics."""
     twin = copy.deepcopy(model)
-    with torch.no_grad(), precision.autocast(), FlopCounterMode(display=False) as counter:
+    counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.convolution: _count_convolution})
+    with torch.no_grad(), precision.autocast(), counter:
         workload.examine(twin, batch)
     return int(counter.get_total_flops())
+
+
+def _count_convolution(x: Tensor, weight: Tensor, *rest: Any, out_val: Tensor, **_: Any) -> int:
+    """Without the zeros that `fast` pads kernels with: rows of outputs, and values that are zero for all outputs."""
+    is_transposed = rest[4]  # after bias, stride, padding and dilation
+    num_samples, _channels, *sides = (x if is_transposed else out_val).shape
+    own = weight != 0
+    num_values = int(own.any(0).sum()) * int(own.flatten(1).any(1).sum())
+    return 2 * num_samples * math.prod(sides) * num_values
+
+
+_count_convolution._get_raw = True  # type: ignore[attr-defined]  # FlopCounterMode passes tensors instead of shapes
 
 
 def _to_device(batch: Arrays, device: torch.device, precision: Precision, *, is_channels_last: bool) -> Batch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from trainmark.workloads.jax import at_least_float32
@@ -13,8 +14,6 @@ from trainmark.workloads.psenet.labels import TRAINED
 _TEXT_SHARE, _KERNEL_SHARE = 0.7, 0.3
 _SMOOTH = 0.001
 _NEGATIVES_PER_POSITIVE = 3
-_SMALLEST, _LARGEST = -(1 << 31), (1 << 31) - 1
-"""Of the 32-bit integers."""
 
 
 def loss_terms(logits: Array, packed: Array) -> dict[str, Array]:
@@ -45,38 +44,33 @@ def choose_pixels(logits: Array, text: Array, is_trained: Array) -> Array:
     num_positive, num_negative = (text & is_trained).sum((1, 2)), (~text).sum((1, 2))
     num_wanted = jnp.minimum(_NEGATIVES_PER_POSITIVE * num_positive, num_negative)
     ranked = jnp.where(text, -jnp.inf, logits).reshape(len(logits), -1)
-    find = find_nth_largest if ranked.dtype == jnp.float32 else sort_nth_largest
-    threshold = find(ranked, jnp.maximum(num_wanted, 1))[:, None, None]
+    threshold = find_nth_largest(ranked, jnp.maximum(num_wanted, 1))[:, None, None]
     chosen = (text | (logits >= threshold)) & is_trained
     has_both = ((num_positive > 0) & (num_negative > 0))[:, None, None]
     return jnp.where(has_both, chosen, is_trained)
 
 
-def sort_nth_largest(values: Array, rank: Array) -> Array:
-    """Of each row, the value with this rank; the largest has rank 1."""
-    ordered = jnp.sort(values, axis=1, descending=True)
-    return jnp.take_along_axis(ordered, rank[:, None] - 1, axis=1)[:, 0]
-
-
 def find_nth_largest(values: Array, rank: Array) -> Array:
-    """The same for float32 in 17 passes that count, which XLA fuses.
+    """Of each row, the value with this rank, the largest being 1: in 17 passes (float64: 33) that count, fused by XLA.
 
     Floats become integers of the same order. The largest integer that at least `rank` values reach is the value
     sought: the first pass finds its sign, the second its highest bit, and each other pass the next two bits.
     """
-    keys = _flip_negatives(lax.bitcast_convert_type(values, jnp.int32))
+    integers = np.int64 if values.dtype == jnp.float64 else np.int32
+    limits = np.iinfo(integers)
+    keys = _flip_negatives(lax.bitcast_convert_type(values, integers))
 
     def reaches(limit: Array) -> Array:
         return (keys >= limit[:, None]).sum(1) >= rank
 
-    found = jnp.where(reaches(jnp.zeros(len(values), jnp.int32)), 0, _SMALLEST).astype(jnp.int32)
-    found = found + (reaches(found + (1 << 30)).astype(jnp.int32) << 30)
-    for shift in range(28, -1, -2):
-        digits = [reaches(found + (digit << shift)).astype(jnp.int32) for digit in (1, 2, 3)]
+    found = jnp.where(reaches(jnp.zeros(len(values), integers)), 0, limits.min).astype(integers)
+    found = found + (reaches(found + (1 << (limits.bits - 2))).astype(integers) << (limits.bits - 2))
+    for shift in range(limits.bits - 4, -1, -2):
+        digits = [reaches(found + (digit << shift)).astype(integers) for digit in (1, 2, 3)]
         found = found + ((digits[0] + digits[1] + digits[2]) << shift)
-    return lax.bitcast_convert_type(_flip_negatives(found), jnp.float32)
+    return lax.bitcast_convert_type(_flip_negatives(found), values.dtype)
 
 
 def _flip_negatives(bits: Array) -> Array:
     """Between a float's bits and the integer of the same order; its own inverse. Negative floats count backwards."""
-    return jnp.where(bits < 0, bits ^ jnp.int32(_LARGEST), bits)
+    return jnp.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
