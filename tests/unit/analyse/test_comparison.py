@@ -16,6 +16,7 @@ from trainmark.analyse.comparison import CellComparison, Comparison, Side, compa
 from trainmark.analyse.parity_verdict import Proofs
 from trainmark.errors import InputError
 from trainmark.messages.message import Message
+from trainmark.report.comparison import describe_comparison
 from trainmark.runfolder.parity import Contestant, PairRecord, ParityRecord, StageRecord
 from trainmark.store.folder import read_run
 from trainmark.store.rows import RunRow
@@ -147,6 +148,17 @@ def test_frameworks_have_a_winner_only_where_parity_holds(
     if verdict == "not_comparable":
         workload = make_cell().workload
         assert f"trainmark parity {workload} --frameworks torch,paddle" in str(cell.judgement.why)
+
+
+def test_cells_that_are_not_comparable_are_not_averaged(tmp_path: Path) -> None:
+    for size in ("small", "medium"):
+        make_runs(tmp_path / "a", cell=make_cell(size=size))
+        make_runs(tmp_path / "b", scaled(1.5), cell=make_cell(framework="paddle", size=size), framework="paddle 3.3")
+    found = compare_stores(tmp_path)
+    assert [cell.verdict for cell in found.cells] == ["not_comparable"] * 2
+    assert (found.geomean, found.num_averaged) == (None, 0)
+    assert describe_comparison(found)["geomean"] is None
+    assert "geometric mean" not in describe_comparison(found)["answer"]
 
 
 def test_other_work_is_not_comparable_unless_it_is_varied(tmp_path: Path) -> None:
