@@ -304,11 +304,14 @@ def test_a_framework_that_is_not_installed_comes_with_the_command_that_installs_
 
 
 def test_a_process_that_dies_is_an_error_with_its_last_words(tmp_path: Path) -> None:
-    code = "import sys; print('no room'); sys.exit(3)"
-    prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=(sys.executable, "-c", code))
+    code = "import sys; print('Traceback\\nno room'); sys.exit(3)"
+    told: list[str] = []
+    prober = ProcessProber(tmp_path / "probe", tell=told.append, command=(sys.executable, "-c", code))
     request = EpochRequest(cell=make_workload_cell(framework="paddle"), num_steps=1)
-    with pytest.raises(RunError, match="paddle ended with exit code 3: the process ended without a result\nno room"):
+    with pytest.raises(RunError, match=r"^paddle ended with exit code 3: the process ended without a result$") as error:
         prober.run_epochs([request])
+    assert told[1:] == ["  Traceback", "  no room"]
+    assert "\n" not in error.value.what + error.value.why
 
 
 _ANSWER = """
@@ -347,6 +350,30 @@ def test_an_interrupted_check_asks_only_for_what_is_missing(tmp_path: Path) -> N
     assert ask() == [1, 2, 3]
     assert log.read_text().count("\n") == 4
     assert not list((tmp_path / "probe").glob("*/request.*"))
+
+
+@pytest.mark.parametrize("damage", ["result.json", "result.npz", "other schema", "half a failure"])
+def test_a_kept_result_that_cannot_be_read_is_computed_again(damage: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = (sys.executable, "-c", f"LOG = {str(log)!r}\n{_ANSWER}")
+
+    def ask() -> list[float]:
+        prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command)
+        [result] = prober.run_steps([make_request(rates=(0.1, 0.2))])
+        return result.losses.tolist()
+
+    assert ask() == [0.1, 0.2]
+    [folder] = (path.parent for path in (tmp_path / "probe").glob("*/result.json"))
+    if damage == "other schema":
+        document = json.loads((folder / "result.json").read_text())
+        (folder / "result.json").write_text(json.dumps({**document, "schema": 1}))
+    elif damage == "half a failure":
+        (folder / "failure.json").write_text('{"why": "no ro')
+    else:
+        content = (folder / damage).read_bytes()
+        (folder / damage).write_bytes(content[: len(content) // 2])
+    assert ask() == [0.1, 0.2]
+    assert log.read_text().count("\n") == 2
 
 
 _INTERRUPTED = """
