@@ -217,7 +217,8 @@ def _refuse(pair: Pair, counted: tuple[Counted, Counted], apart: Sequence[Differ
 def _explain(pair: Pair, counted: tuple[Counted, Counted], judged: Judgement, proofs: Proofs) -> Judgement:
     """Two frameworks may compute different things; and a side without runs should say what became of them."""
     if pair.a.first.framework != pair.b.first.framework:
-        unequal = why_not_equal(pair.a.first, pair.b.first, proofs)
+        one, other = (side.runs or group.runs for side, group in zip(counted, (pair.a, pair.b), strict=True))
+        unequal = why_not_equal(one, other, proofs)
         if unequal is not None:
             return replace(judged, verdict="not_comparable", why=unequal, more_runs=None)
     for name, side in zip("AB", counted, strict=True):

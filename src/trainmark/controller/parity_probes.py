@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trainmark.controller.parity_code import code_digest
+from trainmark.controller.parity_code import result_code
 from trainmark.errors import RunError
-from trainmark.frameworks import frameworks
 from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult
 from trainmark.worker.probe_files import (
     key_of,
@@ -61,7 +60,7 @@ class ProcessProber:
         self._command = command or (sys.executable, "-m", "trainmark.worker.probe")
 
     def run_steps(self, requests: Sequence[ProbeRequest]) -> list[ProbeResult]:
-        keys = [key_of(request, salt=_code_of(request)) for request in requests]
+        keys = [key_of(request, salt=result_code(request.workload, request.framework)) for request in requests]
         named = {key: (self._folder / key, request) for key, request in zip(keys, requests, strict=True)}
         kept = ((key, read_kept_result(folder)) for key, (folder, _) in named.items())
         results = {key: result for key, result in kept if result is not None}
@@ -155,9 +154,3 @@ class ProcessProber:
         why = next((text for text in told if text is not None), "the process ended without a result")
         hint = "the same command continues with what has been computed"
         return RunError(f"{task.framework} ended with exit code {code}", why=why, hint=hint)
-
-
-def _code_of(request: ProbeRequest) -> str:
-    """What a kept result depends on besides the request."""
-    version = frameworks().load(request.framework).installed_version()
-    return f"{version} {code_digest(request.workload, [request.framework])}"
