@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from trainmark.controller.parity import run_parity
+    from trainmark.controller.parity_lock import hold
     from trainmark.controller.parity_options import check_options
     from trainmark.controller.parity_probes import ProcessProber
     from trainmark.controller.results import refuse_file
@@ -61,10 +62,11 @@ def run(args: argparse.Namespace) -> int:
     options = _read_options(args)
     check_options(options)
     unfinished = store / PARITY_FOLDER / f"unfinished-{options.name}"
-    prober = ProcessProber(unfinished, tell=talk, jobs=args.jobs)
-    record = run_parity(options, prober)
-    path = write_parity(store, record)
-    prober.forget()
+    with hold(unfinished):
+        prober = ProcessProber(unfinished, tell=talk, jobs=args.jobs)
+        record = run_parity(options, prober)
+        path = write_parity(store, record)
+        prober.forget()
     if args.json:
         print_json(**describe_parity(record), stored=str(path))
     else:

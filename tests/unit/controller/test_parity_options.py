@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from trainmark.cli.main import main
+from trainmark.controller.parity_lock import hold
 from trainmark.controller.parity_options import ParityOptions, check_options, usable_frameworks, usable_precisions
-from trainmark.errors import InputError
+from trainmark.errors import InputError, StoreError
 from trainmark.frameworks import Framework
 from trainmark.gpus import Gpu
 from trainmark.plan import machine
@@ -103,3 +107,44 @@ def test_a_store_that_is_a_file_is_refused(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "store").touch()
     assert main(["parity", "resnet50", "--frameworks", "torch,jax", "--store", str(tmp_path / "store")]) == 2
     assert "is a file, expected a folder" in capsys.readouterr().err
+
+
+# -- one check at a time -----------------------------------------------------------------------------------------------
+
+
+def test_a_second_check_with_the_same_options_is_refused_and_names_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = replace(TWO, stages=("work",))
+    words = ["parity", "resnet50", "--frameworks", "torch,jax", "--stages", "work", "--store", str(tmp_path)]
+    folder = tmp_path / "parity" / f"unfinished-{options.name}"
+    with hold(folder):
+        (folder / "kept").touch()
+        assert main(words) == 2
+    printed = capsys.readouterr().err
+    assert "another parity check with the same options is running" in printed
+    assert f"process {os.getpid()} on " in printed
+    assert [path.name for path in folder.iterdir()] == ["kept"]
+    with hold(folder):
+        pass
+
+
+def test_the_lock_of_a_process_that_was_killed_is_free(tmp_path: Path) -> None:
+    code = f"""
+import os, signal
+from pathlib import Path
+from trainmark.controller.parity_lock import hold
+with hold(Path({str(tmp_path / "folder")!r})):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    assert (tmp_path / "folder" / "lock").exists()
+    with hold(tmp_path / "folder"):
+        assert (tmp_path / "folder" / "lock").read_text().startswith(f"process {os.getpid()} on ")
+    assert not (tmp_path / "folder").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_of_the_store(tmp_path: Path) -> None:
+    (tmp_path / "parity").touch()
+    with pytest.raises(StoreError, match="cannot write to"), hold(tmp_path / "parity" / "unfinished"):
+        pass
