@@ -34,8 +34,9 @@ def hold(folder: Path) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
-            folder.rmdir()
+            if _is_at(path, lock):  # not that of another check, where this one is done and its folder is gone
+                path.unlink()
+                folder.rmdir()
         lock.close()
 
 

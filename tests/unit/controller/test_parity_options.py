@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,6 +144,15 @@ with hold(Path({str(tmp_path / "folder")!r})):
     with hold(tmp_path / "folder"):
         assert (tmp_path / "folder" / "lock").read_text().startswith(f"process {os.getpid()} on ")
     assert not (tmp_path / "folder").exists()
+
+
+def test_a_check_that_is_done_leaves_the_lock_of_the_next_one(tmp_path: Path) -> None:
+    with ExitStack() as later:
+        with hold(tmp_path / "folder"):
+            shutil.rmtree(tmp_path / "folder")
+            later.enter_context(hold(tmp_path / "folder"))
+        with pytest.raises(InputError, match="is running"), hold(tmp_path / "folder"):
+            pass
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_of_the_store(tmp_path: Path) -> None:
