@@ -25,7 +25,8 @@ from unittest import mock
 
 import numpy as np
 
-from trainmark.controller.parity import ParityOptions, run_parity
+from trainmark.controller.parity import run_parity
+from trainmark.controller.parity_options import ParityOptions
 from trainmark.controller.parity_probes import ProcessProber
 from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, run_epoch, run_steps
 

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from trainmark.controller.parity import precisions_of, usable_frameworks
-from trainmark.controller.parity_proofs import read_proofs
+from trainmark.controller.parity_options import precisions_of, usable_frameworks
+from trainmark.controller.parity_proofs import is_installed, read_proofs
 from trainmark.runfolder.parity import MATHEMATICS, ROUNDING, TRAJECTORY, WORK, PairRecord, StageRecord
 
 WORKLOADS = ("resnet50", "tsm", "hrnet_w18", "psenet", "mask_rcnn")
@@ -68,20 +68,24 @@ def run_missing(workload: str, stage: str, args: argparse.Namespace, begin: floa
 
 
 def is_done(store: Path, workload: str, stage: str) -> bool:
-    """For every pair of what is installed here."""
+    """For every pair of what is installed here. A trajectory that is too short to count is not done."""
     names = usable_frameworks(workload)
     wanted = {(one, other) for number, one in enumerate(names) for other in names[number + 1 :]}
     found = {
-        (pair.one.framework, pair.other.framework) for pair, own in stages_of(store, workload) if own.stage == stage
+        (pair.one.framework, pair.other.framework)
+        for pair, own in stages_of(store, workload)
+        if own.stage == stage and not own.is_short
     }
     return wanted <= found
 
 
 def stages_of(store: Path, workload: str) -> Iterator[tuple[PairRecord, StageRecord]]:
-    """The newest first, of today's code."""
+    """The newest first, of today's code and the installed frameworks."""
     for record in read_proofs([store]).current:
-        if record.workload == workload:
-            yield from ((pair, stage) for pair in record.pairs for stage in pair.stages)
+        pairs = record.pairs if record.workload == workload else ()
+        for pair in pairs:
+            if all(is_installed(workload, side) for side in (pair.one, pair.other)):
+                yield from ((pair, stage) for stage in pair.stages)
 
 
 def print_table(store: Path, workloads: list[str]) -> None:

@@ -13,7 +13,7 @@ from making import make_cell, make_run
 ENVIRONMENT: dict[str, Any] = {
     "trainmark": "0.1.0", "framework": "torch 2.15.0", "python": "3.12.3", "cpu": "AMD EPYC", "num_cores": 16,
     "memory_bytes": 128 << 30, "hostname": "node0", "system": "Linux-6.18", "packages": {"numpy": "2.4.6"},
-    "variables": {}, "gpus": [], "container": None,
+    "variables": {}, "gpus": [], "container": None, "training_code": "c0de",
 }  # fmt: skip
 QUIET = (100.0, 100.2, 99.9)
 

@@ -6,6 +6,7 @@ A run has one process per device with every framework. Another package adds a fr
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +23,10 @@ class Framework:
     """The framework is installed if this module can be found."""
     distribution: str
     """The package whose version is reported."""
+    other_distributions: tuple[str, ...] = ()
+    """Packages that hold the same framework: one of them is installed instead, such as that for GPUs."""
+    parts: tuple[str, ...] = ()
+    """Packages that are installed beside it, have versions of their own and decide what is computed."""
     is_extra: bool = False
     """Installed by `pip install 'trainmark[NAME]'`."""
     engine: str | None = None
@@ -43,10 +48,23 @@ class Framework:
 
         if importlib.util.find_spec(self.module) is None:
             return None
-        try:
-            return metadata.version(self.distribution)
-        except metadata.PackageNotFoundError:
-            return "unknown"
+        for name in (self.distribution, *self.other_distributions):
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                return metadata.version(name)
+        return "unknown"
+
+    def versions_of_parts(self) -> dict[str, str]:
+        """Of those that are installed."""
+        from importlib import metadata
+
+        found = {}
+        for name in self.parts:
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                found[name] = metadata.version(name)
+        return found
+
+    def precisions_on(self, device: str) -> tuple[str, ...]:
+        return self.cpu_precisions if device == "cpu" else self.precisions
 
 
 _BUILT_IN = (
@@ -63,6 +81,7 @@ _BUILT_IN = (
         summary="PaddlePaddle",
         module="paddle",
         distribution="paddlepaddle",
+        other_distributions=("paddlepaddle-gpu",),
         is_extra=True,
         engine="trainmark.worker.paddle",
         precisions=("fp32", "tf32", "amp", "bf16", "fp16"),
@@ -74,6 +93,7 @@ _BUILT_IN = (
         summary="JAX",
         module="jax",
         distribution="jax",
+        parts=("jaxlib",),
         is_extra=True,
         engine="trainmark.worker.jax",
     ),

@@ -87,7 +87,7 @@ class Comparison:
     only_a: tuple[Group, ...]
     only_b: tuple[Group, ...]
     geomean: Ratio | None
-    """Over the cells that are on both sides and have a ratio; None if there are fewer than two."""
+    """Over the cells that are on both sides, comparable and have a ratio; None if there are fewer than two."""
     num_averaged: int
     differences: tuple[Difference, ...]
     """Common to all cells."""
@@ -112,7 +112,7 @@ def compare(
     pairing = pair_groups(groups_a, groups_b, vary=vary)
     context = [*dict.fromkeys((*a.context, *b.context))]
     cells = _judge_pairs(pairing.pairs, context, tolerance=tolerance, proofs=proofs)
-    averaged = [cell.judgement for cell in cells if cell.judgement.error is not None and cell.unit is not None]
+    averaged = [cell.judgement for cell in cells if _is_averaged(cell)]
     return Comparison(
         a=a,
         b=b,
@@ -217,7 +217,8 @@ def _refuse(pair: Pair, counted: tuple[Counted, Counted], apart: Sequence[Differ
 def _explain(pair: Pair, counted: tuple[Counted, Counted], judged: Judgement, proofs: Proofs) -> Judgement:
     """Two frameworks may compute different things; and a side without runs should say what became of them."""
     if pair.a.first.framework != pair.b.first.framework:
-        unequal = why_not_equal(pair.a.first, pair.b.first, proofs)
+        one, other = (side.runs or group.runs for side, group in zip(counted, (pair.a, pair.b), strict=True))
+        unequal = why_not_equal(one, other, proofs)
         if unequal is not None:
             return replace(judged, verdict="not_comparable", why=unequal, more_runs=None)
     for name, side in zip("AB", counted, strict=True):
@@ -234,6 +235,11 @@ def _explain(pair: Pair, counted: tuple[Counted, Counted], judged: Judgement, pr
             why = far_run(side=name, gap=gap)
             return replace(judged, verdict="inconclusive", why=why, more_runs=_FEW_MORE)
     return judged
+
+
+def _is_averaged(cell: CellComparison) -> bool:
+    """A mean is a statement on who is faster, so what is not comparable has no part in it."""
+    return cell.verdict != "not_comparable" and cell.judgement.error is not None and cell.unit is not None
 
 
 def _count_epochs(runs: Sequence[RunRow]) -> tuple[float, ...]:

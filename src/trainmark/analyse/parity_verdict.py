@@ -1,22 +1,25 @@
 """Whether two runs of different frameworks may be compared: only where a parity check has shown that they are equal.
 
-A check counts for the versions it was made with: of the workload's card, of both frameworks, and of trainmark's code.
+A check counts for the versions it was made with: of the workload's card, of both frameworks, and of trainmark's code
+that made the runs. What it computed on one device does not count for runs on another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trainmark.analyse.identity import framework_version
+from trainmark.analyse.parity import MATHEMATICS_LIMIT, ROUNDING_LIMITS
+from trainmark.analyse.parity_command import Need, command_for, needs_of, why_no_check
+from trainmark.messages import parity as messages
 from trainmark.messages.comparison import not_proven_equal
 from trainmark.messages.message import Message
-from trainmark.messages.parity import parity_not_checked, parity_outdated, parity_stage_failed, parity_stage_missing
 from trainmark.runfolder.parity import (
+    LEAST_REPEATS,
+    LEAST_STEPS,
     MATHEMATICS,
     ROUNDING,
-    TRAJECTORY,
-    WORK,
     Contestant,
     PairRecord,
     ParityRecord,
@@ -31,53 +34,108 @@ class Proofs:
 
     current: Sequence[ParityRecord] = ()
     outdated: Sequence[ParityRecord] = ()
-    """Of other code of trainmark than this."""
+    """Made by another version of the check than the installed one."""
+    is_other: Callable[[RunRow], bool] = lambda _: False
+    """Whether a run was made by other code, or another framework, than is installed: no check made here counts."""
 
 
 NOTHING_PROVEN = Proofs()
+_OTHER_LIMIT = 1.0
+"""Of the stages that measure in units of their own limits."""
+
+Runs = Sequence[RunRow]
+"""Of one side: repeats, which differ only by chance."""
+Found = tuple[str, PairRecord]
+"""A pair, with the device of its check."""
 
 
-def why_not_equal(one: RunRow, other: RunRow, proofs: Proofs) -> Message | None:
+def why_not_equal(one: Runs, other: Runs, proofs: Proofs) -> Message | None:
     """None if the two are proven equal."""
-    if one.workload is None or one.workload != other.workload or {one.source, other.source} != {"trainmark"}:
-        return not_proven_equal(one=one.framework, other=other.framework)
+    first, second = one[0], other[0]
+    if first.workload is None or first.workload != second.workload or {first.source, second.source} != {"trainmark"}:
+        return not_proven_equal(one=first.framework, other=second.framework)
+    names = {"one": str(first.framework), "other": str(second.framework)}
+    impossible = why_no_check(first, second)
+    if impossible is not None:
+        return messages.parity_impossible(**names, why=impossible)
+    pairs = list(_matching(proofs.current, first, second))
+    of_version = [found for found in pairs if _are_of(found[1], one, other, _has_version)]
+    of_code = [found for found in of_version if _are_of(found[1], one, other, _has_code)]
+    needs = needs_of(first, second)
+    missing = [need for need in needs if not any(_meets(need, *stage) for stage in _stages(of_code))]
+    command = command_for(first, second, missing or needs)
+    if missing and any(code_of(row) is None or proofs.is_other(row) for row in (*one, *other)):
+        return messages.parity_runs_outdated(**names, then=command)
+    if of_code:
+        return _why_unproven(first, second, needs, missing, of_code)
+    if pairs:
+        what = "version of trainmark's code" if of_version else "version of a framework"
+        return messages.parity_outdated(**names, what=what, command=command)
+    if any(_matching(proofs.outdated, first, second)):
+        return messages.parity_outdated(**names, what="version of the check", command=command)
+    return messages.parity_not_checked(**names, command=command)
+
+
+def code_of(row: RunRow) -> str | None:
+    """The digest of the code that trained; None for runs of older versions, for which no proof counts."""
+    found = row.environment.get("training_code")
+    return found if isinstance(found, str) and found else None
+
+
+def _why_unproven(
+    one: RunRow, other: RunRow, needs: Sequence[Need], missing: Sequence[Need], pairs: Sequence[Found]
+) -> Message | None:
+    """The newest record of each stage decides."""
     names = {"one": str(one.framework), "other": str(other.framework)}
-    command = parity_command(one, other)
-    pairs = list(_matching(proofs.current, one, other))
-    if not pairs:
-        if any(_matching(proofs.outdated, one, other)):
-            return parity_outdated(**names, what="version of trainmark's code", command=command)
-        return parity_not_checked(**names, command=command)
-    same = [pair for pair in pairs if _has_versions(pair, one, other)]
-    if not same:
-        return parity_outdated(**names, what="version of a framework", command=command)
-    for stage, precision in _required(one, other):
-        found = _newest(same, stage, precision)
-        if found is None:
-            wanted = f"{stage} in {precision}" if stage == ROUNDING else stage
-            return parity_stage_missing(**names, stage=wanted, command=command)
-        if not found.holds:
-            return parity_stage_failed(**names, stage=stage, worst=found.worst, command=command)
+    for need in needs:
+        found = [record for device, record in _stages(pairs) if _is_about(need, device, record)]
+        newest = next((record for record in found if _counts(record)), None)
+        if newest is not None and not _holds(newest):
+            again = command_for(one, other, [need])
+            return messages.parity_stage_failed(**names, stage=need.name, worst=newest.worst, command=again)
+        command = command_for(one, other, missing)
+        if newest is None and found:
+            return messages.parity_stage_short(
+                **names, stage=need.name, steps=LEAST_STEPS, repeats=LEAST_REPEATS, command=command
+            )
+        if newest is None:
+            return messages.parity_stage_missing(**names, stage=need.name, device=need.device, command=command)
     return None
 
 
-def parity_command(one: RunRow, other: RunRow) -> str:
-    names = ",".join(dict.fromkeys(("torch", str(one.framework), str(other.framework))))
-    recipes = {row.recipe for row in (one, other)} - {"reference", None}
-    recipe = f" --recipe {recipes.pop()}" if len(recipes) == 1 else ""
-    precisions = dict.fromkeys(row.precision for row in (one, other) if row.precision)
-    is_usual = set(precisions) <= {"fp32", "bf16"}
-    precision = "" if is_usual else f" --precision {','.join(precisions)}"
-    return f"trainmark parity {one.workload} --frameworks {names}{recipe}{precision}"
+# -- stages ------------------------------------------------------------------------------------------------------------
 
 
-def _required(one: RunRow, other: RunRow) -> list[tuple[str, str | None]]:
-    rounding = [(ROUNDING, precision) for precision in dict.fromkeys((one.precision, other.precision))]
-    return [(MATHEMATICS, None), *rounding, (TRAJECTORY, None), (WORK, None)]
+def _stages(pairs: Sequence[Found]) -> Iterator[tuple[str, StageRecord]]:
+    return ((device, record) for device, pair in pairs for record in pair.stages)
 
 
-def _matching(records: Sequence[ParityRecord], one: RunRow, other: RunRow) -> Iterator[PairRecord]:
-    """In the order of the rows."""
+def _is_about(need: Need, device: str, record: StageRecord) -> bool:
+    is_device = need.device in (None, device)
+    return record.stage == need.stage and is_device and need.precision in (None, record.precision)
+
+
+def _meets(need: Need, device: str, record: StageRecord) -> bool:
+    return _is_about(need, device, record) and _counts(record)
+
+
+def _counts(record: StageRecord) -> bool:
+    """A short trajectory can show a difference, but that there is none it cannot."""
+    return not (record.is_short and _holds(record))
+
+
+def _holds(record: StageRecord) -> bool:
+    """By the limits of this code, not by those that a file states."""
+    limits = {MATHEMATICS: MATHEMATICS_LIMIT, ROUNDING: ROUNDING_LIMITS.get(record.precision, 0.0)}
+    limit = limits.get(record.stage, _OTHER_LIMIT)
+    return record.holds and not record.failed and record.measured is not None and record.measured <= limit
+
+
+# -- pairs -------------------------------------------------------------------------------------------------------------
+
+
+def _matching(records: Sequence[ParityRecord], one: RunRow, other: RunRow) -> Iterator[Found]:
+    """Of the same work, in any versions of frameworks and code."""
     wanted = {(row.framework, row.recipe) for row in (one, other)}
     for record in records:
         if record.workload != one.workload or {row.workload_version or 1 for row in (one, other)} != {
@@ -86,17 +144,21 @@ def _matching(records: Sequence[ParityRecord], one: RunRow, other: RunRow) -> It
             continue
         for pair in record.pairs:
             if {(side.framework, side.recipe) for side in (pair.one, pair.other)} == wanted:
-                yield pair
+                yield record.device, pair
 
 
-def _has_versions(pair: PairRecord, one: RunRow, other: RunRow) -> bool:
-    def is_of(side: Contestant, row: RunRow) -> bool:
-        return (side.framework, side.recipe, side.version) == (row.framework, row.recipe, framework_version(row))
+def _are_of(pair: PairRecord, one: Runs, other: Runs, check: Callable[[Contestant, RunRow], bool]) -> bool:
+    """Whether each side of the pair is that of all runs of one side."""
+    is_straight = (pair.one.framework, pair.one.recipe) == (one[0].framework, one[0].recipe)
+    sides = (one, other) if is_straight else (other, one)
+    return all(check(side, row) for side, rows in zip((pair.one, pair.other), sides, strict=True) for row in rows)
 
-    straight = is_of(pair.one, one) and is_of(pair.other, other)
-    return straight or (is_of(pair.one, other) and is_of(pair.other, one))
+
+def _has_version(side: Contestant, row: RunRow) -> bool:
+    packages = row.environment.get("packages")
+    known = packages if isinstance(packages, dict) else {}
+    return side.version == framework_version(row) and all(known.get(name) == own for name, own in side.parts.items())
 
 
-def _newest(pairs: Sequence[PairRecord], stage: str, precision: str | None) -> StageRecord | None:
-    found = (record for pair in pairs for record in pair.stages)
-    return next((r for r in found if r.stage == stage and precision in (None, r.precision)), None)
+def _has_code(side: Contestant, row: RunRow) -> bool:
+    return bool(side.code) and side.code == code_of(row)

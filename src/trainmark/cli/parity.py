@@ -11,7 +11,7 @@ from trainmark.cli.parser import add_json_option, add_store_option, integer
 from trainmark.errors import InputError
 
 if TYPE_CHECKING:
-    from trainmark.controller.parity import ParityOptions
+    from trainmark.controller.parity_options import ParityOptions
     from trainmark.runfolder.parity import ParityRecord
 
 _STAGES = "mathematics, rounding, trajectory and work"
@@ -27,10 +27,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", default="reference", metavar="NAME", help="recipe to check (default: reference)")
     parser.add_argument("--stages", metavar="NAMES", help=f"some of {_STAGES} (default: all)")
     parser.add_argument(
-        "--precision", default="fp32,bf16", metavar="NAMES", help="for the stage of rounding (default: fp32,bf16)"
+        "--precision",
+        metavar="NAMES",
+        help="for the stage of rounding (default: fp32 and bf16, where another side has it)",
     )
     parser.add_argument("--size", default="small", metavar="NAME", help="input size (default: small)")
-    parser.add_argument("--steps", type=integer(), default=200, metavar="N", help="of a trajectory (default: 200)")
+    parser.add_argument(
+        "--steps",
+        type=integer(),
+        default=200,
+        metavar="N",
+        help="of a trajectory (default: 200, the least that compare accepts)",
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="float64 is always on the CPU")
     parser.add_argument(
         "--jobs", type=integer(), default=1, metavar="N", help="processes at a time, which share the cores (default: 1)"
@@ -41,40 +49,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from trainmark.controller.parity import check_options, run_parity
+    from trainmark.controller.parity import run_parity
+    from trainmark.controller.parity_lock import hold
+    from trainmark.controller.parity_options import check_options
     from trainmark.controller.parity_probes import ProcessProber
+    from trainmark.controller.results import refuse_file
     from trainmark.report.parity import describe_parity, print_parity
     from trainmark.runfolder.parity import PARITY_FOLDER, write_parity
 
+    store = Path(args.store)
+    refuse_file(store)
     options = _read_options(args)
     check_options(options)
-    unfinished = Path(args.store) / PARITY_FOLDER / f"unfinished-{options.name}"
-    prober = ProcessProber(unfinished, tell=talk, jobs=args.jobs)
-    record = run_parity(options, prober)
-    path = write_parity(Path(args.store), record)
-    prober.forget()
+    unfinished = store / PARITY_FOLDER / f"unfinished-{options.name}"
+    with hold(unfinished):
+        prober = ProcessProber(unfinished, tell=talk, jobs=args.jobs)
+        record = run_parity(options, prober)
+        path = write_parity(store, record)
+        prober.forget()
     if args.json:
         print_json(**describe_parity(record), stored=str(path))
     else:
         print_parity(record, stdout_console(), lang=args.lang)
-    _say_next(record, store=args.store)
+    _say_next(record, options, store=args.store)
     return 0 if record.holds else 1
 
 
 def _read_options(args: argparse.Namespace) -> ParityOptions:
-    from trainmark.controller.parity import ParityOptions, usable_frameworks
+    from trainmark.controller.parity_options import ParityOptions, usable_frameworks, usable_precisions
     from trainmark.runfolder.parity import STAGES
 
     stages = _split(args.stages) or STAGES
     unknown = [name for name in stages if name not in STAGES]
     if unknown:
         raise InputError(f"--stages: unknown stage {unknown[0]!r}", hint=f"use some of {', '.join(STAGES)}")
+    names = _split(args.frameworks) or usable_frameworks(args.workload, args.recipe)
+    usual = usable_precisions(names, args.recipe, args.device) if args.precision is None else ()
     return ParityOptions(
         workload=args.workload,
-        frameworks=_split(args.frameworks) or usable_frameworks(args.workload),
+        frameworks=names,
         recipe=args.recipe,
         stages=stages,
-        precisions=_split(args.precision),
+        precisions=_split(args.precision) or usual,
         size=args.size,
         device=args.device,
         steps=args.steps,
@@ -85,14 +101,22 @@ def _split(text: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word.strip() for word in (text or "").split(",") if word.strip()))
 
 
-def _say_next(record: ParityRecord, *, store: str) -> None:
+def _say_next(record: ParityRecord, options: ParityOptions, *, store: str) -> None:
     """A comparison if it is allowed now, else the stage that failed by itself: the rest need not run again."""
-    failed = next((stage for pair in record.pairs for stage in pair.stages if not stage.holds), None)
-    if failed is None:
-        one, other = record.pairs[0].one, record.pairs[0].other
-        is_recipe = one.framework == other.framework
-        names = (one.recipe, other.recipe) if is_recipe else (one.framework, other.framework)
-        axis = "recipe" if is_recipe else "framework"
-        next_command(f"trainmark compare {axis}={names[0]} {axis}={names[1]}", store=store)
-    else:
-        next_command(f"trainmark parity {record.workload} --stages {failed.stage} --json", store=store)
+    from dataclasses import replace
+
+    from trainmark.messages.parity import parity_short
+    from trainmark.runfolder.parity import LEAST_STEPS
+
+    stages = [stage for pair in record.pairs for stage in pair.stages]
+    failed = next((stage for stage in stages if not stage.holds), None)
+    if failed is not None:
+        next_command(f"{replace(options, stages=(failed.stage,)).command} --json", store=store)
+        return
+    if any(stage.is_short for stage in stages):
+        talk(f"note: {parity_short(steps=options.steps, least=LEAST_STEPS)}")
+    one, other = record.pairs[0].one, record.pairs[0].other
+    is_recipe = one.framework == other.framework
+    names = (one.recipe, other.recipe) if is_recipe else (one.framework, other.framework)
+    axis = "recipe" if is_recipe else "framework"
+    next_command(f"trainmark compare {axis}={names[0]} {axis}={names[1]}", store=store)

@@ -5,20 +5,19 @@ PyTorch's reference recipe is what the others are measured against. Each framewo
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from trainmark.analyse.parity import ROUNDING_LIMITS, Observed, check_mathematics, check_rounding, worse_of
+from trainmark.analyse.parity import Observed, check_mathematics, check_rounding, worse_of
 from trainmark.analyse.parity_trajectory import check_trajectory
 from trainmark.analyse.parity_work import Work, check_work
-from trainmark.controller.parity_code import code_digest
+from trainmark.controller.parity_code import check_code
 from trainmark.controller.parity_inputs import (
     make_batches,
     settle_weights,
@@ -26,9 +25,9 @@ from trainmark.controller.parity_inputs import (
     steady_rates,
     unequal_rates,
 )
+from trainmark.controller.parity_options import ParityOptions, check_options, precisions_of
 from trainmark.controller.parity_probes import Prober
 from trainmark.datasets.formats import MakeRequest, find_format, make_dataset
-from trainmark.errors import InputError
 from trainmark.frameworks import frameworks
 from trainmark.runfolder.document import WorkloadCell
 from trainmark.runfolder.parity import (
@@ -44,11 +43,10 @@ from trainmark.runfolder.parity import (
 )
 from trainmark.weights.neutral import Weights
 from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, digest, leaves, spread_arrays
+from trainmark.worker.training_code import training_code
 from trainmark.workloads.card import Card
 from trainmark.workloads.data import Arrays
-from trainmark.workloads.registry import load_card
 
-REFERENCE = ("torch", "reference")
 BATCH_SIZE = 4
 """Enough that the order of the samples changes the rounding: a sum of two has none."""
 _NUM_BATCHES = 16
@@ -63,71 +61,6 @@ _STATISTICS = ("running_mean", "running_var")
 _WORK_PRECISION = "fp32"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParityOptions:
-    workload: str
-    frameworks: tuple[str, ...]
-    recipe: str = "reference"
-    """Of every framework but the reference itself."""
-    stages: tuple[str, ...] = STAGES
-    precisions: tuple[str, ...] = ("fp32", "bf16")
-    """For the stage of rounding."""
-    size: str = "small"
-    device: str = "cpu"
-    steps: int = 200
-    """Of the stage of trajectories."""
-    repeats: int = 8
-    """Of the reference there."""
-    seed: int = 1
-
-    @property
-    def name(self) -> str:
-        """Of the folder of an unfinished check: the same options find it again."""
-        return f"{self.workload}-{hashlib.sha256(str(self).encode()).hexdigest()[:8]}"
-
-    @property
-    def contestants(self) -> tuple[tuple[str, str], ...]:
-        """(framework, recipe), the reference first."""
-        return tuple(dict.fromkeys((REFERENCE, *((name, self.recipe) for name in self.frameworks))))
-
-
-def check_options(options: ParityOptions) -> Card:
-    """Refuses what cannot be checked, before anything is started."""
-    card = load_card(options.workload)
-    for name in dict.fromkeys((REFERENCE[0], *options.frameworks)):
-        framework = frameworks().load(name)
-        if framework.installed_version() is None:
-            raise InputError(f"{framework.summary} is not installed", hint=f"pip install 'trainmark[{name}]'")
-        if name not in card.frameworks:
-            known = ", ".join(card.frameworks)
-            raise InputError(f"{card.name} has no implementation in {framework.summary}", hint=f"it has: {known}")
-    if options.recipe not in card.recipes:
-        raise InputError(f"{card.name} has no recipe {options.recipe!r}", hint=f"it has: {', '.join(card.recipes)}")
-    if options.size not in card.sizes:
-        raise InputError(f"{card.name} has no size {options.size!r}", hint=f"it has: {', '.join(card.sizes)}")
-    for precision in options.precisions:
-        if precision not in ROUNDING_LIMITS or precision not in precisions_of(REFERENCE[0], options.device):
-            known = ", ".join(name for name in precisions_of(REFERENCE[0], options.device) if name in ROUNDING_LIMITS)
-            raise InputError(f"--precision: PyTorch has no {precision!r} on {options.device}", hint=f"it has: {known}")
-    if len(options.contestants) < 2:
-        raise InputError(
-            "parity needs two sides", hint="install another of the workload's frameworks, or use --recipe fast"
-        )
-    return card
-
-
-def precisions_of(framework: str, device: str) -> tuple[str, ...]:
-    """Those that the framework can train in: Paddle, for one, has no bf16 on a CPU."""
-    found = frameworks().load(framework)
-    return found.cpu_precisions if device == "cpu" else found.precisions
-
-
-def usable_frameworks(workload: str) -> tuple[str, ...]:
-    """Those that the workload has and that are installed here, the reference's first."""
-    known = load_card(workload).frameworks
-    return tuple(name for name in known if frameworks().load(name).installed_version() is not None)
-
-
 def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
     card = check_options(options)
     batches = make_batches(card, size=options.size, batch_size=BATCH_SIZE, num_batches=_NUM_BATCHES, seed=options.seed)
@@ -135,19 +68,31 @@ def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
     stages: dict[tuple[int, int], list[StageRecord]] = {pair: [] for pair in check.pairs}
     for stage in (stage for stage in STAGES if stage in options.stages):
         for pair, records in check.run(stage).items():
-            stages[pair] += records
+            stages[pair] += [_with_length(record, options) for record in records]
+    sides = [_with_code(check.contestant(side), card.name) for side in range(len(options.contestants))]
     return ParityRecord(
         workload=card.name,
         card_version=card.version,
         size=options.size,
         device=options.device,
-        code=code_digest(card.name, [framework for framework, _ in options.contestants]),
+        code=check_code(framework for framework, _ in options.contestants),
         unix_s=time.time(),
         pairs=tuple(
-            PairRecord(one=check.contestant(one), other=check.contestant(other), stages=tuple(found))
+            PairRecord(one=sides[one], other=sides[other], stages=tuple(found))
             for (one, other), found in stages.items()
         ),
     )
+
+
+def _with_code(side: Contestant, workload: str) -> Contestant:
+    """And with the versions of its parts: what a proof holds for."""
+    parts = frameworks().load(side.framework).versions_of_parts()
+    return replace(side, code=training_code(workload, side.framework), parts=parts)
+
+
+def _with_length(record: StageRecord, options: ParityOptions) -> StageRecord:
+    is_trajectory = record.stage == TRAJECTORY
+    return replace(record, steps=options.steps, repeats=options.repeats) if is_trajectory else record
 
 
 class _Check:

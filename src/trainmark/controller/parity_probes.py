@@ -15,17 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trainmark.controller.parity_code import code_digest
+from trainmark.controller.parity_code import result_code
 from trainmark.errors import RunError
-from trainmark.frameworks import frameworks
 from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult
 from trainmark.worker.probe_files import (
-    ProbeFailedError,
-    has_result,
     key_of,
     read_epoch_result,
+    read_kept_result,
     read_probe_result,
     remove_request,
+    why_failed,
     write_request,
 )
 
@@ -61,15 +60,18 @@ class ProcessProber:
         self._command = command or (sys.executable, "-m", "trainmark.worker.probe")
 
     def run_steps(self, requests: Sequence[ProbeRequest]) -> list[ProbeResult]:
-        keys = [key_of(request, salt=_code_of(request)) for request in requests]
+        keys = [key_of(request, salt=result_code(request.workload, request.framework)) for request in requests]
         named = {key: (self._folder / key, request) for key, request in zip(keys, requests, strict=True)}
-        missing = {key: pair for key, pair in named.items() if not has_result(pair[0])}
-        num_kept = len(named.keys() - missing.keys() - self._asked)
+        kept = ((key, read_kept_result(folder)) for key, (folder, _) in named.items())
+        results = {key: result for key, result in kept if result is not None}
+        missing = {key: pair for key, pair in named.items() if key not in results}
+        num_kept = len(results.keys() - self._asked)
         if num_kept:
             self._tell(f"{num_kept} of {len(named)} results are kept from an interrupted check")
         self._asked |= named.keys()
         self._run(self._split(list(missing.values())))
-        return [read_probe_result(self._folder / key) for key in keys]
+        results |= {key: read_probe_result(folder) for key, (folder, _) in missing.items()}
+        return [results[key] for key in keys]
 
     def run_epochs(self, requests: Sequence[EpochRequest]) -> list[EpochResult]:
         """Their data are gone after the check, so their results are not kept."""
@@ -140,23 +142,15 @@ class ProcessProber:
         printed, _ = process.communicate()
         self._running.remove(process)
         if process.returncode != 0:
-            raise RunError(_explain(task, process.returncode, printed))
+            raise self._explain(task, process.returncode, printed)
         for folder in folders:
             remove_request(folder)
 
-
-def _code_of(request: ProbeRequest) -> str:
-    """What a kept result depends on besides the request."""
-    version = frameworks().load(request.framework).installed_version()
-    return f"{version} {code_digest(request.workload, [request.framework])}"
-
-
-def _explain(task: _Task, code: int, printed: bytes) -> str:
-    why = "the process ended without a result"
-    try:
-        for folder, _ in task.requests:
-            read_probe_result(folder)
-    except (ProbeFailedError, KeyError) as error:
-        why = str(error)
-    tail = "\n".join(printed.decode(errors="replace").splitlines()[-_TAIL_LINES:])
-    return f"{task.framework} ended with exit code {code}: {why}\n{tail}"
+    def _explain(self, task: _Task, code: int, printed: bytes) -> RunError:
+        """The end of its output is told before the error, which is one sentence."""
+        for line in printed.decode(errors="replace").splitlines()[-_TAIL_LINES:]:
+            self._tell(f"  {line}")
+        told = (why_failed(folder) for folder, _ in task.requests)
+        why = next((text for text in told if text is not None), "the process ended without a result")
+        hint = "the same command continues with what has been computed"
+        return RunError(f"{task.framework} ended with exit code {code}", why=why, hint=hint)

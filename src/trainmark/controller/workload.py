@@ -39,6 +39,7 @@ from trainmark.spec.parse import parse_suite
 from trainmark.spec.suite import Suite
 from trainmark.units import format_count, parse_bytes
 from trainmark.worker.environment import own_git
+from trainmark.workloads.card import Card
 from trainmark.workloads.registry import load_card, load_cards, workloads
 from trainmark.workloads.schedules import evaluation_interval
 
@@ -107,21 +108,22 @@ def _missing_data(cell: Cell) -> Message | None:
 
 
 def read_catalog() -> Catalog:
-    offers = {
-        name: Offer(
-            frameworks=card.frameworks,
-            recipes=card.recipes,
-            recipes_of=card.recipes_of,
-            sizes=tuple(card.sizes),
-            batch_sizes={size: facts.batch_size for size, facts in card.sizes.items()},
-            targets=tuple((target.metric, target.value) for target in card.targets),
-            epochs=math.ceil(card.schedule.epochs),
-        )
-        for name, card in load_cards().items()
-    }
+    offers = {name: offer_of(card) for name, card in load_cards().items()}
     nothing = Offer(frameworks=(), recipes=(), sizes=(), batch_sizes={})
     broken = {plugin.name: replace(nothing, problem=str(plugin)) for plugin in workloads().broken()}
     return {**offers, **broken}
+
+
+def offer_of(card: Card) -> Offer:
+    return Offer(
+        frameworks=card.frameworks,
+        recipes=card.recipes,
+        recipes_of=card.recipes_of,
+        sizes=tuple(card.sizes),
+        batch_sizes={size: facts.batch_size for size, facts in card.sizes.items()},
+        targets=tuple((target.metric, target.value) for target in card.targets),
+        epochs=math.ceil(card.schedule.epochs),
+    )
 
 
 def _read_suite(what: str, overrides: Mapping[str, Any], catalog: Catalog) -> Suite:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmark.messages.message import declare
+from trainmark.messages.message import Message, declare
 
 
 @declare(
@@ -22,6 +22,25 @@ def parity_fails(*, workload: str, one: str, other: str, stage: str, worst: str)
 
 
 @declare(
+    "parity-nothing",
+    en="{workload}: nothing of {one} and {other} was compared",
+    zh="{workload}：未对 {one} 与 {other} 作任何比较",
+)
+def parity_nothing(*, workload: str, one: str, other: str) -> None: ...
+
+
+@declare(
+    "parity-short",
+    en="a trajectory of {steps:# steps} proves nothing: compare needs at least {least}",
+    zh="{steps} 步的轨迹不构成证明：compare 至少需要 {least} 步",
+)
+def parity_short(*, steps: int, least: int) -> None: ...
+
+
+# -- why compare gives no winner ---------------------------------------------------------------------------------------
+
+
+@declare(
     "parity-not-checked",
     en="{one} and {other} are not proven equal, so neither is called faster; run: {command}",
     zh="尚未证明 {one} 与 {other} 等价，因此不判定快慢；请执行：{command}",
@@ -32,9 +51,48 @@ def parity_not_checked(*, one: str, other: str, command: str) -> None: ...
 @declare(
     "parity-outdated",
     en="{one} and {other} were checked with another {what}, so neither is called faster; run: {command}",
-    zh="{one} 与 {other} 的检查使用的是不同的 {what}，因此不判定快慢；请执行：{command}",
+    zh="{one} 与 {other} 的检查使用的是另一{what}，因此不判定快慢；请执行：{command}",
+    words={
+        "version of trainmark's code": "版本的 trainmark 代码",
+        "version of the check": "版本的检查代码",
+        "version of a framework": "框架版本",
+    },
 )
 def parity_outdated(*, one: str, other: str, what: str, command: str) -> None: ...
+
+
+@declare(
+    "parity-runs-outdated",
+    en="{one} and {other} are not proven equal, and these runs were not made with the trainmark and the frameworks "
+    "that are installed here; measure both again, then run: {then}",
+    zh="尚未证明 {one} 与 {other} 等价，且这些运行不是用本机安装的 trainmark 和框架得到的；"
+    "请重新测量两者，然后执行：{then}",
+)
+def parity_runs_outdated(*, one: str, other: str, then: str) -> None: ...
+
+
+@declare(
+    "parity-impossible",
+    en="{one} and {other} are not proven equal, so neither is called faster; no parity check can prove it: {why}",
+    zh="尚未证明 {one} 与 {other} 等价，因此不判定快慢；没有等价检查能够证明：{why}",
+)
+def parity_impossible(*, one: str, other: str, why: Message) -> None: ...
+
+
+@declare(
+    "parity-no-precision",
+    en="{framework} has no {precision} on {device}",
+    zh="{framework} 在 {device} 上没有 {precision}",
+)
+def parity_no_precision(*, framework: str, precision: str, device: str) -> None: ...
+
+
+@declare(
+    "parity-recipes-differ",
+    en="it checks one recipe of all frameworks against PyTorch's reference, and these are {one} and {other}",
+    zh="它只用所有框架的同一配方与 PyTorch 的 reference 比较，而这里是 {one} 与 {other}",
+)
+def parity_recipes_differ(*, one: str, other: str) -> None: ...
 
 
 @declare(
@@ -47,7 +105,18 @@ def parity_stage_failed(*, one: str, other: str, stage: str, worst: str, command
 
 @declare(
     "parity-stage-missing",
-    en="{one} and {other} are not proven equal: stage {stage} of the parity check has not run; run: {command}",
-    zh="尚未证明 {one} 与 {other} 等价：等价检查的阶段 {stage} 尚未执行；请执行：{command}",
+    en="{one} and {other} are not proven equal: stage {stage} of the parity check has not run« on {device}»; "
+    "run: {command}",
+    zh="尚未证明 {one} 与 {other} 等价：等价检查的阶段 {stage} «在 {device} 上»尚未执行；请执行：{command}",
 )
-def parity_stage_missing(*, one: str, other: str, stage: str, command: str) -> None: ...
+def parity_stage_missing(*, one: str, other: str, stage: str, device: str | None, command: str) -> None: ...
+
+
+@declare(
+    "parity-stage-short",
+    en="{one} and {other} are not proven equal: stage {stage} of the parity check was too short; at least {steps} "
+    "steps and {repeats} repeats of the reference count; run: {command}",
+    zh="尚未证明 {one} 与 {other} 等价：等价检查的阶段 {stage} 过短：至少需要 {steps} 步，"
+    "且参考实现重复 {repeats} 次；请执行：{command}",
+)
+def parity_stage_short(*, one: str, other: str, stage: str, steps: int, repeats: int, command: str) -> None: ...

@@ -78,7 +78,7 @@ def _precision_without_hardware(cell: Cell) -> Message | None:
 
 def _precision_without_kernels(cell: Cell) -> Message | None:
     framework = frameworks().load(cell.framework)
-    known = framework.cpu_precisions if cell.device == "cpu" else framework.precisions
+    known = framework.precisions_on(cell.device)
     if cell.precision in known:
         return None
     missing = no_precision_on_cpu if cell.precision in framework.precisions else no_precision

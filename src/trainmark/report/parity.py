@@ -33,6 +33,8 @@ def print_parity(record: ParityRecord, console: Console, *, lang: str = "en") ->
 
 def find_answer(record: ParityRecord) -> Message:
     for pair in record.pairs:
+        if not pair.stages:
+            return messages.parity_nothing(workload=record.workload, one=pair.one.name, other=pair.other.name)
         for stage in pair.stages:
             if not stage.holds:
                 return messages.parity_fails(

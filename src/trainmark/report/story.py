@@ -73,7 +73,10 @@ def tell(lines: Sequence[Line], studies: Sequence[Study]) -> list[Sentence]:
 
 
 def fastest_lines(lines: Sequence[Line]) -> list[Line]:
-    """The best of each workload, unit and size, ours before others; what breaks a law is not the best."""
+    """The best of each workload, unit, size and framework, ours before others; what breaks a law is not the best.
+
+    Of each framework, since only a parity check (`trainmark compare`) may call one of them faster.
+    """
     best: dict[tuple[object, ...], Line] = {}
     for line in lines:
         if line.known is None or any(marks_of(run) for run in line.runs):
@@ -89,7 +92,7 @@ def _value(line: Line) -> float:
 
 
 def _kind(row: RunRow) -> tuple[object, ...]:
-    return (row.workload or row.model or row.source, row.unit, row.size)
+    return (row.workload or row.model or row.source, row.unit, row.size, row.framework)
 
 
 def _tell_fastest(best: Line, lines: Sequence[Line]) -> Sentence:
@@ -110,10 +113,10 @@ def _tell_fastest(best: Line, lines: Sequence[Line]) -> Sentence:
 def _plain_line(best: Line, lines: Sequence[Line]) -> Line | None:
     """The reference recipe in fp32, on as many devices of the same machine with the same data; None if it is `best`."""
     row = best.first
-    same = (*_kind(row), row.devices, row.machine, row.data, row.framework)
+    same = (*_kind(row), row.devices, row.machine, row.data)
     for line in lines:
         own = line.first
-        is_same = (*_kind(own), own.devices, own.machine, own.data, own.framework) == same
+        is_same = (*_kind(own), own.devices, own.machine, own.data) == same
         if is_same and own.recipe == "reference" and own.precision == "fp32" and line is not best and line.known:
             return line
     return None

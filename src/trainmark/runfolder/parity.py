@@ -1,23 +1,30 @@
 """parity/*.json of a store: whether frameworks were shown to train the same thing. `trainmark parity` writes them.
 
 A proof holds for one version of a workload's card, of each framework and of trainmark's own code for them.
+What a file claims is computed again from the numbers in it: somebody may have edited it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainmark.runfolder.files import SCHEMA, Json, read_json, write_json
+from trainmark.runfolder.files import Json, read_json, write_json
 from trainmark.runfolder.values import as_bool, as_float, as_int, as_object, as_text
 
 PARITY_FOLDER = "parity"
 MATHEMATICS, ROUNDING, TRAJECTORY, WORK = "mathematics", "rounding", "trajectory", "work"
 STAGES = (MATHEMATICS, ROUNDING, TRAJECTORY, WORK)
+REFERENCE = ("torch", "reference")
+"""Framework and recipe that the others are measured against."""
+LEAST_STEPS, LEAST_REPEATS = 200, 8
+"""Of a trajectory that proves something: a fault may need many steps to show, and the noise several repeats."""
+_SCHEMA = 2
+"""1: without the code of each side."""
 _MAX_FILES = 1000
 
 
@@ -29,6 +36,10 @@ class Contestant:
     recipe: str
     version: str
     """As the framework says it: `torch 2.15.0`."""
+    code: str = ""
+    """Digest of trainmark's code that trains the workload so; a run has it as `training_code` in its env.json."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the framework's parts, such as jaxlib, by package."""
 
     @property
     def name(self) -> str:
@@ -51,6 +62,15 @@ class StageRecord:
     """The largest difference of each part."""
     facts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """What each side was seen to do, by name, where the stage compares facts."""
+    steps: int | None = None
+    """Of a trajectory; None for the other stages."""
+    repeats: int | None = None
+    """Of the reference in a trajectory; None for the other stages."""
+
+    @property
+    def is_short(self) -> bool:
+        """A trajectory that is too short to prove anything."""
+        return self.stage == TRAJECTORY and ((self.steps or 0) < LEAST_STEPS or (self.repeats or 0) < LEAST_REPEATS)
 
     @classmethod
     def from_json(cls, value: Any) -> StageRecord | None:
@@ -58,16 +78,20 @@ class StageRecord:
         stage, limit, failed = as_text(given.get("stage")), as_float(given.get("limit")), given.get("failed")
         if stage is None or limit is None:
             return None
+        measured = as_float(given.get("measured"))
+        is_within = measured is not None and measured <= limit and not failed
         return cls(
             stage=stage,
             precision=as_text(given.get("precision")) or "",
-            measured=as_float(given.get("measured")),
+            measured=measured,
             limit=limit,
-            holds=as_bool(given.get("holds")) or False,
+            holds=is_within and as_bool(given.get("holds")) is True,
             worst=as_text(given.get("worst")) or "",
             failed=tuple(as_text(item) or "" for item in failed) if isinstance(failed, list) else (),
             parts={name: as_float(part) for name, part in as_object(given.get("parts")).items()},
             facts={name: _two(pair) for name, pair in as_object(given.get("facts")).items()},
+            steps=as_int(given.get("steps")),
+            repeats=as_int(given.get("repeats")),
         )
 
 
@@ -79,7 +103,8 @@ class PairRecord:
 
     @property
     def holds(self) -> bool:
-        return all(stage.holds for stage in self.stages)
+        """Where nothing was compared, nothing holds."""
+        return bool(self.stages) and all(stage.holds for stage in self.stages)
 
     @classmethod
     def from_json(cls, value: Any) -> PairRecord | None:
@@ -99,22 +124,22 @@ class ParityRecord:
     size: str
     device: str
     code: str
-    """Digest of trainmark's own code for this workload and these frameworks."""
+    """Digest of trainmark's code that makes and judges the check; that of the trainings is with each side."""
     unix_s: float
     pairs: tuple[PairRecord, ...]
 
     @property
     def holds(self) -> bool:
-        return all(pair.holds for pair in self.pairs)
+        return bool(self.pairs) and all(pair.holds for pair in self.pairs)
 
     @classmethod
     def from_json(cls, value: Any) -> ParityRecord | None:
-        """None for a file that is damaged or not ours: then nothing is proven."""
+        """None for a file that is damaged, not ours or of another version: then nothing is proven."""
         given = as_object(value)
         listed = given.get("pairs")
         pairs = [PairRecord.from_json(item) for item in listed] if isinstance(listed, list) else []
         workload, version = as_text(given.get("workload")), as_int(given.get("card_version"))
-        if workload is None or version is None:
+        if given.get("schema") != _SCHEMA or workload is None or version is None:
             return None
         return cls(
             workload=workload,
@@ -130,7 +155,7 @@ class ParityRecord:
         found = asdict(self)
         for pair, described in zip(self.pairs, found["pairs"], strict=True):
             described["holds"] = pair.holds
-        return {"schema": SCHEMA, **found, "holds": self.holds}
+        return {"schema": _SCHEMA, **found, "holds": self.holds}
 
 
 def write_parity(store: Path, record: ParityRecord) -> Path:
@@ -152,16 +177,6 @@ def read_parity(store: Path) -> list[ParityRecord]:
     return sorted((record for record in found if record is not None), key=lambda record: -record.unix_s)
 
 
-def digest_sources(package: Path, *, workload_folder: Path, frameworks: Sequence[str]) -> str:
-    """Of what decides what is computed: the workload's files and the frameworks' steps. `package` is trainmark's."""
-    folders = [workload_folder, package / "workloads", *(package / "worker" / name for name in sorted(frameworks))]
-    found = hashlib.sha256()
-    for folder in folders:
-        for path in sorted(folder.glob("*.py")):
-            found.update(f"{path.name}\n".encode() + path.read_bytes())
-    return found.hexdigest()[:12]
-
-
 def _two(value: Any) -> tuple[str, str]:
     both = value if isinstance(value, list | tuple) and len(value) == 2 else ("", "")
     return as_text(both[0]) or "", as_text(both[1]) or ""
@@ -172,4 +187,10 @@ def _contestant(value: Any) -> Contestant | None:
     framework, recipe, version = (as_text(given.get(name)) for name in ("framework", "recipe", "version"))
     if framework is None or recipe is None or version is None:
         return None
-    return Contestant(framework=framework, recipe=recipe, version=version)
+    return Contestant(
+        framework=framework,
+        recipe=recipe,
+        version=version,
+        code=as_text(given.get("code")) or "",
+        parts={name: as_text(part) or "" for name, part in as_object(given.get("parts")).items()},
+    )

@@ -45,6 +45,7 @@ from trainmark.worker.recorder import Recorder
 from trainmark.worker.resume import Past, resume
 from trainmark.worker.start_weights import start_from_file
 from trainmark.worker.telemetry.sampler import Telemetry
+from trainmark.worker.training_code import training_code
 
 
 def main(argv: list[str]) -> int:
@@ -201,7 +202,9 @@ class Worker:
 
     def _write_environment(self, facts: dict[str, Any]) -> None:
         if self._rank == 0:
-            document = describe_environment(facts, gpu_index=self._gpu_index, image=self._run.image)
+            code = training_code(self._cell.workload, self._cell.framework)
+            found = {**facts, "training_code": code}
+            document = describe_environment(found, gpu_index=self._gpu_index, image=self._run.image)
             write_environment(self._folder, document)
 
     def _load_package(self) -> EnginePackage:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +25,10 @@ _ARRAY = "@"
 """Key of an object that stands for an array: its name in the npz file."""
 _TUPLE = "tuple"
 _WEIGHTS, _BATCHES = "weights", "batches"
+
+
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
+"""What reading a file raises that is cut off, damaged or of another kind."""
 
 
 class ProbeFailedError(Exception):
@@ -55,7 +61,7 @@ def _share_weights(folder: Path, weights: Mapping[str, NDArray[Any]]) -> str:
 def key_of(request: ProbeRequest, *, salt: str) -> str:
     """Equal requests have equal keys; `salt` is what else the result depends on."""
     plain = {name: value for name, value in vars(request).items() if name not in (_WEIGHTS, _BATCHES)}
-    found = hashlib.sha256(json.dumps([salt, plain], default=str, sort_keys=True).encode())
+    found = hashlib.sha256(json.dumps([_SCHEMA, salt, plain], default=str, sort_keys=True).encode())
     for part in (list(request.batches), request.weights or {}):
         found.update(digest(part).encode())
     return found.hexdigest()[:24]
@@ -67,8 +73,12 @@ def remove_request(folder: Path) -> None:
         (folder / f"{REQUEST}.{suffix}").unlink(missing_ok=True)
 
 
-def has_result(folder: Path) -> bool:
-    return (folder / f"{RESULT}.json").exists() and not (folder / FAILURE).exists()
+def why_failed(folder: Path) -> str | None:
+    """As the process of the probe has written it; None if it has not, or not to the end."""
+    try:
+        return str(json.loads((folder / FAILURE).read_text())["why"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def read_request(folder: Path) -> ProbeRequest | EpochRequest:
@@ -108,6 +118,14 @@ def read_probe_result(folder: Path) -> ProbeResult:
     )
 
 
+def read_kept_result(folder: Path) -> ProbeResult | None:
+    """None if there is none, or if it cannot be read: then it is computed again."""
+    try:
+        return read_probe_result(folder)
+    except (ProbeFailedError, *_UNREADABLE):
+        return None
+
+
 def read_epoch_result(folder: Path) -> EpochResult:
     document, arrays = _read_or_fail(folder)
     return EpochResult(rates=arrays["rates"], batches=_restore(document[_BATCHES], arrays), facts=document["facts"])
@@ -119,7 +137,7 @@ def write_failure(folder: Path, why: str) -> None:
 
 def _read_or_fail(folder: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     if (folder / FAILURE).exists():
-        raise ProbeFailedError(json.loads((folder / FAILURE).read_text())["why"])
+        raise ProbeFailedError(why_failed(folder) or "the process failed")
     if not (folder / f"{RESULT}.json").exists():
         raise ProbeFailedError("the process ended without a result")
     return _read(folder, RESULT)
@@ -141,8 +159,9 @@ def _read(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, NDArray[An
     document: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
     if document.pop("schema") != _SCHEMA:
         raise ProbeFailedError("written by another version of trainmark")
-    with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
-        arrays = {key: file[f"a{number}"] for number, key in enumerate(document.pop("arrays"))}
+    # Opened here: numpy leaves a file open that it cannot read.
+    with (folder / f"{name}.npz").open("rb") as file, np.load(file, allow_pickle=False) as found:
+        arrays = {key: found[f"a{number}"] for number, key in enumerate(document.pop("arrays"))}
     return document, arrays
 
 

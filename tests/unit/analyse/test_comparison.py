@@ -13,10 +13,9 @@ from comparing import QUIET, make_runs, scaled
 from making import make_cell, make_run
 from trainmark.analyse.analysis import analyse_steps
 from trainmark.analyse.comparison import CellComparison, Comparison, Side, compare
-from trainmark.analyse.parity_verdict import Proofs
 from trainmark.errors import InputError
 from trainmark.messages.message import Message
-from trainmark.runfolder.parity import Contestant, PairRecord, ParityRecord, StageRecord
+from trainmark.report.comparison import describe_comparison
 from trainmark.store.folder import read_run
 from trainmark.store.rows import RunRow
 
@@ -98,55 +97,15 @@ def test_frameworks_have_a_ratio_but_no_winner(tmp_path: Path) -> None:
     assert cell.judgement.ratio.value == pytest.approx(1.5, rel=0.002)
 
 
-def proof(**change: Any) -> ParityRecord:
-    """That torch 2.15.0 and paddle 3.3 train the workload of `make_cell` equally; `change` replaces facts."""
-    cell = make_cell()
-    stages = [("mathematics", "fp64"), ("rounding", "fp32"), ("trajectory", "fp32"), ("work", "fp32")]
-    given: dict[str, Any] = {"version": "torch 2.15.0", "card_version": 1, "missing": "", "failed": "", **change}
-    records = tuple(
-        StageRecord(
-            stage=stage, precision=precision, measured=0.5, limit=1.0, holds=stage != given["failed"], worst="w"
-        )
-        for stage, precision in stages
-        if stage != given["missing"]
-    )
-    sides = {"torch": given["version"], "paddle": "paddle 3.3"}
-    one, other = (Contestant(framework=name, recipe=cell.recipe, version=text) for name, text in sides.items())
-    return ParityRecord(
-        workload=cell.workload,
-        card_version=given["card_version"],
-        size="small",
-        device="cpu",
-        code="x",
-        unix_s=0.0,
-        pairs=(PairRecord(one=one, other=other, stages=records),),
-    )
-
-
-@pytest.mark.parametrize(
-    ("proofs", "verdict", "code"),
-    [
-        (Proofs(), "not_comparable", "parity-not-checked"),
-        (Proofs(current=[proof()]), "faster", "is-faster"),
-        (Proofs(outdated=[proof()]), "not_comparable", "parity-outdated"),
-        (Proofs(current=[proof(version="torch 2.16.0")]), "not_comparable", "parity-outdated"),
-        (Proofs(current=[proof(card_version=9)]), "not_comparable", "parity-not-checked"),
-        (Proofs(current=[proof(missing="trajectory")]), "not_comparable", "parity-stage-missing"),
-        (Proofs(current=[proof(failed="work")]), "not_comparable", "parity-stage-failed"),
-        (Proofs(current=[proof(failed="work"), proof()]), "not_comparable", "parity-stage-failed"),
-        (Proofs(current=[proof(missing="trajectory"), proof()]), "faster", "is-faster"),
-    ],
-)
-def test_frameworks_have_a_winner_only_where_parity_holds(
-    proofs: Proofs, verdict: str, code: str, tmp_path: Path
-) -> None:
-    make_runs(tmp_path / "a", cell=make_cell(precision="fp32"))
-    make_runs(tmp_path / "b", scaled(1.5), cell=make_cell(framework="paddle", precision="fp32"), framework="paddle 3.3")
-    cell = only_cell(compare_stores(tmp_path, proofs=proofs))
-    assert (cell.verdict, cell.judgement.why.code) == (verdict, code)
-    if verdict == "not_comparable":
-        workload = make_cell().workload
-        assert f"trainmark parity {workload} --frameworks torch,paddle" in str(cell.judgement.why)
+def test_cells_that_are_not_comparable_are_not_averaged(tmp_path: Path) -> None:
+    for size in ("small", "medium"):
+        make_runs(tmp_path / "a", cell=make_cell(size=size))
+        make_runs(tmp_path / "b", scaled(1.5), cell=make_cell(framework="paddle", size=size), framework="paddle 3.3")
+    found = compare_stores(tmp_path)
+    assert [cell.verdict for cell in found.cells] == ["not_comparable"] * 2
+    assert (found.geomean, found.num_averaged) == (None, 0)
+    assert describe_comparison(found)["geomean"] is None
+    assert "geometric mean" not in describe_comparison(found)["answer"]
 
 
 def test_other_work_is_not_comparable_unless_it_is_varied(tmp_path: Path) -> None:

@@ -18,12 +18,13 @@ import pytest
 from making import make_workload_cell
 from schema_checking import check_document
 from trainmark.cli.main import main
-from trainmark.controller import parity, parity_probes
-from trainmark.controller.parity import ParityOptions, check_options, run_parity
+from trainmark.controller import parity, parity_code, parity_options, parity_probes
+from trainmark.controller.parity import run_parity
 from trainmark.controller.parity_inputs import settle_weights, shuffled_orders
+from trainmark.controller.parity_options import ParityOptions
 from trainmark.controller.parity_probes import ProcessProber
 from trainmark.controller.parity_proofs import read_proofs
-from trainmark.errors import InputError, RunError
+from trainmark.errors import RunError
 from trainmark.frameworks import Framework
 from trainmark.runfolder.parity import STAGES, read_parity, write_parity
 from trainmark.worker import probe
@@ -38,6 +39,7 @@ from trainmark.worker.probe import (
     permute_samples,
     spread_arrays,
 )
+from trainmark.workloads.registry import load_card
 
 TYPES = {"fp64": np.float64, "fp32": np.float32, "bf16": np.float16}
 
@@ -131,7 +133,8 @@ def make_request(**given: Any) -> ProbeRequest:
 @pytest.fixture(autouse=True)
 def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parity, "_make_data", lambda card, root: None)
-    monkeypatch.setattr(parity, "check_options", lambda options: parity.load_card(options.workload))
+    for module in (parity, parity_options):
+        monkeypatch.setattr(module, "check_options", lambda options: load_card(options.workload))
 
 
 OPTIONS = ParityOptions(workload="resnet50", frameworks=("torch", "paddle"), steps=20)
@@ -241,21 +244,6 @@ def test_settled_weights_keep_shapes_types_and_positive_variances() -> None:
     assert (settled["fc.bias"] != 0).all()
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        ({"frameworks": ("torch", "mxnet")}, "mxnet"),
-        ({"frameworks": ("torch",)}, "two sides"),
-        ({"recipe": "slow"}, "recipe 'slow'"),
-        ({"size": "huge"}, "size 'huge'"),
-        ({"precisions": ("fp8",)}, "no 'fp8' on cpu"),
-    ],
-)
-def test_what_cannot_be_checked_is_refused(change: dict[str, object], what: str) -> None:
-    with pytest.raises(InputError, match=what):
-        check_options(replace(ParityOptions(workload="resnet50", frameworks=("torch",)), **change))  # type: ignore[arg-type]
-
-
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
@@ -279,8 +267,10 @@ def test_the_command_prints_an_entry_for_each_stage_stores_it_and_says_what_is_n
     [stored] = read_parity(tmp_path)
     assert document["stored"].startswith(str(tmp_path / "parity" / "resnet50-"))
     assert stored.holds is document["holds"]
-    wanted = "compare framework=torch framework=paddle" if code == 0 else "parity resnet50 --stages mathematics --json"
-    assert f"next: trainmark {wanted}" in printed.err
+    again = "parity resnet50 --frameworks torch,paddle --stages mathematics --json"
+    wanted = "compare framework=torch framework=paddle" if code == 0 else again
+    assert f"next: trainmark {wanted} --store {tmp_path}\n" in printed.err
+    assert [path.name for path in (tmp_path / "parity").iterdir()] == [Path(document["stored"]).name]
 
 
 def test_the_table_names_the_fault_in_both_languages(
@@ -311,11 +301,14 @@ def test_a_framework_that_is_not_installed_comes_with_the_command_that_installs_
 
 
 def test_a_process_that_dies_is_an_error_with_its_last_words(tmp_path: Path) -> None:
-    code = "import sys; print('no room'); sys.exit(3)"
-    prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=(sys.executable, "-c", code))
+    code = "import sys; print('Traceback\\nno room'); sys.exit(3)"
+    told: list[str] = []
+    prober = ProcessProber(tmp_path / "probe", tell=told.append, command=(sys.executable, "-c", code))
     request = EpochRequest(cell=make_workload_cell(framework="paddle"), num_steps=1)
-    with pytest.raises(RunError, match="paddle ended with exit code 3: the process ended without a result\nno room"):
+    with pytest.raises(RunError, match=r"^paddle ended with exit code 3: the process ended without a result$") as error:
         prober.run_epochs([request])
+    assert told[1:] == ["  Traceback", "  no room"]
+    assert "\n" not in error.value.what + error.value.why
 
 
 _ANSWER = """
@@ -354,6 +347,40 @@ def test_an_interrupted_check_asks_only_for_what_is_missing(tmp_path: Path) -> N
     assert ask() == [1, 2, 3]
     assert log.read_text().count("\n") == 4
     assert not list((tmp_path / "probe").glob("*/request.*"))
+
+
+@pytest.mark.parametrize("damage", ["result.json", "result.npz", "other schema", "half a failure"])
+def test_a_kept_result_that_cannot_be_read_is_computed_again(damage: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = (sys.executable, "-c", f"LOG = {str(log)!r}\n{_ANSWER}")
+
+    def ask() -> list[float]:
+        prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command)
+        [result] = prober.run_steps([make_request(rates=(0.1, 0.2))])
+        return result.losses.tolist()
+
+    assert ask() == [0.1, 0.2]
+    [folder] = (path.parent for path in (tmp_path / "probe").glob("*/result.json"))
+    if damage == "other schema":
+        document = json.loads((folder / "result.json").read_text())
+        (folder / "result.json").write_text(json.dumps({**document, "schema": 1}))
+    elif damage == "half a failure":
+        (folder / "failure.json").write_text('{"why": "no ro')
+    else:
+        content = (folder / damage).read_bytes()
+        (folder / damage).write_bytes(content[: len(content) // 2])
+    assert ask() == [0.1, 0.2]
+    assert log.read_text().count("\n") == 2
+
+
+def test_kept_results_are_of_one_code_of_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log"
+    command = (sys.executable, "-c", f"LOG = {str(log)!r}\n{_ANSWER}")
+    prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command)
+    prober.run_steps([make_request(rates=(0.1,))])
+    monkeypatch.setattr(parity_code, "check_code", lambda names: "other")
+    prober.run_steps([make_request(rates=(0.1,))])
+    assert log.read_text().count("\n") == 2
 
 
 _INTERRUPTED = """

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from making import make_workload_cell
 from trainmark.messages.endings import controller_stopped, interrupted
 from trainmark.messages.training import precise_enough
 from trainmark.runfolder.document import CellRecord, RunDocument
-from trainmark.runfolder.files import STOP_FILE, write_json
+from trainmark.runfolder.files import ENVIRONMENT_FILE, STOP_FILE, read_json, write_json
 from trainmark.runfolder.records import Outcome
 from trainmark.worker.main import Worker
+from trainmark.worker.training_code import training_code
 
 
 def worker_of(folder: Path, *, limit_bytes: int | None = None, is_memory: bool = False) -> Any:
@@ -51,3 +53,12 @@ def test_an_exception_is_the_reason(
     end = worker_of(tmp_path, limit_bytes=limit_bytes, is_memory=is_memory).explain(RuntimeError("no luck"))
     assert end.outcome is outcome
     assert end.reason.english.startswith(english)
+
+
+def test_the_environment_tells_the_code_that_trains(tmp_path: Path) -> None:
+    worker = worker_of(tmp_path)
+    worker._rank, worker._gpu_index, worker._cell = 0, None, make_workload_cell(workload="tsm", framework="paddle")
+    worker._write_environment({"framework": "paddle 3.3.1"})
+    found = read_json(tmp_path / ENVIRONMENT_FILE) or {}
+    assert found["training_code"] == training_code("tsm", "paddle")
+    assert found["framework"] == "paddle 3.3.1"

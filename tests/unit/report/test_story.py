@@ -1,0 +1,24 @@
+"""The first sentences of a report: what they state, and what nobody has shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from making import make_cell, make_run
+from trainmark.analyse.table import build_lines
+from trainmark.report.story import tell
+from trainmark.store.folder import read_run
+
+
+def test_no_framework_is_called_the_fastest_of_all(tmp_path: Path) -> None:
+    seconds = {("torch", "fp32"): 0.1, ("torch", "bf16"): 0.05, ("paddle", "fp32"): 0.02}
+    folders = [
+        make_run(tmp_path, f"{name}-{precision}", cell=make_cell(framework=name, precision=precision), seconds=[s] * 60)
+        for (name, precision), s in seconds.items()
+    ]
+    rows = [row for folder in folders if (row := read_run(folder)) is not None]
+    told = [sentence.in_language("en") for sentence in tell(build_lines(rows), [])]
+    speeds = [text for text in told if "trains at" in text]
+    assert len(speeds) == 2, "one for each framework"
+    assert "with torch reference bf16" in speeds[0]
+    assert "with paddle reference fp32" in speeds[1]
