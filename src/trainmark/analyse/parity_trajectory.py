@@ -1,13 +1,15 @@
-"""Whether many steps stay as close to the reference as the reference stays to itself.
+"""Whether many steps stay as close to the reference as the reference stays to itself and to float64.
 
-The reference trains several times on the same samples, whose order inside each step is permuted: on paper that changes
-nothing, in floating point it changes the rounding. How far the losses of one such run are from the mean of the others
-is the reference's own noise. It grows by orders of magnitude during a training, so it is taken in windows of steps, and
-as a logarithm: d(run, window) = log of the root mean square over the window of log loss minus the mean of log losses.
+The reference trains several times on the same samples, whose order inside each step is permuted, from weights that
+differ in their last digits: on paper that changes nothing, in floating point it changes the rounding. How far the
+losses of one such run are from the mean of the others is the reference's own noise. It grows by orders of magnitude
+in a training, so it is taken in windows of steps, and as a logarithm: d(run, window) = log of the root mean square over
+the window of log loss minus the mean of log losses. Some rounding is the same in all runs, such as that of a sum that
+is always added in one order. It shows in the distance from a run in float64.
 
-Another framework is one more run. In each window its d must not exceed the 99% prediction limit for a new run of the
-reference (Student's t over the repeats, corrected for the number of windows), or twice the reference's typical
-distance if that is more: as with rounding, another order of summation in every kernel may cost a factor of two.
+Another framework is one more run. In each window its d must not exceed the largest of: the 99% prediction limit for a
+new run of the reference (Student's t over the repeats, corrected for the number of windows), twice the reference's
+typical distance, and twice its distance from float64: as with rounding, other kernels may cost a factor of two.
 """
 
 from __future__ import annotations
@@ -30,9 +32,13 @@ _SMALLEST = 1e-12
 
 
 def check_trajectory(
-    reference: Sequence[NDArray[np.float64]], other: NDArray[np.float64], *, precision: str
+    reference: Sequence[NDArray[np.float64]],
+    other: NDArray[np.float64],
+    *,
+    exact: NDArray[np.float64],
+    precision: str,
 ) -> StageRecord:
-    """`reference`: the losses of each repeat, step by step; `other`: those of the framework.
+    """`reference`: the losses of each repeat, step by step; `other`: those of the framework; `exact`: in float64.
 
     Measured is the distance relative to the limit of its window, so the limit is 1.
     """
@@ -44,11 +50,14 @@ def check_trajectory(
     found: dict[str, float] = {}
     for steps in windows:
         apart = [_distance(logs[run], np.delete(logs, run, axis=0), steps) for run in range(num_runs)]
-        typical, spread = float(np.mean(apart)), float(np.std(apart, ddof=1))
-        limit = typical + max(math.log(_LEAST_FACTOR), factor * spread)
-        distance = _distance(own, logs, steps)
+        from_exact, distance = (_distance(losses, logs, steps) for losses in (np.log(exact), own))
         name = f"steps {steps[0] + 1} to {steps[-1] + 1}"
-        found[name] = math.exp(min(distance - limit, 700.0)) if math.isfinite(distance) else math.inf
+        if not all(map(math.isfinite, (*apart, from_exact, distance))):
+            found[name] = math.inf
+            continue
+        typical, spread = float(np.mean(apart)), float(np.std(apart, ddof=1))
+        limit = max(typical + factor * spread, max(typical, from_exact) + math.log(_LEAST_FACTOR))
+        found[name] = math.exp(min(distance - limit, 700.0))
     parts = {name: value if math.isfinite(value) else None for name, value in found.items()}
     return conclude(TRAJECTORY, precision, found, limit=1.0, parts=parts)
 

@@ -20,6 +20,7 @@ from trainmark.analyse.parity_work import Work, check_work
 from trainmark.controller.parity_code import check_code
 from trainmark.controller.parity_inputs import (
     make_batches,
+    nudge_weights,
     settle_weights,
     shuffled_orders,
     steady_rates,
@@ -144,12 +145,13 @@ class _Check:
 
     def _trajectory(self) -> dict[tuple[int, int], list[StageRecord]]:
         """The reference's own runs serve every pair."""
-        seeds = {side: [0] if side else range(1, self._options.repeats + 1) for side in range(len(self._sides))}
-        found = self._probe({side: [self._training(side, seed) for seed in own] for side, own in seeds.items()})
-        losses = {side: [result.losses for result in results] for side, results in found.items()}
+        repeats = [self._training(0, _WORK_PRECISION, seed) for seed in range(1, self._options.repeats + 1)]
+        others = {side: [self._training(side, _WORK_PRECISION, 0)] for side in range(1, len(self._sides))}
+        found = self._probe({0: [self._training(0, "fp64", 0), *repeats], **others})
+        exact, *reference = [result.losses for result in found[0]]
         own = {
-            side: check_trajectory(losses[0], losses[side][0], precision=_WORK_PRECISION)
-            for side in range(1, len(self._sides))
+            side: check_trajectory(reference, found[side][0].losses, exact=exact, precision=_WORK_PRECISION)
+            for side in others
         }
         return {(one, other): [_of_pair(own, one, other)] for one, other in self.pairs}
 
@@ -215,13 +217,18 @@ class _Check:
         request = self._request(side, precision, batches=[batch], rates=[_ROUNDING_RATE])
         return replace(request, keep_weights_after=(1,), most_values=_MOST_VALUES)
 
-    def _training(self, side: int, seed: int) -> ProbeRequest:
-        """Of the stage of trajectories; seed 0 leaves the samples in their order."""
+    def _training(self, side: int, precision: str, seed: int) -> ProbeRequest:
+        """Of the stage of trajectories; seed 0 leaves the samples in their order and the weights as they are.
+
+        The order alone is not noise enough: it changes the last digit of sums over a batch, and all else is rounded as
+        before. The last digits of the weights change everything that is computed.
+        """
         options = self._options
         rates = steady_rates(self._card, batch_size=BATCH_SIZE, num_steps=options.steps)
         orders = shuffled_orders(batch_size=BATCH_SIZE, num_steps=options.steps, seed=options.seed * seed)
-        request = self._request(side, _WORK_PRECISION, batches=self._batches[:_NUM_TRAINED], rates=rates)
-        return replace(request, orders=orders, keeps_first_step=False)
+        request = self._request(side, precision, batches=self._batches[:_NUM_TRAINED], rates=rates)
+        weights = nudge_weights(self._weights, seed) if seed else self._weights
+        return replace(request, weights=weights, orders=orders, keeps_first_step=False)
 
     def _work_request(self, side: int) -> ProbeRequest:
         rate = unequal_rates(self._card, batch_size=BATCH_SIZE)[:1]

@@ -55,6 +55,15 @@ def settle_weights(weights: Weights, rng: np.random.Generator) -> dict[str, NDAr
     return {name: array.astype(weights[name].dtype) for name, array in settled.items()}
 
 
+def nudge_weights(weights: Weights, seed: int) -> dict[str, NDArray[Any]]:
+    """Each number moves by up to two units in its last digit: as much as rounding moves what is computed from it."""
+    rng = np.random.default_rng([seed, 2])
+    return {
+        name: (array + rng.integers(-2, 3, array.shape) * np.spacing(array)).astype(array.dtype)
+        for name, array in weights.items()
+    }
+
+
 def make_batches(card: Card, *, size: str, batch_size: int, num_batches: int, seed: int) -> list[Arrays]:
     make = load_module(card.name, "synthetic").make_batch
     return [

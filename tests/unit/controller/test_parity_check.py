@@ -20,7 +20,7 @@ from schema_checking import check_document
 from trainmark.cli.main import main
 from trainmark.controller import parity, parity_code, parity_options, parity_probes
 from trainmark.controller.parity import run_parity
-from trainmark.controller.parity_inputs import settle_weights, shuffled_orders
+from trainmark.controller.parity_inputs import nudge_weights, settle_weights, shuffled_orders
 from trainmark.controller.parity_options import ParityOptions
 from trainmark.controller.parity_probes import ProcessProber
 from trainmark.controller.parity_proofs import read_proofs
@@ -205,6 +205,14 @@ def test_steps_take_the_batches_in_turn_and_their_samples_in_the_given_order() -
     assert [step.tolist() for step in batches_of_steps(request, np.array)] == [[0, 1, 2], [10, 11, 12], [0, 1, 2]]
     request = replace(request, orders=[(2, 1, 0), (0, 1, 2), (1, 0, 2)])
     assert [step.tolist() for step in batches_of_steps(request, np.array)] == [[2, 1, 0], [10, 11, 12], [1, 0, 2]]
+
+
+def test_nudged_weights_move_by_two_last_digits_at_most() -> None:
+    weights = {"w": np.array([[1.0, -2.0, 0.0, 1e-30]] * 100, np.float32)}
+    one, two = (nudge_weights(weights, seed)["w"] for seed in (1, 2))
+    assert one.dtype == np.float32
+    assert set(np.unique((one - weights["w"]) / np.abs(np.spacing(weights["w"])))) == {-2, -1, 0, 1, 2}
+    assert (one != two).any()
 
 
 def test_values_are_spread_over_a_tensor_and_all_places_of_its_kernels() -> None:

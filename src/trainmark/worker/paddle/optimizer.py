@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import paddle
 from numpy.typing import NDArray
+from paddle import Tensor
 from paddle.optimizer import Optimizer
 
 from trainmark.workloads.card import AdamW, Sgd
 from trainmark.workloads.card import Optimizer as Facts
 from trainmark.workloads.paddle import ParameterGroup
 
+_CLIP_EPSILON = 1e-6
 State = Mapping[str, NDArray[Any]]
 """Arrays by the position of their parameter in the groups and their name."""
 
@@ -36,6 +38,19 @@ def build_optimizer(facts: Facts, groups: Sequence[ParameterGroup], *, multi_pre
             multi_precision=multi_precision,
         )
     raise TypeError(f"no optimizer of Paddle for {type(facts).__name__}")
+
+
+@paddle.no_grad()
+def clip_by_norm(parameters: Iterable[Tensor], limit: float) -> None:
+    """As PyTorch's clip_grad_norm_.
+
+    Paddle's own adds one square after the other in float32: with two million of them the norm is wrong by 0.1%.
+    """
+    gradients = [parameter.grad_ for parameter in parameters if parameter.grad_ is not None]
+    norm = paddle.stack([gradient.astype("float64").square().sum() for gradient in gradients]).sum().sqrt()
+    factor = (limit / (norm + _CLIP_EPSILON)).clip(max=1.0)
+    for gradient in gradients:
+        gradient.multiply_(factor.astype(gradient.dtype))
 
 
 class Momentum(paddle.optimizer.Momentum):

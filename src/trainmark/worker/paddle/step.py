@@ -15,7 +15,7 @@ from paddle import Tensor, nn
 
 from trainmark.messages.message import Message
 from trainmark.messages.scaling import one_process
-from trainmark.worker.paddle.optimizer import build_optimizer, load_state, read_state
+from trainmark.worker.paddle.optimizer import build_optimizer, clip_by_norm, load_state, read_state
 from trainmark.worker.paddle.workload import Batch, PaddleWorkload
 from trainmark.workloads.card import Optimizer
 
@@ -93,7 +93,7 @@ class TrainStep:
         """By the gradients that are there."""
         if self._clip_norm is not None:
             self._scaler.unscale_(self.optimizer)
-            nn.utils.clip_grad_norm_(self.model.parameters(), self._clip_norm)
+            clip_by_norm(self.model.parameters(), self._clip_norm)
         self._scaler.step(self.optimizer)
         self._scaler.update()
 
