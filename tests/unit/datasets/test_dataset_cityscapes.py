@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from trainmark.cli.main import main
 from trainmark.datasets.cityscapes.check import check_folder
 from trainmark.datasets.cityscapes.format import FORMAT
 from trainmark.datasets.cityscapes.labels import CLASSES, ID_OF, IGNORED, NAMES, TRAIN_IDS
 from trainmark.datasets.cityscapes.make import make_cityscapes
 from trainmark.datasets.cityscapes.read import UnusablePairError, load_pair, read_cityscapes
 from trainmark.datasets.cityscapes.scene import draw_street
-from trainmark.datasets.png import PngError, decode_numbers, decode_rgb, encode_png
+from trainmark.datasets.png import PngError, decode_numbers, decode_rgb, encode_png, read_header
 from trainmark.datasets.report import FaultKind
 from trainmark.errors import DataError
 
@@ -397,3 +398,12 @@ def test_an_unreadable_file_is_named(folder: Path) -> None:
     with pytest.raises(UnusablePairError) as caught:
         load_pair(folder, IMAGE, LABEL)
     assert caught.value.fault.kind is FaultKind.UNREADABLE
+
+
+def test_the_size_can_be_chosen_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["data", "make", "cityscapes", str(tmp_path / "streets"), "--images", "3", "--workers", "1"]
+    assert main([*words, "--image-size", "96x64"]) == 0
+    headers = [read_header(path.read_bytes()) for path in (tmp_path / "streets").rglob("*.png")]
+    assert {(header.width, header.height) for header in headers} == {(96, 64)}
+    assert main([*words, "--image-size", "96"]) == 2
+    assert "must be WIDTHxHEIGHT, as 2048x1024, got '96'" in capsys.readouterr().err
