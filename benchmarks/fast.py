@@ -1,8 +1,9 @@
 """`fast` beside `reference` for every workload: speed, ratio, memory, time to the first step, part of the ceilings.
 
 For each workload: a start of `fast` with an empty compile cache and one of `reference`, both measured in turns, then a
-start of `fast` with the warm cache. Each workload's line is appended to --output; a workload that has one is not
-measured again, so that an interrupted benchmark resumes. What is done is printed with its time.
+start of `fast` with the warm cache. Each workload has a row in --output, written before the warm start and completed
+behind it; what has a row with the same settings is not measured again, so that an interrupted benchmark resumes. What
+is done is printed with its time. Exits with 1 if a workload failed.
 
     python benchmarks/fast.py --device cuda                                  # all five
     python benchmarks/fast.py --device cuda --only tsm,psenet --output f.jsonl
@@ -12,10 +13,10 @@ measured again, so that an interrupted benchmark resumes. What is done is printe
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Any
 
 import torch
 
+from json_rows import JsonRows, Row
 from trainmark.compile_cache import CACHE_VARIABLE, count_bytes
 from trainmark.controller.turns import Prepared, Spread, Variant, measure_in_turns, ratio, summarise
 from trainmark.errors import RunError
@@ -32,25 +34,50 @@ from trainmark.worker.torch.work import count_work
 from trainmark.workloads.card import Card
 from trainmark.workloads.registry import load_card, load_cards
 
+_HALF = ("amp", "bf16", "fp16")
 
-def main() -> None:
+
+def main() -> int:
     args = read_arguments()
-    done = {line["workload"] for line in read_lines(args.output)}
+    kept = JsonRows(args.output, key_of)
     ceilings: dict[str, float] = {}
+    failed = []
     for name in args.only or load_cards():
-        if name in done:
+        if key_of(settings_of(load_card(name), args)) in kept.rows:
             print(f"{name}: already in {args.output}")
             continue
-        ceilings = ceilings or measure_ceilings(args.device, args.precision)
+        ceilings = ceilings or measure_ceilings(args.device, {args.precision, args.reference_precision})
         try:
-            line = measure(load_card(name), ceilings, args)
+            row = measure(load_card(name), ceilings, kept, args)
         except RunError as error:
             print(f"{name}: {error}", flush=True)
+            failed.append(name)
             continue
-        with args.output.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        print_table([line])
-    print_table(read_lines(args.output))
+        print_table([row])
+    print_table(list(kept.rows.values()))
+    return int(bool(failed))
+
+
+def settings_of(card: Card, args: argparse.Namespace) -> Row:
+    return {
+        "workload": card.name,
+        "size": args.size,
+        "batch_size": batch_size_of(card, args),
+        "precision": args.precision,
+        "reference_precision": args.reference_precision,
+        "device": args.device,
+        "without": sorted(args.without),
+    }
+
+
+def key_of(row: Row) -> tuple[Any, ...]:
+    """Of rows with the same settings; older rows have not all of them, and are measured again."""
+    names = ("workload", "size", "batch_size", "precision", "reference_precision", "device")
+    return (*(row.get(name) for name in names), *row.get("without", ()))
+
+
+def batch_size_of(card: Card, args: argparse.Namespace) -> int:
+    return int(args.batch_size or card.sizes[args.size].batch_size or 1)
 
 
 def read_arguments() -> argparse.Namespace:
@@ -75,12 +102,13 @@ def read_arguments() -> argparse.Namespace:
     return args
 
 
-def measure(card: Card, ceilings: dict[str, float], args: argparse.Namespace) -> dict[str, Any]:
+def measure(card: Card, ceilings: dict[str, float], kept: JsonRows, args: argparse.Namespace) -> Row:
     """A cold start, which stays and is measured beside the reference; then a warm start, alone again."""
     say = Phases(card.name)
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(1) as beside:
         work = beside.submit(count_bytes_per_sample, card, args)
         cache = str(args.cache or temporary)
+        is_cold = count_bytes(Path(cache)) == 0
         prepared: dict[str, Prepared] = {}
         try:
             for recipe in ("fast", "reference"):  # one after the other: a start that shares the cores takes longer
@@ -97,24 +125,36 @@ def measure(card: Card, ceilings: dict[str, float], args: argparse.Namespace) ->
         finally:
             for one in prepared.values():
                 one.end()
+        row = describe_row(card, prepared, ceilings, {} if work.exception() else work.result(), args)
+        row["first_step_cold_s"] = prepared["fast"].first["first_step_s"] if is_cold else None
+        row["compile_cache_bytes"] = count_bytes(Path(cache))
+        kept.put(row)
         warm = start_warm(card, prepared["fast"], cache, args)
         if warm:
             say(f"first step of fast after {warm['first_step_s']:.1f} s with a warm compile cache")
-        cache_bytes = count_bytes(Path(cache))
-        bytes_per_sample = work.result()
+            row["first_step_warm_s"] = warm["first_step_s"]
+            row["imported_s"]["warm"] = warm["imported_s"]
+            kept.put(row)
+    return row
+
+
+def describe_row(
+    card: Card,
+    prepared: dict[str, Prepared],
+    ceilings: dict[str, float],
+    bytes_per_sample: dict[str, float],
+    args: argparse.Namespace,
+) -> Row:
+    """What is known before the warm start."""
     fast = prepared["fast"]
     return {
-        "workload": card.name,
+        **settings_of(card, args),
         "unit": card.unit,
-        "batch_size": fast.variant.cell.batch_size_per_device,
-        "size": args.size,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "versions": {name: fast.first["facts"].get(name) for name in ("framework", "cuda", "cudnn", "device_name")},
         "ceilings": ceilings,
-        "first_step_cold_s": fast.first["first_step_s"],
-        "first_step_warm_s": warm.get("first_step_s"),
-        "imported_s": {"cold": fast.first["imported_s"], "warm": warm.get("imported_s")},
-        "compile_cache_bytes": cache_bytes,
+        "first_step_warm_s": None,
+        "imported_s": {"cold": fast.first["imported_s"], "warm": None},
         "recipes": {
             recipe: describe(card, prepared[recipe], ceilings, bytes_per_sample, args)
             for recipe in ("reference", "fast")
@@ -142,20 +182,24 @@ class Phases:
         print(f"{self._name} at {time.monotonic() - self._begin:.0f} s: {text}", flush=True)
 
 
-def count_bytes_per_sample(card: Card, args: argparse.Namespace) -> float | None:
-    """Half precisions have the same. None where shapes depend on the data, and on a CPU: counting takes long there."""
+def count_bytes_per_sample(card: Card, args: argparse.Namespace) -> dict[str, float]:
+    """By precision. Empty where shapes depend on the data, and on a CPU: counting takes long there."""
     if not card.has_static_shapes or args.device == "cpu":
-        return None
-    batch_size = args.batch_size or card.sizes[args.size].batch_size or 1
-    return count_work(card.name, size=args.size, batch_size=batch_size, precision=args.precision).bytes
+        return {}
+    counted: dict[bool, float] = {}  # precisions of the same width have the same
+    precisions = {args.precision, args.reference_precision}
+    for is_half in {precision in _HALF for precision in precisions}:
+        precision = "bf16" if is_half else "fp32"
+        work = count_work(card.name, size=args.size, batch_size=batch_size_of(card, args), precision=precision)
+        counted[is_half] = work.bytes
+    return {precision: counted[precision in _HALF] for precision in precisions}
 
 
 def start(card: Card, recipe: str, cache: str, args: argparse.Namespace) -> Prepared:
-    size = card.sizes[args.size]
     precision = args.precision if recipe == "fast" else args.reference_precision
     cell = Cell(
         workload=card.name, framework="torch", recipe=recipe, precision=precision, size=args.size, device=args.device,
-        nodes=1, devices_per_node=1, batch_size_per_device=args.batch_size or size.batch_size or 1, data=DataSource(),
+        nodes=1, devices_per_node=1, batch_size_per_device=batch_size_of(card, args), data=DataSource(),
         epochs=None, lr=None, until_target=(), seed=0, repeat=1,
     )  # fmt: skip
     variant = Variant(
@@ -165,60 +209,68 @@ def start(card: Card, recipe: str, cache: str, args: argparse.Namespace) -> Prep
 
 
 def describe(
-    card: Card, one: Prepared, ceilings: dict[str, float], bytes_per_sample: float | None, args: argparse.Namespace
+    card: Card, one: Prepared, ceilings: dict[str, float], bytes_per_sample: dict[str, float], args: argparse.Namespace
 ) -> dict[str, Any]:
+    """Parts of the ceilings of its own precision."""
     rate, flops = summarise(one.rates), card.sizes[args.size].flops_per_sample
+    precision = one.variant.cell.precision
+    num_bytes = bytes_per_sample.get(precision)
     return {
-        "precision": one.variant.cell.precision,
+        "precision": precision,
         "rate": asdict(rate),
         "rounds": one.rates,
         "peak_memory_bytes": one.peak_memory_bytes,
         "first_step_s": one.first["first_step_s"],
         "flops_per_s": rate.value * flops,
-        "mfu": rate.value * flops / ceilings[f"matrix_{args.precision}_flops_per_s"],
-        "memory_fraction": bytes_per_sample and rate.value * bytes_per_sample / ceilings["copy_bytes_per_s"],
+        "mfu": rate.value * flops / ceilings[f"matrix_{precision}_flops_per_s"],
+        "memory_fraction": None if num_bytes is None else rate.value * num_bytes / ceilings["copy_bytes_per_s"],
         "optimisations": one.first["facts"].get("optimisations"),
     }
 
 
-def measure_ceilings(device_type: str, precision: str) -> dict[str, float]:
+def measure_ceilings(device_type: str, precisions: Collection[str]) -> dict[str, float]:
     device = torch.device(device_type)
-    found = {
-        f"matrix_{precision}_flops_per_s": matrix_flops_per_s(precision, device),
-        "copy_bytes_per_s": copy_bytes_per_s(device),
-    }
+    found = {f"matrix_{each}_flops_per_s": matrix_flops_per_s(each, device) for each in sorted(precisions)}
+    found["copy_bytes_per_s"] = copy_bytes_per_s(device)
     if device_type == "cuda":
         torch.cuda.empty_cache()
     return found
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def print_table(lines: Sequence[dict[str, Any]]) -> None:
+def print_table(lines: Sequence[Row]) -> None:
     for line in lines:
         print(f"{line['workload']}, batch {line['batch_size']}, {line['unit']}/s, {line['date']}, {line['versions']}")
         for recipe, found in line["recipes"].items():
             cells = [
-                f"  {recipe:<10}{found['precision']:<5}{_say(found['rate'])}",
-                f"{found['flops_per_s'] / 1e12:.3g} TFLOP/s ({found['mfu']:.0%} of a matrix product)",
-                *([f"{found['memory_fraction']:.0%} of a copy"] if found["memory_fraction"] is not None else []),
+                f"  {recipe:<10}{found['precision']:<5}{Spread(**found['rate']).to_text()}",
+                f"{found['flops_per_s'] / 1e12:.3g} TFLOP/s ({_part(found['mfu'])} of a matrix product)",
+                *([f"{_part(found['memory_fraction'])} of a copy"] if found["memory_fraction"] is not None else []),
                 f"{(found['peak_memory_bytes'] or 0) / 1e9:.1f} GB",
                 *([f"first step after {found['first_step_s']:.0f} s"] if recipe == "reference" else []),
             ]
             print(", ".join(cells))
-        warm = line["first_step_warm_s"]
-        caches = "" if warm is None else f" with an empty compile cache, {warm:.0f} s with a warm one"
-        print(f"  fast: first step after {line['first_step_cold_s']:.0f} s{caches}")
+        print(f"  fast: first step after {_say_starts(line)}")
         print(f"  fast uses {', '.join(line['recipes']['fast']['optimisations'])}")
-        print(f"  fast / reference: {_say(line['ratio'])}", flush=True)
+        print(f"  fast / reference: {Spread(**line['ratio']).to_text()}", flush=True)
 
 
-def _say(spread: dict[str, float]) -> str:
-    found = Spread(**spread)
-    return f"{found.value:.4g} ({found.low:.4g} to {found.high:.4g})"
+def _say_starts(line: Row) -> str:
+    first, cold, warm = (
+        line["recipes"]["fast"]["first_step_s"],
+        line["first_step_cold_s"],
+        line["first_step_warm_s"],
+    )
+    if cold is None:
+        return f"{first if warm is None else warm:.0f} s with a warm compile cache"
+    return (
+        f"{cold:.0f} s" if warm is None else f"{cold:.0f} s with an empty compile cache, {warm:.0f} s with a warm one"
+    )
+
+
+def _part(fraction: float) -> str:
+    """A part of a measured ceiling cannot be above 1: then the number is not one."""
+    return f"{fraction:.0%}" if fraction <= 1 else "above the peak"
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,16 +2,17 @@
 
 For each workload a data set is generated in --data (or found there), then three rates are measured: training on one
 batch in the device's memory, training from the files, and the loader without any training, which is its ceiling.
+Each workload has a row in --output, and one that has it is not measured again. Exits with 1 if a workload failed.
 
     python benchmarks/feed.py --device cuda --data /tmp/data                     # all five
     python benchmarks/feed.py --device cuda --data /tmp/data --only tsm --images 2000
-    python benchmarks/feed.py --only tsm --data /tmp/data --images 24 --size small --batch-size 2 --seconds 1 --rounds 2
+    python benchmarks/feed.py --only tsm --data /tmp/data --images 36 --size small --batch-size 2 --seconds 1 --rounds 2
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
 import os
 import subprocess
 import sys
@@ -22,7 +23,9 @@ from typing import Any
 
 import torch
 
-from trainmark.controller.turns import Prepared, Variant, measure_in_turns, ratio, summarise
+from json_rows import JsonRows, Row
+from trainmark.controller.turns import Prepared, Spread, Variant, measure_in_turns, ratio, summarise
+from trainmark.errors import TrainmarkError
 from trainmark.spec.cell import Cell, DataSource
 from trainmark.workloads.registry import load_card
 
@@ -32,25 +35,50 @@ class Files:
     format: str
     num_images: int
     """Enough for several seconds at the rate of a fast GPU; then the same files are read again, from memory."""
+    size: str = ""
+    """For Cityscapes, the real one: by default `data make` draws streets with a quarter of the pixels."""
 
 
 FILES = {
     "tsm": Files(format="kinetics", num_images=1500),
-    "hrnet_w18": Files(format="cityscapes", num_images=300),
+    "hrnet_w18": Files(format="cityscapes", num_images=300, size="2048x1024"),
     "psenet": Files(format="icdar2015", num_images=1000),
     "mask_rcnn": Files(format="coco", num_images=1000),
     "resnet50": Files(format="imagenet", num_images=9600),
 }
 
 
-def main() -> None:
+def main() -> int:
     args = read_arguments()
+    kept = JsonRows(args.output, key_of)
+    failed = []
     for name in args.only or FILES:
-        folder = make_files(name, args)
-        line = measure(name, folder, args)
-        with args.output.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        print_line(line)
+        if key_of(settings_of(name, args)) in kept.rows:
+            print(f"{name}: already in {args.output}")
+            continue
+        try:
+            kept.put(measure(name, make_files(name, args), args))
+        except (TrainmarkError, subprocess.CalledProcessError) as error:
+            print(f"{name}: {error}", flush=True)
+            failed.append(name)
+            continue
+        print_line(kept.rows[key_of(settings_of(name, args))])
+    return int(bool(failed))
+
+
+def settings_of(name: str, args: argparse.Namespace) -> Row:
+    return {
+        "workload": name,
+        "size": args.size,
+        "batch_size": args.batch_size or load_card(name).sizes[args.size].batch_size or 1,
+        "precision": args.precision,
+        "device": args.device,
+    }
+
+
+def key_of(row: Row) -> tuple[Any, ...]:
+    """Of rows with the same settings; older rows have not all of them, and are measured again."""
+    return tuple(row.get(name) for name in ("workload", "size", "batch_size", "precision", "device"))
 
 
 def read_arguments() -> argparse.Namespace:
@@ -72,34 +100,29 @@ def read_arguments() -> argparse.Namespace:
 
 
 def make_files(name: str, args: argparse.Namespace) -> Path:
-    folder = args.data / FILES[name].format
+    files = FILES[name]
+    folder: Path = args.data / "-".join(filter(None, (files.format, files.size)))
     if not folder.exists():
         args.data.mkdir(parents=True, exist_ok=True)
-        begin = time.monotonic()
-        num_images = str(args.images or FILES[name].num_images)
-        argv = [sys.executable, "-m", "trainmark.cli.main", "data", "make", FILES[name].format, str(folder)]
-        subprocess.run([*argv, "--images", num_images], check=True, stdout=subprocess.DEVNULL)
+        begin, num_images = time.monotonic(), args.images or files.num_images
+        argv = [sys.executable, "-m", "trainmark.cli.main", "data", "make", files.format, str(folder)]
+        argv += ["--images", str(num_images), *(["--image-size", files.size] if files.size else [])]
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
         print(f"{name}: {num_images} samples made in {time.monotonic() - begin:.0f} s", flush=True)
     return folder
 
 
-def measure(name: str, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+def measure(name: str, folder: Path, args: argparse.Namespace) -> Row:
     """One after the other: the second start finds what the first has compiled."""
-    prepared = {data: start(name, data, args) for data in ("synthetic", str(folder))}
-    synthetic, files = prepared.values()
-    try:
+    with contextlib.ExitStack() as ending:
+        synthetic, files = (start(name, data, args, ending) for data in ("synthetic", str(folder)))
         measure_in_turns([synthetic, files], rounds=args.rounds, seconds=args.seconds)
         loaded = files.load(args.seconds)
-    finally:
-        for one in prepared.values():
-            one.end()
     facts = files.first["facts"]
     return {
-        "workload": name,
+        **settings_of(name, args),
         "unit": load_card(name).unit,
-        "batch_size": files.variant.cell.batch_size_per_device,
-        "size": args.size,
-        "precision": args.precision,
+        "folder": folder.name,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "versions": {key: facts.get(key) for key in ("framework", "cuda", "device_name")},
         "num_cores": os.cpu_count(),
@@ -110,19 +133,19 @@ def measure(name: str, folder: Path, args: argparse.Namespace) -> dict[str, Any]
     }
 
 
-def start(name: str, data: str, args: argparse.Namespace) -> Prepared:
-    batch_size = args.batch_size or load_card(name).sizes[args.size].batch_size or 1
+def start(name: str, data: str, args: argparse.Namespace, ending: contextlib.ExitStack) -> Prepared:
     cell = Cell(
         workload=name, framework="torch", recipe="fast", precision=args.precision, size=args.size, device=args.device,
-        nodes=1, devices_per_node=1, batch_size_per_device=batch_size,
+        nodes=1, devices_per_node=1, batch_size_per_device=settings_of(name, args)["batch_size"],
         data=DataSource.parse(data), epochs=None, lr=None, until_target=(), seed=0, repeat=1,
     )  # fmt: skip
-    return Prepared(Variant(name=f"{name} from {data}", cell=cell)).wait_for_first_step()
+    one = Prepared(Variant(name=f"{name} from {data}", cell=cell))
+    ending.callback(one.end)
+    return one.wait_for_first_step()
 
 
-def print_line(line: dict[str, Any]) -> None:
-    rates = {key: line[key] for key in ("synthetic", "files", "fraction")}
-    said = {key: f"{found['value']:.4g} ({found['low']:.4g} to {found['high']:.4g})" for key, found in rates.items()}
+def print_line(line: Row) -> None:
+    said = {key: Spread(**line[key]).to_text() for key in ("synthetic", "files", "fraction")}
     print(
         f"{line['workload']}, batch {line['batch_size']}, {line['unit']}/s, {line['num_cores']} cores, {line['date']}"
     )
@@ -131,4 +154,4 @@ def print_line(line: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

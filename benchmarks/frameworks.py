@@ -141,7 +141,7 @@ def print_table(lines: Sequence[dict[str, Any]]) -> None:
             rate = Spread(**found["rate"])
             cells = [
                 line["workload"], *name.split(":"), line["precision"], str(line["batch_size"]),
-                f"{rate.value:,.4g} {line['unit']}", f"{rate.low:,.4g} … {rate.high:,.4g}",
+                f"{rate.value:,.4g} {line['unit']}", say_interval(rate, ",.4g"),
                 f"{found['first_step_s']:.0f} s",
             ]  # fmt: skip
             print(f"| {' | '.join(cells)} |")
@@ -149,8 +149,12 @@ def print_table(lines: Sequence[dict[str, Any]]) -> None:
     for line in lines:
         for name, found in line["ratios"].items():
             spread = Spread(**found)
-            print(f"| {line['workload']} | {name} | {spread.value:.3f} | {spread.low:.3f} … {spread.high:.3f} |")
+            print(f"| {line['workload']} | {name} | {spread.value:.3f} | {say_interval(spread, '.3f')} |")
     print(flush=True)
+
+
+def say_interval(spread: Spread, digits: str) -> str:
+    return "–" if spread.interval is None else " … ".join(f"{end:{digits}}" for end in spread.interval)
 
 
 if __name__ == "__main__":

@@ -26,9 +26,13 @@ run() { $TRAINMARK run "$@" --store "$STORE" --retries 0 ${RUN:-}; }
 # shellcheck disable=SC2086
 make_data() { $TRAINMARK data make "$@" ${MAKE:-}; }
 
-follow() { # a guide's own commands, word for word
-    local line words
+follow() { # a guide's own commands, but for the recipe where $RUN has one; none twice
+    local line words seen=
     while read -r line; do
+        [[ $line == *--as-videos* ]] && continue # needs PyAV, and no guide trains on them
+        [[ ${RUN:-} == *--recipe* ]] && line=$(sed -E 's/ --recipe[ =][^ ]+//' <<<"$line")
+        [[ $seen == *"|$line|"* ]] && continue
+        seen+="|$line|"
         read -ra words <<<"$line"
         echo "\$ $line"
         if [[ ${words[1]} == data ]]; then

@@ -124,12 +124,14 @@ def measure(
 
 
 def print_line(line: dict[str, Any]) -> None:
+    from trainmark.controller.turns import Spread
+
     for name, found in line["versions"].items():
-        rate, ratio = found["rate"], found["ratio"]
-        of_first = "" if ratio is None else f"  {ratio['value']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f})"
+        rate = Spread(**found["rate"])
+        of_first = "" if found["ratio"] is None else f"  {Spread(**found['ratio']).to_text('.3f')}"
         memory = (found["peak_memory_bytes"] or 0) / 1e9
         print(
-            f"{line['row']:<28} {name:<8} {rate['value']:8.4g} ({rate['low']:.4g} to {rate['high']:.4g}){of_first}"
+            f"{line['row']:<28} {name:<8} {rate.to_text()}{of_first}"
             f"  {memory:.1f} GB  loss {found['first_loss']:.4f}  card version {found['card_version']}",
             flush=True,
         )

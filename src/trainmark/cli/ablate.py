@@ -41,12 +41,17 @@ def run(args: argparse.Namespace) -> int:
         rounds=args.rounds,
         seconds=args.seconds,
     )
-    found = ablate(options, say=talk)
+    found, cause = ablate(options, say=talk)
     if args.json:
         print_json(ablation=asdict(found))
-        return 0
-    print_ablation([_line(row) for row in found.rows], found.unit, stdout_console())
-    next_command(f"trainmark run {args.workload} --recipe reference,fast")
+    else:
+        print_ablation([_line(row) for row in found.rows], found.unit, stdout_console())
+    if cause is not None:
+        more = ",".join(found.not_measured)
+        talk(f"not measured: {more}; add --only {more} for these" if more else "it ended early, with fewer rounds")
+        raise cause
+    if not args.json:
+        next_command(f"trainmark run {args.workload} --recipe reference,fast")
     return 0
 
 
@@ -54,10 +59,12 @@ def _line(row: Ablated) -> AblationLine:
     from trainmark.report.ablation import AblationLine
 
     also = f"and {', '.join(row.also_without)}, which need it" if row.also_without else ""
+    worth = row.worth
     return AblationLine(
         name=row.optimisation.name,
         rate=None if row.rate is None else row.rate.value,
-        worth=None if row.worth is None else (row.worth.value, row.worth.low, row.worth.high),
+        worth=None if worth is None else worth.value,
+        interval=None if worth is None else worth.interval,
         first_step_s=row.first_step_s,
         note=row.failure or also,
     )

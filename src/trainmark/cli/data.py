@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from dataclasses import asdict
 from pathlib import Path
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     make.add_argument("--seed", type=integer(0), metavar="N", help="the same seed gives the same bytes")
     make.add_argument("--source", type=Path, metavar="DIR", help="original files, for a format that converts")
     make.add_argument("--as-videos", action="store_true", default=None, help="video files instead of folders of frames")
+    make.add_argument("--image-size", type=_size, metavar="WxH", help="of cityscapes (real: 2048x1024, default: half)")
     check = _add_action(actions, "check", "check the layout and every file of a data set")
     depth = check.add_mutually_exclusive_group()
     depth.add_argument("--quick", action="store_true", help="check only the ends of files; no decoding, no checksums")
@@ -64,6 +66,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_json_option(action)
 
 
+def _size(text: str) -> tuple[int, int]:
+    """Height and width."""
+    found = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5})", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"must be WIDTHxHEIGHT, as 2048x1024, got {text!r}")
+    return int(found[2]), int(found[1])
+
+
 def _add_action(
     actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str
 ) -> argparse.ArgumentParser:
@@ -86,6 +96,7 @@ def _make(args: argparse.Namespace) -> int:
         num_workers=args.workers,
         source=args.source,
         as_videos=args.as_videos,
+        image_size=args.image_size,
     )
     report = make_dataset(args.format, args.folder, request)
     if args.json:

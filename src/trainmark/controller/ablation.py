@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from trainmark.controller.turns import Prepared, Spread, Variant, measure_in_turns, ratio, summarise
+from trainmark.controller.turns import Prepared, Spread, Variant, in_turns, ratio, summarise
 from trainmark.errors import InputError, RunError
 from trainmark.host import num_cores
 from trainmark.spec.cell import PRECISIONS, Cell, DataSource
@@ -43,6 +43,7 @@ class Ablated:
     worth: Spread | None
     """The rate of `fast` over that."""
     first_step_s: float | None
+    """None if others were prepared at the same time: they shared the cores."""
     failure: str | None = None
 
 
@@ -54,6 +55,8 @@ class Ablation:
     """Of `fast`, over all rounds."""
     first_step_s: float
     rows: tuple[Ablated, ...]
+    not_measured: tuple[str, ...]
+    """Optimisations that it did not come to, since it was interrupted or `fast` itself failed."""
 
 
 def read_options(
@@ -96,77 +99,120 @@ def read_options(
     )
 
 
+Cause = KeyboardInterrupt | RunError
+"""What ended an ablation early: Ctrl-C or SIGTERM, or a failure of `fast` itself."""
+
+
 def ablate(
     options: AblationOptions, *, say: Callable[[str], None], prepare: Callable[[Variant], Prepared] = Prepared
-) -> Ablation:
-    """`fast` stays prepared; a few variants at a time are prepared together and then measured in turns with it."""
-    whole = prepare(_variant(options, ())).wait_for_first_step()
-    say(f"fast: first step after {whole.first['first_step_s']:.0f} s")
+) -> tuple[Ablation, Cause | None]:
+    """`fast` stays prepared; a few variants at a time are prepared together and then measured in turns with it.
+
+    If it ends early, what was measured before is returned with the cause; with nothing measured, the cause is raised.
+    """
+    whole = prepare(_variant(options, ()))
+    wanted = list(_wanted(options))
     all_rates: list[float] = []
     rows: list[Ablated] = []
+    cause: Cause | None = None
     try:
+        whole.wait_for_first_step()
+        say(f"fast: first step after {whole.first['first_step_s']:.0f} s")
         whole.measure(_WARM_UP_S)
-        wanted = list(_wanted(options))
         for first in range(0, len(wanted), options.at_once):
-            group = wanted[first : first + options.at_once]
             whole.rates = []
-            found = _leave_out(options, group, whole, prepare)
-            for row in found:
-                say(f"without {row.optimisation.name}: {_say(row)}")
+            found, early_end = _leave_out(options, wanted[first : first + options.at_once], whole, prepare)
             rows += found
             all_rates += whole.rates
-    finally:
+            for row in found:
+                say(f"without {row.optimisation.name}: {_say(row)}")
+            if early_end is not None:
+                raise early_end
         whole.end()
+    except (KeyboardInterrupt, RunError) as error:
+        cause = error
+    finally:
+        whole.kill()
+    if cause is not None and not any(row.worth for row in rows):
+        raise cause
+    measured = {row.optimisation for row in rows}
     return Ablation(
         options=options,
         unit=load_card(options.workload).unit,
         rate=summarise(all_rates),
         first_step_s=whole.first["first_step_s"],
         rows=tuple(sorted(rows, key=lambda row: -(row.worth.value if row.worth else 0.0))),
-    )
+        not_measured=tuple(one.name for one in wanted if one not in measured),
+    ), cause
 
 
 def _say(row: Ablated) -> str:
-    return row.failure or "" if row.worth is None else f"fast is {row.worth.value:.3f} times as fast"
+    return row.failure or "" if row.worth is None else f"fast is {row.worth.to_text('.3f')} times as fast"
 
 
 def _leave_out(
     options: AblationOptions, group: Sequence[Optimisation], whole: Prepared, prepare: Callable[[Variant], Prepared]
-) -> list[Ablated]:
-    """One variant without each of the group. All are ready before the first is measured: compiling would disturb it."""
-    variants = [prepare(_variant(options, (one.name,), num_at_once=len(group))) for one in group]
-    failures: dict[int, str] = {}
+) -> tuple[list[Ablated], Cause | None]:
+    """A row without each of the group; after an early end, of those with at least one complete round."""
+    variants: list[Prepared] = []
+    failures: dict[Prepared, str] = {}
+    cause: Cause | None = None
     try:
-        for number, variant in enumerate(variants):
-            with _noting_failure(failures, [number]):
-                variant.wait_for_first_step()
-        ready = [number for number in range(len(variants)) if number not in failures]
-        with _noting_failure(failures, ready):
-            for number in ready:
-                variants[number].measure(_WARM_UP_S)
-                variants[number].rates = []
-            measure_in_turns(
-                [whole, *(variants[number] for number in ready)], rounds=options.rounds, seconds=options.seconds
-            )
-    finally:
+        variants.extend(prepare(_variant(options, (one.name,), num_at_once=len(group))) for one in group)
+        _measure_group(options, whole, variants, failures)
         for variant in variants:
             variant.end()
+    except (KeyboardInterrupt, RunError) as error:
+        cause = error
+    finally:
+        for variant in variants:
+            variant.kill()
+    num_rounds = min(len(one.rates) for one in (whole, *variants) if one not in failures)
+    for prepared in (whole, *variants):
+        prepared.rates = prepared.rates[:num_rounds]
     return [
-        _describe(options, one, whole, variant, failures.get(number))
-        for number, (one, variant) in enumerate(zip(group, variants, strict=True))
-    ]
+        _describe(options, one, whole, variant, failures.get(variant), is_alone=len(group) == 1)
+        for one, variant in zip(group, variants, strict=False)
+        if variant in failures or num_rounds
+    ], cause
+
+
+def _measure_group(
+    options: AblationOptions, whole: Prepared, variants: Sequence[Prepared], failures: dict[Prepared, str]
+) -> None:
+    """All are ready before the first is measured: compiling would disturb it. One that fails is left out."""
+    for variant in variants:
+        with _noting_failure(failures, variant):
+            variant.wait_for_first_step()
+    for variant in variants:
+        if variant not in failures:
+            with _noting_failure(failures, variant):
+                variant.measure(_WARM_UP_S)
+            variant.rates = []
+    for one in in_turns([whole, *variants], options.rounds):
+        if one is whole:
+            whole.measure(options.seconds)
+        elif one not in failures:
+            with _noting_failure(failures, one):
+                one.measure(options.seconds)
 
 
 @contextlib.contextmanager
-def _noting_failure(failures: dict[int, str], numbers: Sequence[int]) -> Iterator[None]:
+def _noting_failure(failures: dict[Prepared, str], variant: Prepared) -> Iterator[None]:
     try:
         yield
     except RunError as error:
-        failures.update(dict.fromkeys(numbers, str(error).strip().splitlines()[-1]))
+        failures[variant] = str(error).strip().splitlines()[-1]
 
 
 def _describe(
-    options: AblationOptions, optimisation: Optimisation, whole: Prepared, variant: Prepared, failure: str | None
+    options: AblationOptions,
+    optimisation: Optimisation,
+    whole: Prepared,
+    variant: Prepared,
+    failure: str | None,
+    *,
+    is_alone: bool,
 ) -> Ablated:
     name = optimisation.name
     everything = optimisations_of(options.workload, options.device)
@@ -177,7 +223,7 @@ def _describe(
         also_without=tuple(sorted(also)),
         rate=summarise(variant.rates) if is_measured else None,
         worth=ratio(whole, variant) if is_measured else None,
-        first_step_s=variant.first["first_step_s"] if is_measured else None,
+        first_step_s=variant.first["first_step_s"] if is_measured and is_alone else None,
         failure=failure,
     )
 
@@ -197,6 +243,11 @@ def _variant(options: AblationOptions, without: tuple[str, ...], *, num_at_once:
         name=f"fast without {', '.join(without)}" if without else "fast",
         cell=cell,
         without=without,
-        # As ranks on one machine do, they share its cores.
-        environment={} if num_at_once == 1 else {"LOCAL_WORLD_SIZE": str(num_at_once)},
+        environment=_share_of_cores(num_at_once) if num_at_once > 1 else {},
     )
+
+
+def _share_of_cores(num_at_once: int) -> dict[str, str]:
+    """As ranks on one machine share them; otherwise the compiler of each would use as many processes as cores."""
+    num_threads = max(1, num_cores() // num_at_once)
+    return {"LOCAL_WORLD_SIZE": str(num_at_once), "TORCHINDUCTOR_COMPILE_THREADS": str(num_threads)}

@@ -15,9 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from trainmark.analyse.distributions import t_quantile
 from trainmark.errors import RunError
@@ -26,6 +26,8 @@ from trainmark.spec.cell import Cell
 _MODULE = "trainmark.worker.variant"
 _BEGIN_VARIABLE = "TRAINMARK_BEGIN_UNIX_S"
 _MAX_TAIL = 2000
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +57,13 @@ class Prepared:
         self.rates: list[float] = []
         """Samples per second of each round."""
         self.peak_memory_bytes: int | None = None
+        self._why_ended = ""
 
     def wait_for_first_step(self, limit_s: float | None = None) -> Prepared:
         """After `limit_s` seconds the process is killed, for compilers that never end."""
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], limit_s)[0]:
-            self._process.kill()
-            self._process.communicate()
-            self._log.close()
+            self.kill()
             raise RunError(f"{self.variant.name}: no first step within {limit_s:.0f} s")
         self.first = self._answer()
         return self
@@ -90,7 +91,17 @@ class Prepared:
             self._process.communicate("end\n")
         self._log.close()
 
+    def kill(self) -> None:
+        """For an interrupt: `end` waits until the process has done what it does, which may be minutes of compiling."""
+        if self._log.closed:
+            return
+        self._process.kill()
+        self._process.communicate()
+        self._log.close()
+
     def _ask(self, command: str) -> dict[str, Any]:
+        if self._log.closed:
+            raise RunError(f"{self.variant.name}: the process ended", why=self._why_ended)
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(command + "\n")
@@ -100,38 +111,50 @@ class Prepared:
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        if not line:
+        if not line.endswith("\n"):  # nothing, or what was written before a kill
             self._process.communicate()  # closes the pipes
             self._log.seek(0)
-            tail = self._log.read()[-_MAX_TAIL:].strip()
+            self._why_ended = self._log.read()[-_MAX_TAIL:].strip() or "it printed nothing"
             self._log.close()
-            raise RunError(f"{self.variant.name}: the process ended", why=tail or "it printed nothing")
+            raise RunError(f"{self.variant.name}: the process ended", why=self._why_ended)
         answer: dict[str, Any] = json.loads(line)
         return answer
 
 
-def measure_in_turns(prepared: Sequence[Prepared], *, rounds: int, seconds: float) -> None:
-    """The order turns round from one round to the next."""
+def in_turns(items: Sequence[T], rounds: int) -> Iterator[T]:
+    """Each once in every round. The order turns round from one round to the next."""
     for number in range(rounds):
-        for one in prepared if number % 2 == 0 else reversed(prepared):
-            one.measure(seconds)
+        yield from items if number % 2 == 0 else reversed(items)
+
+
+def measure_in_turns(prepared: Sequence[Prepared], *, rounds: int, seconds: float) -> None:
+    for one in in_turns(prepared, rounds):
+        one.measure(seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
     value: float
-    low: float
-    high: float
-    """Ends of the 95% interval; equal to `value` where there is one round."""
+    low: float | None
+    high: float | None
+    """Ends of the 95% interval; None where there is one round, which has none."""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    def to_text(self, digits: str = ".4g") -> str:
+        ends = "one round" if self.interval is None else " to ".join(f"{end:{digits}}" for end in self.interval)
+        return f"{self.value:{digits}} ({ends})"
 
 
 def summarise(values: Sequence[float]) -> Spread:
     """The geometric mean of the rounds and the interval of Student's t on their logarithms."""
     logs = [math.log(value) for value in values]
     mean = statistics.fmean(logs)
-    half = 0.0
-    if len(logs) > 1:
-        half = t_quantile(0.05, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    if len(logs) == 1:
+        return Spread(value=math.exp(mean), low=None, high=None)
+    half = t_quantile(0.05, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     return Spread(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
 
 

@@ -35,6 +35,9 @@ class MakeRequest:
     as_videos: bool | None = None
     """Video files instead of folders of frames."""
 
+    image_size: tuple[int, int] | None = None
+    """Height and width."""
+
 
 _FLAGS = {
     "num_samples": "--images",
@@ -44,6 +47,7 @@ _FLAGS = {
     "num_workers": "--workers",
     "source": "--source",
     "as_videos": "--as-videos",
+    "image_size": "--image-size",
 }
 """The command-line option of each field of MakeRequest."""
 

@@ -24,6 +24,8 @@ HEADER_BYTES = 33
 """The signature and the header chunk."""
 END_CHUNK = b"\x00\x00\x00\x00IEND\xaeB\x60\x82"
 
+_INTERLACE_AT = 28
+"""The byte that is not 0 if rows are not in their order."""
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _GREY, _PALETTE = 0, 3
 _KINDS = {_GREY: "grey", 2: "colour", _PALETTE: "palette", 4: "grey with transparency", 6: "colour with transparency"}
@@ -65,9 +67,9 @@ def read_header(data: bytes) -> Header:
     return Header(height=height, width=width, bit_depth=data[24], colour_type=data[25])
 
 
-def decode_rgb(data: bytes) -> tuple[Pixels, str | None]:
-    """Pixels of height x width x 3, and what had to be converted, if anything."""
-    header, image = _decode(data)
+def decode_rgb(data: bytes, num_rows: int | None = None) -> tuple[Pixels, str | None]:
+    """Pixels of height x width x 3, and what had to be converted, if anything. `num_rows`: only the first rows."""
+    header, image = _decode(data, num_rows)
     problem = None if (header.bit_depth, image.mode) == (8, "RGB") else f"{header.words} instead of 8-bit colour"
     if header.colour_type == _GREY and header.bit_depth == 16:  # Pillow would clip these values instead of scaling them
         high = (np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)
@@ -76,9 +78,9 @@ def decode_rgb(data: bytes) -> tuple[Pixels, str | None]:
     return np.array(image if image.mode == "RGB" else image.convert("RGBA").convert("RGB")), problem
 
 
-def decode_numbers(data: bytes) -> tuple[Pixels, str | None]:
+def decode_numbers(data: bytes, num_rows: int | None = None) -> tuple[Pixels, str | None]:
     """Label numbers of height x width, not brightness: palette indices, or plain values of 16 bits."""
-    header, image = _decode(data)
+    header, image = _decode(data, num_rows)
     if (header.colour_type, header.bit_depth) == (_GREY, 8):
         return np.array(image), None
     problem = f"{header.words} instead of 8-bit grey"
@@ -98,15 +100,25 @@ def encode_png(pixels: Pixels, *, level: int) -> bytes:
     return buffer.getvalue()
 
 
-def _decode(data: bytes) -> tuple[Header, Image.Image]:
+def _decode(data: bytes, num_rows: int | None) -> tuple[Header, Image.Image]:
     header = read_header(data)
     _verify_chunks(data)
+    if num_rows is not None and num_rows < header.height:
+        data = _with_height(data, num_rows)
     try:
         with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
             image.load()
             return header, image
     except Exception as error:  # Pillow raises many types on damaged data; one bad file must not stop a run
         raise PngError(FaultKind.CORRUPT, str(error)) from error
+
+
+def _with_height(data: bytes, height: int) -> bytes:
+    """A file of its first rows: decoders stop behind the last one, and leave the rest of the pixels compressed."""
+    if data[_INTERLACE_AT]:
+        return data
+    header = data[12:20] + height.to_bytes(4) + data[24:29]
+    return data[:12] + header + zlib.crc32(header).to_bytes(4) + data[HEADER_BYTES:]
 
 
 def _verify_chunks(data: bytes) -> None:

@@ -16,27 +16,34 @@ from trainmark.units import ABSENT, format_number
 class AblationLine:
     name: str
     rate: float | None
-    worth: tuple[float, float, float] | None
-    """The ratio and the ends of its 95% interval."""
+    worth: float | None
+    """The ratio."""
+    interval: tuple[float, float] | None
+    """Of `worth`, 95%; None where there is one round."""
     first_step_s: float | None
     note: str
 
 
 def print_ablation(lines: Sequence[AblationLine], unit: str, console: Console) -> None:
+    """Without the column of the first step if none can be compared."""
+    has_first = any(line.first_step_s is not None for line in lines)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("without")
-    for heading in (f"{unit}/s", "fast is faster by", "95% interval", "first step"):
+    for heading in (f"{unit}/s", "fast is faster by", "95% interval", *(["first step"] if has_first else [])):
         table.add_column(heading, justify="right")
     table.add_column("note")
     for line in lines:
-        table.add_row(*(Text(text) for text in _texts(line)))
+        table.add_row(*(Text(text) for text in _texts(line, has_first=has_first)))
     console.print(table)
 
 
-def _texts(line: AblationLine) -> tuple[str, ...]:
+def _texts(line: AblationLine, *, has_first: bool) -> tuple[str, ...]:
     rate = ABSENT if line.rate is None else format_number(line.rate, digits=4)
     first = ABSENT if line.first_step_s is None else f"{line.first_step_s:.0f} s"
-    if line.worth is None:
-        return line.name, rate, ABSENT, ABSENT, first, line.note
-    value, low, high = (f"{100 * (part - 1):+.1f}%" for part in line.worth)
-    return line.name, rate, value, f"{low} to {high}", first, line.note
+    worth = ABSENT if line.worth is None else _percent(line.worth)
+    interval = ABSENT if line.interval is None else " to ".join(map(_percent, line.interval))
+    return line.name, rate, worth, interval, *([first] if has_first else []), line.note
+
+
+def _percent(worth: float) -> str:
+    return f"{100 * (worth - 1):+.1f}%"

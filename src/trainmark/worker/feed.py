@@ -36,6 +36,10 @@ class Stream(Protocol[B_co]):
 class Source(Protocol[B_co]):
     """A data set as batches of one rank on the device. `Share` says which samples; problems go to `Problems`."""
 
+    @property
+    def num_ahead(self) -> int:
+        """Batches that are ready or in the making at most, besides the one in use."""
+
     def training(self, *, epoch: int, step: int) -> Stream[B_co]:
         """From that step of that epoch on, without end and without a gap between epochs."""
 
@@ -61,6 +65,10 @@ class Feed(Protocol[B_co]):
     @property
     def num_samples(self) -> tuple[int, int] | None:
         """Of the data set, for training and for validation; None for synthetic data."""
+
+    @property
+    def num_ahead(self) -> int:
+        """Of its source; 0 for batches that stay on the device."""
 
     @property
     def can_evaluate(self) -> bool: ...
@@ -112,6 +120,7 @@ class RepeatingFeed(Generic[B]):
     """The same batches again and again, resident on the device: what is measured is training alone."""
 
     steps_per_epoch = None
+    num_ahead = 0
     can_evaluate = False
     truth = None
 
@@ -166,6 +175,7 @@ class DataFeed(Generic[B]):
         self.steps_per_epoch = steps_per_epoch
         self.num_classes, self.truth = data.num_classes, data.truth
         self.num_samples = data.num_train, data.num_val
+        self.num_ahead = source.num_ahead
         self.can_evaluate = data.num_val > 0
         self._training: Stream[B] | None = None
         self._next = (0, 0)

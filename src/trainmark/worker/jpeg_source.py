@@ -47,7 +47,7 @@ class JpegSource(Generic[B]):
         `claim` is called in the training's thread for each batch before it is used.
         """
         self._data, self._share, self._images = data, share, images
-        self._num_ahead, self._claim = num_ahead, claim
+        self.num_ahead, self._claim = num_ahead, claim
         self._loaders = ThreadPoolExecutor(max_workers=num_loaders, thread_name_prefix="load")
 
     def training(self, *, epoch: int, step: int) -> Ahead[B]:
@@ -70,7 +70,7 @@ class JpegSource(Generic[B]):
         return partial(self._images.prepare, images, split.labels[indices])
 
     def _ahead(self, loads: Iterator[Callable[[], B]]) -> Ahead[B]:
-        return Ahead(loads, self._loaders, self._num_ahead, self._claim)
+        return Ahead(loads, self._loaders, self.num_ahead, self._claim)
 
 
 class Ahead(Generic[B]):

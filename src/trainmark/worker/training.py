@@ -162,6 +162,11 @@ class TrainingEngine(ABC, Generic[B]):
         """Take the next batch and do not train on it: what the loader can do alone."""
         self._feed.next_batch()
 
+    @property
+    def num_ahead(self) -> int:
+        """Batches that the feed makes ahead at most; 0 where none is made while the device trains."""
+        return self._feed.num_ahead
+
     def restart_feed(self) -> None:
         self._feed.restart()
 

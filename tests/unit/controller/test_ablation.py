@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -38,11 +39,45 @@ class Imagined(Prepared):
     def end(self) -> None:
         pass
 
+    def kill(self) -> None:
+        pass
+
+
+class Ending(Imagined):
+    """What happens in the 4th measurement of `fast`: after its warm-up that is the third round."""
+
+    cause: BaseException
+
+    def measure(self, seconds: float) -> float:
+        if not self.variant.without:
+            self.number = getattr(self, "number", 0) + 1
+            if self.number == 4:
+                raise self.cause
+        return super().measure(seconds)
+
+
+class Interrupted(Ending):
+    cause = KeyboardInterrupt("SIGTERM")
+
+
+class Failing(Ending):
+    cause = RunError("fast: the process ended", why="CUDA out of memory")
+
+
+class DyingLater(Imagined):
+    """Without fused_optimizer it ends in the second round."""
+
+    def measure(self, seconds: float) -> float:
+        if "fused_optimizer" in self.variant.without and self.rates:
+            raise RunError("it ended", why="out of memory")
+        return super().measure(seconds)
+
 
 def test_the_worth_of_each_is_the_ratio_to_all() -> None:
     options = read_options(**OPTIONS, only=["compile", "channels_last", "fused_optimizer"])  # type: ignore[arg-type]
     said: list[str] = []
-    found = ablate(options, say=said.append, prepare=Imagined)
+    found, cause = ablate(options, say=said.append, prepare=Imagined)
+    assert (cause, found.not_measured) == (None, ())
     assert (options.precision, options.size, options.batch_size) == ("bf16", "full", 16)
     assert [row.optimisation.name for row in found.rows] == ["compile", "fused_optimizer", "channels_last"]
     compiled, fused, failed = found.rows
@@ -52,7 +87,76 @@ def test_the_worth_of_each_is_the_ratio_to_all() -> None:
     assert "shared_blocks" in compiled.also_without
     assert fused.also_without == ("whole_step_graph",)
     assert (failed.worth, failed.failure) == (None, "out of memory")
-    assert said[1] == "without channels_last: out of memory"
+    assert said[1:3] == [
+        "without channels_last: out of memory",
+        "without compile: fast is 2.000 (2.000 to 2.000) times as fast",
+    ]
+
+
+def test_a_variant_that_ends_while_it_is_measured_does_not_spoil_the_others() -> None:
+    options = read_options(**OPTIONS, only=["compile", "fused_optimizer"])  # type: ignore[arg-type]
+    found, _ = ablate(options, say=lambda _: None, prepare=DyingLater)
+    assert [(row.optimisation.name, row.failure) for row in found.rows] == [
+        ("compile", None),
+        ("fused_optimizer", "it ended: out of memory"),
+    ]
+
+
+@pytest.mark.parametrize(("prepare", "code"), [(Interrupted, 143), (Failing, 1)])
+def test_an_early_end_prints_what_was_measured_and_names_the_rest(
+    prepare: type[Ending], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ablation, "ablate", partial(ablate, prepare=prepare))
+    monkeypatch.setattr(ablation, "num_cores", lambda: 4)  # two at the same time
+    words = "ablate tsm --device cuda --only compile,fused_optimizer,sum_norms --rounds 5 --seconds 0.1"
+    assert main(words.split()) == code
+    printed = capsys.readouterr()
+    assert "+100.0%" in printed.out
+    assert "not measured: sum_norms" in printed.err
+    assert "next:" not in printed.err
+
+
+def test_an_early_end_with_nothing_measured_is_an_error() -> None:
+    class Dead(Imagined):
+        def wait_for_first_step(self) -> Prepared:
+            raise RunError("fast: the process ended")
+
+    options = read_options(**OPTIONS, only=["compile"])  # type: ignore[arg-type]
+    with pytest.raises(RunError, match="fast: the process ended"):
+        ablate(options, say=lambda _: None, prepare=Dead)
+
+
+def test_variants_that_are_prepared_together_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ablation, "num_cores", lambda: 16)
+    seen: dict[str, Variant] = {}
+
+    class Seen(Imagined):
+        def __init__(self, variant: Variant) -> None:
+            super().__init__(variant)
+            seen[variant.name] = variant
+
+    options = read_options(**OPTIONS, only=["compile", "fused_optimizer"])  # type: ignore[arg-type]
+    found, _ = ablate(options, say=lambda _: None, prepare=Seen)
+    shared = {"LOCAL_WORLD_SIZE": "2", "TORCHINDUCTOR_COMPILE_THREADS": "8"}
+    assert seen["fast"].environment == {}
+    assert seen["fast without compile"].environment == shared
+    # Their first steps took longer than those of one alone, so they are not compared.
+    assert {row.first_step_s for row in found.rows} == {None}
+    alone, _ = ablate(replace(options, only=("compile",)), say=lambda _: None, prepare=Seen)
+    assert [row.first_step_s for row in alone.rows] == [5.0]
+
+
+def test_one_round_prints_no_interval(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(ablation, "ablate", partial(ablate, prepare=Imagined))
+    words = "ablate tsm --device cuda --only compile --rounds 1 --seconds 0.1"
+    assert main(words.split()) == 0
+    printed = capsys.readouterr().out
+    assert "+100.0%" in printed
+    assert "+100.0% to" not in printed
+    assert main([*words.split(), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    check_document("ablate", document)
+    assert document["ablation"]["rows"][0]["worth"]["low"] is None
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from trainmark.cli.main import main
 from trainmark.datasets.cityscapes.check import check_folder
 from trainmark.datasets.cityscapes.format import FORMAT
 from trainmark.datasets.cityscapes.labels import CLASSES, ID_OF, IGNORED, NAMES, TRAIN_IDS
 from trainmark.datasets.cityscapes.make import make_cityscapes
 from trainmark.datasets.cityscapes.read import UnusablePairError, load_pair, read_cityscapes
 from trainmark.datasets.cityscapes.scene import draw_street
-from trainmark.datasets.png import PngError, decode_numbers, decode_rgb, encode_png
+from trainmark.datasets.png import PngError, decode_numbers, decode_rgb, encode_png, read_header
 from trainmark.datasets.report import FaultKind
 from trainmark.errors import DataError
 
@@ -397,3 +398,32 @@ def test_an_unreadable_file_is_named(folder: Path) -> None:
     with pytest.raises(UnusablePairError) as caught:
         load_pair(folder, IMAGE, LABEL)
     assert caught.value.fault.kind is FaultKind.UNREADABLE
+
+
+def test_the_size_can_be_chosen_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["data", "make", "cityscapes", str(tmp_path / "streets"), "--images", "3", "--workers", "1"]
+    assert main([*words, "--image-size", "96x64"]) == 0
+    headers = [read_header(path.read_bytes()) for path in (tmp_path / "streets").rglob("*.png")]
+    assert {(header.width, header.height) for header in headers} == {(96, 64)}
+    assert main([*words, "--image-size", "96"]) == 2
+    assert "must be WIDTHxHEIGHT, as 2048x1024, got '96'" in capsys.readouterr().err
+
+
+def test_the_first_rows_of_a_png_alone() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 56, 3), dtype=np.uint8)
+    for some in (pixels, pixels[:, :, 0]):
+        decode = decode_rgb if some.ndim == 3 else decode_numbers
+        for num_rows in (1, 17, 39, 40, 99):
+            found, problem = decode(encode_png(some, level=3), num_rows)
+            np.testing.assert_array_equal(found, some[:num_rows])
+            assert problem is None
+
+
+def test_pairs_of_other_sizes_are_refused_also_if_few_rows_are_read(tmp_path: Path) -> None:
+    sizes = {IMAGE: (40, 56), LABEL: (44, 56)}
+    for path, size in sizes.items():
+        (tmp_path / path).parent.mkdir(parents=True)
+        pixels = np.zeros((*size, 3) if path == IMAGE else size, np.uint8)
+        (tmp_path / path).write_bytes(encode_png(pixels, level=3))
+    with pytest.raises(UnusablePairError, match="56 x 44 pixels, its image has 56 x 40"):
+        load_pair(tmp_path, IMAGE, LABEL, num_rows=8)

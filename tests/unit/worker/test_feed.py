@@ -31,6 +31,8 @@ class NumpyImages:
 
 
 class NumpySamples:
+    num_ahead = 0
+
     def __init__(self, data: Samples, share: Share, problems: Problems) -> None:
         self._data, self._share, self._problems = data, share, problems
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from trainmark.datasets.cityscapes.labels import IGNORED
 from trainmark.datasets.cityscapes.make import make_cityscapes
+from trainmark.datasets.cityscapes.read import load_pair
 from trainmark.datasets.png import encode_png
 from trainmark.worker.torch.ranks import sync_batch_norms
 from trainmark.workloads.card import ImageSize
@@ -275,20 +276,24 @@ def test_scaling_keeps_labels_on_their_pixels() -> None:
         assert abs(off.mean()) < 0.5, "no shift to one side"
 
 
-def test_padding_is_below_and_to_the_right() -> None:
+def test_padding_is_below_and_to_the_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(augment, "SCALES", (1.0,))
+    cut = augment.draw_cut((2, 3), height=4, width=5, rng=np.random.default_rng(0))
     image, labels = np.full((2, 3, 3), 7, np.uint8), np.full((2, 3), 4, np.uint8)
-    image, labels = augment.pad_and_crop(image, labels, height=4, width=5, rng=np.random.default_rng(0))
+    image, labels = augment.pad_and_crop(image, labels, cut)
     assert labels.tolist() == [[4, 4, 4, 255, 255]] * 2 + [[255] * 5] * 2
     assert image[:, :, 1].tolist() == [[7, 7, 7, 128, 128]] * 2 + [[128] * 5] * 2
 
 
-def test_crops_reach_every_corner() -> None:
+def test_crops_reach_every_corner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(augment, "SCALES", (1.0,))
     labels = np.arange(12, dtype=np.uint8).reshape(3, 4)
     image = np.repeat(labels[:, :, None], 3, 2)
     seen = set()
     for seed in range(60):
-        cut, truth = augment.pad_and_crop(image, labels, height=2, width=2, rng=np.random.default_rng(seed))
-        assert np.array_equal(cut[:, :, 2], truth)
+        cut = augment.draw_cut((3, 4), height=2, width=2, rng=np.random.default_rng(seed))
+        pixels, truth = augment.pad_and_crop(image, labels, cut)
+        assert np.array_equal(pixels[:, :, 2], truth)
         seen.add(int(truth[0, 0]))
     assert seen == {0, 1, 2, 4, 5, 6}
 
@@ -297,15 +302,49 @@ def test_augmented_samples_are_seeded_and_vary() -> None:
     rng = np.random.default_rng(0)
     image = cv2.resize(rng.integers(0, 256, (8, 16, 3), dtype=np.uint8), (96, 48))
     labels = rng.integers(0, 19, (48, 96), dtype=np.uint8)
-    results = [
-        augment.augment(image, labels, height=32, width=64, rng=np.random.default_rng(seed))
-        for seed in (1, 1, *range(20))
-    ]
+    results = []
+    for seed in (1, 1, *range(20)):
+        own = np.random.default_rng(seed)
+        results.append(augment.augment(image, labels, augment.draw_cut((48, 96), height=32, width=64, rng=own), own))
     assert np.array_equal(results[0][0], results[1][0])
     assert np.array_equal(results[0][1], results[1][1])
     assert all(pixels.shape == (32, 64, 3) and truth.shape == (32, 64) for pixels, truth in results)
     assert all(pixels.dtype == truth.dtype == np.uint8 for pixels, truth in results)
     assert len({pixels.tobytes() for pixels, _ in results[2:]}) == 20
+
+
+@pytest.mark.parametrize("size", [(128, 256), (100, 60), (66, 130), (40, 200)])
+def test_what_a_crop_does_not_need_does_not_change_it(size: tuple[int, int]) -> None:
+    """To the bit: scaled as a part of the image or as a part of the whole one, with noise as the hardest case."""
+    rng = np.random.default_rng(0)
+    image, labels = rng.integers(0, 256, (*size, 3), dtype=np.uint8), rng.integers(0, 20, size, dtype=np.uint8)
+    num_less = 0
+    for seed in range(60):
+        cut = augment.draw_cut(size, height=32, width=64, rng=np.random.default_rng(seed))
+        whole = augment.pad_and_crop(*augment.scale(image, labels, cut.factor), cut)
+        part = image[: cut.num_rows, : cut.num_columns], labels[: cut.num_rows, : cut.num_columns]
+        for found, wanted in zip(augment.pad_and_crop(*augment.scale(*part, cut.factor), cut), whole, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+        num_less += cut.num_rows < size[0] or cut.num_columns < size[1]
+    assert num_less > 10 or size[0] % 4
+
+
+def test_a_sample_is_the_same_from_the_rows_that_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_cityscapes(tmp_path / "streets", num_images=5, num_workers=1, size=(96, 192))
+    streets = data.open_data(tmp_path / "streets", size=SMALL)
+    some = [streets.train_sample(0, np.random.default_rng(seed)).arrays for seed in range(12)]
+    asked: list[int | None] = []
+
+    def load_all(*args: Any, num_rows: int | None) -> Any:
+        asked.append(num_rows)
+        return load_pair(*args)
+
+    monkeypatch.setattr(data, "load_pair", load_all)
+    whole = [streets.train_sample(0, np.random.default_rng(seed)).arrays for seed in range(12)]
+    assert min(rows for rows in asked if rows) < 96
+    for one, other in zip(some, whole, strict=True):
+        np.testing.assert_array_equal(one["image"], other["image"])
+        np.testing.assert_array_equal(one["labels"], other["labels"])
 
 
 def test_colour_distortions_by_hand() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainmark.datasets.cityscapes.check import check_folder
 from trainmark.datasets.cityscapes.labels import CLASSES
-from trainmark.datasets.cityscapes.make import make_cityscapes
+from trainmark.datasets.cityscapes.make import DEFAULT_SIZE, make_cityscapes
 from trainmark.datasets.cityscapes.read import read_cityscapes
 from trainmark.datasets.formats import DatasetFormat, MakeRequest
 from trainmark.datasets.report import MakeReport, Summary
@@ -26,13 +26,14 @@ def _make(root: Path, request: MakeRequest) -> MakeReport:
         val_fraction=0.2 if request.val_fraction is None else request.val_fraction,
         seed=request.seed or 0,
         num_workers=request.num_workers,
+        size=request.image_size or DEFAULT_SIZE,
     )
 
 
 FORMAT = DatasetFormat(
     name="cityscapes",
     summary="street scenes with a class for every pixel, leftImg8bit and gtFine; makes drawn streets of 1024 x 512",
-    options=frozenset({"num_samples", "val_fraction", "seed", "num_workers"}),
+    options=frozenset({"num_samples", "val_fraction", "seed", "num_workers", "image_size"}),
     make=_make,
     check=check_folder,
     summarise=summarise_folder,

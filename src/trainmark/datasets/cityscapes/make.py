@@ -27,6 +27,8 @@ _CITIES = {
 _IMAGES_PER_CHUNK = 8
 _LEVEL = 3  # compression level: a third of the time of the default 6, and smaller for these images
 _SIDES = (32, 8192)
+DEFAULT_SIZE = (512, 1024)
+"""Half of Cityscapes' in each direction."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +44,9 @@ def make_cityscapes(
     val_fraction: float = 0.2,
     seed: int = 0,
     num_workers: int | None = None,
-    size: tuple[int, int] = (512, 1024),
+    size: tuple[int, int] = DEFAULT_SIZE,
 ) -> MakeReport:
-    """`num_images` counts both splits. `size` is (height, width), by default half of Cityscapes' in each direction."""
+    """`num_images` counts both splits. `size` is (height, width)."""
     started = time.perf_counter()
     recipe = _Recipe(seed=seed, size=size)
     refuse_bad_drawing(seed=seed, size=size, sides=_SIDES)

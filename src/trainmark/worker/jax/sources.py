@@ -65,6 +65,10 @@ class SampleSource:
         # On the CPU the cores belong to the training: samples are made between steps, and their cost is measured.
         self._num_loaders = 1 if placement.device.platform == "cpu" else min(_MAX_LOADERS, num_decoders())
 
+    @property
+    def num_ahead(self) -> int:
+        return self._num_loaders if self._num_loaders > 1 else 0
+
     def training(self, *, epoch: int, step: int) -> Generator[Batch, None, None]:
         for batch in self._load(TrainBatches(self._data, self._share, epoch=epoch, step=step)):
             yield self._placement.put_own(batch)

@@ -73,6 +73,10 @@ class SampleSource:
     def __init__(self, data: Samples, share: Share, problems: Problems, *, num_loaders: int) -> None:
         self._data, self._share, self._problems, self._num_loaders = data, share, problems, num_loaders
 
+    @property
+    def num_ahead(self) -> int:
+        return (self._num_loaders if self._num_loaders > 1 else 0) + _AHEAD
+
     def training(self, *, epoch: int, step: int) -> Generator[Batch, None, None]:
         return self._copied_ahead(self._load(TrainBatches(self._data, self._share, epoch=epoch, step=step)))
 

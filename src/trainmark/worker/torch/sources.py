@@ -27,6 +27,7 @@ from trainmark.workloads.data import JpegFolder, Samples
 from trainmark.workloads.torch import to_tensors
 
 _MAX_WORKERS = 12
+_BATCHES_PER_WORKER = 2
 _AHEAD = 2
 """Batches of samples on their way to the device while it trains."""
 _JPEGS_AHEAD = {"cuda": 10, "cpu": 4}
@@ -90,6 +91,15 @@ class SampleSource:
         self._data, self._share, self._problems, self._device = data, share, problems, device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
+    @property
+    def num_ahead(self) -> int:
+        return self._num_workers * _BATCHES_PER_WORKER + _AHEAD
+
+    @property
+    def _num_workers(self) -> int:
+        """On the CPU the cores belong to the training: samples are made between steps, and their cost is measured."""
+        return min(_MAX_WORKERS, num_decoders()) if self._device.type == "cuda" else 0
+
     def training(self, *, epoch: int, step: int) -> Generator[Batch, None, None]:
         return self._copied_ahead(self._load(TrainBatches(self._data, self._share, epoch=epoch, step=step)))
 
@@ -100,16 +110,14 @@ class SampleSource:
         pass
 
     def _load(self, batches: HostBatches) -> Iterator[tuple[Batch, ProblemList]]:
-        is_cuda = self._device.type == "cuda"
-        # On the CPU the cores belong to the training: samples are made between steps, and their cost is measured.
-        num_workers = min(_MAX_WORKERS, num_decoders()) if is_cuda else 0
+        num_workers = self._num_workers
         return iter(
             DataLoader(
                 _Tensors(batches),
                 batch_size=None,  # one item is a whole batch
                 num_workers=num_workers,
-                pin_memory=is_cuda,
-                prefetch_factor=2 if num_workers else None,
+                pin_memory=self._device.type == "cuda",
+                prefetch_factor=_BATCHES_PER_WORKER if num_workers else None,
                 # Whatever the interpreter prefers: modules cannot be sent to a fresh process. Nothing there uses CUDA.
                 multiprocessing_context="fork" if num_workers else None,
                 worker_init_fn=partial(_settle, serving(os.getpid())),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.datasets.cityscapes.labels import CLASSES
-from trainmark.datasets.cityscapes.read import Cityscapes, LoadedPair, UnusablePairError, load_pair, read_cityscapes
+from trainmark.datasets.cityscapes.read import (
+    Cityscapes,
+    LoadedPair,
+    UnusablePairError,
+    load_pair,
+    read_cityscapes,
+    read_size,
+)
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
-from trainmark.workloads.hrnet_w18.augment import augment
+from trainmark.workloads.hrnet_w18.augment import augment, draw_cut
 
 MEAN = (0.5, 0.5, 0.5)
 STD = (0.5, 0.5, 0.5)
@@ -35,12 +43,16 @@ class StreetScenes:
         return shuffled(self.num_train, seed=seed, epoch=epoch, global_batch=global_batch)
 
     def train_sample(self, index: int, rng: np.random.Generator) -> Sample:
-        pair = self._load(self._folder.train[index])
-        image, labels = augment(pair.image, pair.labels, height=self._size.height, width=self._size.width, rng=rng)
-        return _as_sample(image, labels, pair)
+        root, paths = self._folder.root, self._folder.train[index]
+        with _unusable():
+            size = read_size(root, paths[0])
+            cut = draw_cut(size, height=self._size.height, width=self._size.width, rng=rng)
+            pair = load_pair(root, *paths, num_rows=cut.num_rows)
+        return _as_sample(*augment(pair.image, pair.labels, cut, rng), pair)
 
     def eval_sample(self, index: int) -> Sample:
-        pair = self._load(self._folder.val[index])
+        with _unusable():
+            pair = load_pair(self._folder.root, *self._folder.val[index])
         return _as_sample(pair.image, pair.labels, pair)
 
     @staticmethod
@@ -55,11 +67,13 @@ class StreetScenes:
             groups.setdefault(sample["labels"].shape, []).append(sample)
         return [(_stack(group, "image"), _stack(group, "labels")) for group in groups.values()]
 
-    def _load(self, paths: tuple[str, str]) -> LoadedPair:
-        try:
-            return load_pair(self._folder.root, *paths)
-        except UnusablePairError as error:
-            raise UnusableSampleError(error.fault.path, error.fault.problem) from error
+
+@contextmanager
+def _unusable() -> Iterator[None]:
+    try:
+        yield
+    except UnusablePairError as error:
+        raise UnusableSampleError(error.fault.path, error.fault.problem) from error
 
 
 def _stack(samples: Sequence[Mapping[str, NDArray[Any]]], name: str) -> NDArray[Any]:
