@@ -30,6 +30,11 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
+def test_every_file_of_the_tests_has_a_process(script: Any) -> None:
+    files = {path.name for path in (_SCRIPT.parents[1] / "tests" / "gpu").glob("test_*.py")}
+    assert {file for file, _ in script.CASES} == files
+
+
 def program(text: str, code: int) -> list[str]:
     return [sys.executable, "-c", f"print({text!r}); raise SystemExit({code})"]
 
