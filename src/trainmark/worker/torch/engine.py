@@ -214,6 +214,11 @@ class TorchEngine(TrainingEngine[Batch]):
         self.model.train()
         return _merge(scores)
 
+    def close(self) -> None:
+        self.wait()
+        self._train_step.release_graphs()
+        super().close()
+
     def _state(self) -> dict[str, Any]:
         return self._train_step.state()
 

@@ -186,6 +186,15 @@ class TrainStep:
         new, self._warnings = self._warnings, []
         return new
 
+    def release_graphs(self) -> None:
+        """Before the processes part: NCCL does not give up a group while a captured graph uses it, and waits for ever.
+
+        The device must have done everything.
+        """
+        for captured in self._captures.values():
+            captured.graph.reset()
+        self._captures.clear()
+
     def state(self) -> dict[str, Any]:
         """Everything that the next step depends on, for a checkpoint."""
         return {
