@@ -19,7 +19,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainmark import rank_environment
 from trainmark.messages.message import Message
-from trainmark.messages.training import checkpoint_damaged, checkpoint_has_objects
+from trainmark.messages.training import (
+    checkpoint_damaged,
+    checkpoint_has_objects,
+    no_cpp_compiler,
+    not_compiled,
+)
 from trainmark.runfolder.document import WorkloadCell
 from trainmark.weights.neutral import Weights
 from trainmark.worker.checkpoint import CheckpointRefusedError, first_line
@@ -27,7 +32,7 @@ from trainmark.worker.memory import peak_host_bytes
 from trainmark.worker.ranks import Ranks, SingleRank
 from trainmark.worker.torch import is_out_of_memory
 from trainmark.worker.torch.compile_ahead import CompileHelpers
-from trainmark.worker.torch.compiler import import_compiler
+from trainmark.worker.torch.compiler import has_cpp_compiler, import_compiler
 from trainmark.worker.torch.ranks import (
     copy_statistics_of_first,
     join_processes,
@@ -40,7 +45,7 @@ from trainmark.worker.torch.weights import export_weights, import_weights
 from trainmark.worker.torch.workload import Batch, TensorScores, TorchWorkload
 from trainmark.worker.training import TrainingEngine
 from trainmark.workloads.metric import Scores
-from trainmark.workloads.optimisations import optimisations_of
+from trainmark.workloads.optimisations import left_out_with_exchange, optimisations_of
 from trainmark.workloads.registry import load_module
 
 _RUN_AHEAD = 3
@@ -53,10 +58,20 @@ _SEEDS_APART = 65_537
 class TorchEngine(TrainingEngine[Batch]):
     def __init__(self, cell: WorkloadCell, *, without: Collection[str] = ()) -> None:
         """`without`: optimisations that the recipe `fast` is to leave out."""
-        is_fast = cell.recipe == "fast"
-        self._without = frozenset(without)
-        self._optimisations = optimisations_of(cell.workload, cell.device, without=without) if is_fast else frozenset()
+        self._without: frozenset[str] = frozenset()
+        self._optimisations: frozenset[str] = frozenset()
+        self._own_warnings: list[Message] = []
+        if cell.recipe == "fast":
+            self._leave_out(cell, without)
+        if "compile" in self._optimisations and not has_cpp_compiler():
+            self._leave_out(cell, {"compile"})
+            self._own_warnings.append(not_compiled(what=no_cpp_compiler()))
         super().__init__(cell)
+
+    def _leave_out(self, cell: WorkloadCell, names: Collection[str]) -> None:
+        """And what needs these. Before anything is built, so that `facts` names what is used."""
+        self._without |= frozenset(names)
+        self._optimisations = optimisations_of(cell.workload, cell.device, without=self._without)
 
     # -- building ------------------------------------------------------------------------------------------------------
 
@@ -72,6 +87,8 @@ class TorchEngine(TrainingEngine[Batch]):
             context.join()
         self._device = _choose_device(cell.device)
         ranks = join_processes(self._device) if self.world_size > 1 else SingleRank()
+        if self._exchanges and self._optimisations:
+            self._leave_out(cell, left_out_with_exchange(cell.workload))
         self._precision = Precision.of(cell.precision, self._device.type)
         self._precision.apply(has_static_shapes=self._card.has_static_shapes or cell.recipe == "fast")
         torch.manual_seed(cell.seed)
@@ -110,7 +127,7 @@ class TorchEngine(TrainingEngine[Batch]):
             model = model.to(memory_format=torch.channels_last)
         self.model = model
         wrapped = model
-        if distributed.is_initialized():  # a group of one process is one too
+        if self._exchanges:
             ids = [self._device.index] if self._device.type == "cuda" else None
             wrapped = DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
         self._train_step = TrainStep(
@@ -122,6 +139,11 @@ class TorchEngine(TrainingEngine[Batch]):
         )
         if self.rank > 0:  # the ranks have the same weights, but must not have the same dropout: their samples differ
             torch.manual_seed(self._cell.seed + _SEEDS_APART * self.rank)
+
+    @property
+    def _exchanges(self) -> bool:
+        """A group of one process is one too."""
+        return distributed.is_initialized()
 
     @property
     def _syncs_batch_norm(self) -> bool:
@@ -264,7 +286,8 @@ class TorchEngine(TrainingEngine[Batch]):
     # -- what the run should remember ----------------------------------------------------------------------------------
 
     def warnings(self) -> list[Message]:
-        return super().warnings() + self._train_step.warnings()
+        new, self._own_warnings = self._own_warnings, []
+        return super().warnings() + new
 
     def peak_memory_bytes(self) -> int | None:
         if self._device.type == "cuda":

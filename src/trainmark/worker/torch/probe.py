@@ -16,6 +16,7 @@ from torch.utils import _pytree
 from torch.utils.flop_counter import FlopCounterMode
 
 from trainmark.worker.probe import ProbeRequest, ProbeResult, batches_of_steps
+from trainmark.worker.torch.compiler import has_cpp_compiler
 from trainmark.worker.torch.step import Precision, TrainStep
 from trainmark.worker.torch.weights import export_weights, import_weights
 from trainmark.worker.torch.workload import Batch, TorchWorkload
@@ -37,13 +38,16 @@ def run_probe(request: ProbeRequest) -> ProbeResult:
     precision = Precision.of(request.precision, device.type)
     precision.apply(has_static_shapes=card.has_static_shapes)
     torch.manual_seed(request.seed)
+    without = () if has_cpp_compiler() else ("compile",)
     model = workload.build_model(
         recipe=request.recipe,
         device_type=device.type,
         num_classes=request.num_classes,
         size=card.sizes[request.size],
+        without=without,
     )
-    uses = optimisations_of(request.workload, device.type) if request.recipe == "fast" else frozenset()
+    is_fast = request.recipe == "fast"
+    uses = optimisations_of(request.workload, device.type, without=without) if is_fast else frozenset()
     is_channels_last = "channels_last" in uses
     model = model.to(device, torch.promote_types(torch.float32, precision.dtype)).train()
     if is_channels_last:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from torch.utils import _pytree
 
 from trainmark.messages.message import Message
 from trainmark.messages.scaling import one_process, step_captured
-from trainmark.messages.training import no_cpp_compiler, not_compiled
 from trainmark.worker.torch.compiler import configure_compiler
 from trainmark.worker.torch.optimizer import build_optimizer, fill_state, load_state, read_state
 from trainmark.worker.torch.workload import Batch, TorchWorkload
@@ -27,8 +25,6 @@ _WARM_STEPS = 3
 """Before capture: cuDNN benchmarks its algorithms, the allocator and the optimizer make their buffers."""
 _WARM_STEPS_WITH_EXCHANGE = 11
 """DDP rebuilds its buckets after the first step and times the next ten, which cannot be captured."""
-_COMPILERS = ("g++", "gcc", "cc", "clang")
-"""One of them builds what starts the compiled kernels."""
 
 _DTYPES = {
     "fp64": torch.float64,  # for parity checks only: no cell can ask for it
@@ -80,16 +76,10 @@ class TrainStep:
         self._is_cuda = precision.device_type == "cuda"
         self._uses = frozenset(uses)
         self._is_fused = "fused_optimizer" in self._uses
-        wants_compiler = "compile" in self._uses
-        self._is_compiled = wants_compiler and any(shutil.which(name) for name in _COMPILERS)
-        self._warnings: list[Message] = []
-        if wants_compiler and not self._is_compiled:
-            self._warnings.append(not_compiled(what=no_cpp_compiler()))
+        self._is_compiled = "compile" in self._uses
         self._arrange = getattr(workload, "arrange", None) if "fixed_shapes" in self._uses else None
         self._exchanges = isinstance(model, DistributedDataParallel)
-        # The graph holds the collectives too. Where shapes differ from batch to batch, each process would meet a new
-        # set of them in another step, and capture while the others wait for its gradients: no graph there.
-        self._wants_graph = "whole_step_graph" in self._uses and not (self._exchanges and self._arrange)
+        self._wants_graph = "whole_step_graph" in self._uses  # with the collectives
         self._captures: dict[Shapes, _Captured] = {}
         """One graph for each set of shapes that batches have; most workloads have one."""
         self.replay_bytes = 0
@@ -181,10 +171,6 @@ class TrainStep:
             "fused_optimizer": self._is_fused,
             "loss_scaler": self._scaler.is_enabled(),
         }
-
-    def warnings(self) -> list[Message]:
-        new, self._warnings = self._warnings, []
-        return new
 
     def release_graphs(self) -> None:
         """Before the processes part: NCCL does not give up a group while a captured graph uses it, and waits for ever.
