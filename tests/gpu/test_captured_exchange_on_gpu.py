@@ -72,8 +72,11 @@ def test_closing_ends_the_group_while_nothing_else_holds_the_graphs(tmp_path: Pa
         from trainmark.worker.torch.engine import TorchEngine
 
         store = f"file://{sys.argv[2]}/store"
-        distributed.init_process_group("nccl", init_method=store, rank=0, world_size=1, device_id=torch.device("cuda", 0))
-        cell = make_workload_cell(device="cuda", recipe="fast", precision="bf16", size="small", batch_size_per_device=16)
+        device = torch.device("cuda", 0)
+        distributed.init_process_group("nccl", init_method=store, rank=0, world_size=1, device_id=device)
+        cell = make_workload_cell(
+            device="cuda", recipe="fast", precision="bf16", size="small", batch_size_per_device=16
+        )
         engine = TorchEngine(cell)
         engine.begin_epoch(0)
         engine.step()

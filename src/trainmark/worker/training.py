@@ -19,7 +19,7 @@ from trainmark.messages.training import checkpoint_of_another
 from trainmark.runfolder.document import WorkloadCell
 from trainmark.weights.neutral import Weights
 from trainmark.worker.checkpoint import CheckpointRefusedError, first_line, remove_unfinished, write_checkpoint
-from trainmark.worker.engine import Timestamp
+from trainmark.worker.engine import Timestamp, call
 from trainmark.worker.feed import Feed, Sources, build_feed
 from trainmark.worker.ranks import Ranks, read_rank, require_same_data
 from trainmark.worker.samples import Share
@@ -35,6 +35,7 @@ class TrainingEngine(ABC, Generic[B]):
     """An `Engine` for any framework; `B` is its type of a batch on the device."""
 
     def __init__(self, cell: WorkloadCell) -> None:
+        self.pause: Callable[[Callable[[], None]], None] = call
         self.rank, self.world_size = read_rank(cell)
         self.samples_per_step = cell.batch_size_per_device * self.world_size
         self._cell = cell
