@@ -77,7 +77,7 @@ def _run_steps(
     first = next(batches)
     flops = _count_flops(watched, model, first, precision) if request.counts_work else None
     if step.needs_preparation:
-        step.prepare(first)
+        step.prepare(step.arrange(first))
     counter = _StepCounter(step.optimizer)
     losses: list[float] = []
     examined: Examined = ({}, {})
