@@ -24,8 +24,6 @@ class Optimisation:
     """Without one of these it is left out too."""
     carries: tuple[str, ...] = ()
     """In its workloads these are left out with it."""
-    alone_in: tuple[str, ...] = ()
-    """Workloads in which it is left out where processes exchange gradients."""
 
 
 OPTIMISATIONS = (
@@ -36,9 +34,6 @@ OPTIMISATIONS = (
         name="whole_step_graph",
         meaning="forward, backward and optimizer in one CUDA graph",
         needs=("fused_optimizer",),
-        # Its batches have one of several sets of shapes. Each process would meet a new one in another step, and capture
-        # while the others wait for its gradients.
-        alone_in=("mask_rcnn",),
     ),
     Optimisation(
         name="shared_blocks",
@@ -76,13 +71,7 @@ OPTIMISATIONS = (
     Optimisation(
         name="padded_channels", meaning="channels padded to multiples of 8", workloads=("hrnet_w18", "psenet")
     ),
-    Optimisation(
-        name="parallel_branches",
-        meaning="branches on streams of their own",
-        workloads=("hrnet_w18",),
-        # DDP sends a gradient when the stream of the last one of its bucket has it: there may be no other streams.
-        alone_in=("hrnet_w18",),
-    ),
+    Optimisation(name="parallel_branches", meaning="branches on streams of their own", workloads=("hrnet_w18",)),
     Optimisation(
         name="fixed_shapes",
         meaning="objects, proposals and regions in fixed numbers of places",
@@ -90,6 +79,14 @@ OPTIMISATIONS = (
         carries=("compile", "whole_step_graph"),
     ),
 )
+
+_LEFT_OUT_WITH_EXCHANGE = {
+    # DDP sends a gradient when the stream of the last one of its bucket has it: there may be no other streams.
+    "hrnet_w18": frozenset({"parallel_branches"}),
+    # Its batches have one of several sets of shapes. Each process would meet a new one in another step, and capture
+    # while the others wait for its gradients.
+    "mask_rcnn": frozenset({"whole_step_graph"}),
+}
 
 
 def optimisations_of(workload: str, device_type: str, *, without: Collection[str] = ()) -> frozenset[str]:
@@ -106,7 +103,7 @@ def optimisations_of(workload: str, device_type: str, *, without: Collection[str
 
 def left_out_with_exchange(workload: str) -> frozenset[str]:
     """Names of those that `fast` does not use for this workload where processes exchange gradients."""
-    return frozenset(one.name for one in OPTIMISATIONS if workload in one.alone_in)
+    return _LEFT_OUT_WITH_EXCHANGE.get(workload, frozenset())
 
 
 def network_optimisations(workload: str, device_type: str, *, without: Collection[str] = ()) -> frozenset[str]:
