@@ -1,4 +1,4 @@
-"""Mask R-CNN `fast` from files: every set of shapes is captured before the first step, or in a pause of the training."""
+"""Mask R-CNN `fast` from files: every set of shapes is captured before the first step or in a pause."""
 
 from __future__ import annotations
 
