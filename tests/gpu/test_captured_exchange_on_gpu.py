@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,3 +59,33 @@ def test_a_step_with_all_reduce_is_captured_and_trains_the_same(request: pytest.
     assert first_losses(engine) == pytest.approx(wanted, rel=0.02)
     assert wanted[-1] != wanted[0]
     engine.close()
+    assert not engine._train_step._captures
+
+
+def test_closing_ends_the_group_while_nothing_else_holds_the_graphs(tmp_path: Path) -> None:
+    """As a run of several GPUs ends. In a process of its own: what it guards against is a hang."""
+    program = """
+        import sys, torch
+        from torch import distributed
+        sys.path.insert(0, sys.argv[1])
+        from making import make_workload_cell
+        from trainmark.worker.torch.engine import TorchEngine
+
+        store = f"file://{sys.argv[2]}/store"
+        device = torch.device("cuda", 0)
+        distributed.init_process_group("nccl", init_method=store, rank=0, world_size=1, device_id=device)
+        cell = make_workload_cell(
+            device="cuda", recipe="fast", precision="bf16", size="small", batch_size_per_device=16
+        )
+        engine = TorchEngine(cell)
+        engine.begin_epoch(0)
+        engine.step()
+        assert engine._train_step._captures
+        engine._ranks.close = distributed.destroy_process_group
+        print("closing", flush=True)
+        engine.close()
+        print("closed", flush=True)
+    """
+    argv = [sys.executable, "-c", textwrap.dedent(program), str(Path(__file__).parents[1]), str(tmp_path)]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+    assert ended.stdout.split() == ["closing", "closed"], ended.stderr

@@ -35,6 +35,8 @@ class RunPhase(StrEnum):
     TRAINING = "training"
     EVALUATING = "evaluating"
     SAVING = "writing a checkpoint"
+    COMPILING = "compiling"
+    """For a batch of shapes that were not there before."""
     COMMUNICATION = "measuring communication"
     ENDING = "ending"
     RUNNING = "running"

@@ -27,6 +27,7 @@ _PHASES = {
     "first_step": RunPhase.FIRST_STEP,
     "eval": RunPhase.EVALUATING,
     "checkpoint": RunPhase.SAVING,
+    "compile": RunPhase.COMPILING,
     "communication": RunPhase.COMMUNICATION,
 }
 """By the name in the records of a worker."""

@@ -28,6 +28,8 @@ from trainmark.store.machine_records import MachineRecords, join_energy, read_en
 from trainmark.store.rows import Steps
 from trainmark.store.step_columns import StepColumns, read_columns
 
+_PAUSES = ("eval", "checkpoint", "compile")
+"""Phases between steps, whose time is not step time."""
 _MOST_EVALS = 10_000
 _MOST_PAUSES = 100_000
 _MOST_WARNINGS = 1000
@@ -160,7 +162,7 @@ class _OtherRecords:
     def _add_phase(self, phase: Phase, unix_s: float | None) -> None:
         self.peak_memory_bytes = phase.peak_memory_bytes or self.peak_memory_bytes
         seconds = phase.seconds
-        if phase.name in ("eval", "checkpoint") and seconds is not None and 0 <= seconds <= MAX_SECONDS:
+        if phase.name in _PAUSES and seconds is not None and 0 <= seconds <= MAX_SECONDS:
             self.pauses[phase.name] = self.pauses.get(phase.name, 0.0) + seconds
             begin_s = math.nan if unix_s is None else unix_s - seconds
             if len(self.paused) < 3 * _MOST_PAUSES:

@@ -35,6 +35,11 @@ Timestamp = Any
 """A point in the device's own time. Opaque to the loop: a CUDA event, or a reading of the host's clock."""
 
 
+def call(work: Callable[[], None]) -> None:
+    """A pause where nobody measures."""
+    work()
+
+
 class EnginePackage(Protocol):
     """The module-level functions of `trainmark.worker.<framework>`."""
 
@@ -53,6 +58,9 @@ class Engine(Protocol):
     """Global: of all ranks together."""
     steps_per_epoch: int | None
     """None for data without epochs."""
+    pause: Callable[[Callable[[], None]], None]
+    """Calls its argument. An engine uses it inside `step` for what is not training, such as compiling for a batch of
+    new shapes; whoever measures puts a function here that stops the clock meanwhile."""
 
     def step(self) -> None:
         """Queue one training step. May return before the device has done it."""

@@ -3,8 +3,8 @@
 Steps are queued without waiting for the device. A time stamp is queued behind each step; stamps are read later, between
 blocks of steps, when the device has long passed them. So measuring neither drains the device's queue nor waits for it.
 The first block is one step; later blocks last about a quarter of a second, so that the work between them stays below a
-thousandth of it. The end of a block is called an edge. Evaluation and checkpoints are pauses at edges: they do not
-count as step time, and each is recorded with its length.
+thousandth of it. The end of a block is called an edge. Evaluation and checkpoints are pauses at edges, and an engine
+may ask for a pause before a step, to compile. Pauses do not count as step time, and each is recorded with its length.
 """
 
 from __future__ import annotations
@@ -111,6 +111,8 @@ class MeasuredLoop:
     _is_warm: bool = False
     _begin_s: float = 0.0
     _saved_s: float = 0.0
+    _paused_s: float = 0.0
+    """In pauses inside blocks: not measuring time."""
     _recent_s: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_RECENT))
     _losses: list[float] = field(default_factory=list)
     _bad_loss: Message | None = None
@@ -120,6 +122,7 @@ class MeasuredLoop:
         self._losses = list(self.earlier_losses)
         self._begin_s = self.clock() - self.start.wall_s
         self._saved_s = self.clock()
+        self.engine.pause = self._pause_in_step
         end = self._run_until_stopped() if self.limits.epochs is None else self._run_epochs(self.limits.epochs)
         if self.limits.epochs is not None and end.outcome in (Outcome.OK, Outcome.KILLED):
             self._checkpoint()
@@ -161,11 +164,11 @@ class MeasuredLoop:
     def _run_steps(self, until_step: float | None) -> LoopEnd | None:
         """None if `until_step` was reached, else why the run ends."""
         self._last_timestamp = self.engine.timestamp()  # the clock starts here: anything before it is not step time
-        begin = self.clock()
+        begin = self._measuring_clock()
         block = 1
         self._expect_step()
         while until_step is None or self._at.num_steps < until_step:
-            block_begin = self.clock()
+            block_begin = self._measuring_clock()
             num_steps = int(min(block, (until_step or math.inf) - self._at.num_steps))
             self._queue_block(num_steps)
             self._record_done()
@@ -173,8 +176,8 @@ class MeasuredLoop:
             if block == 1 and not self._is_warm:
                 # The very first step chooses kernels and fills caches for seconds: set-up, not measuring time.
                 self.engine.wait()
-                self._is_warm, begin = True, self.clock()
-            now = self.clock()
+                self._is_warm, begin = True, self._measuring_clock()
+            now = self._measuring_clock()
             wanted = _next_block(num_steps, now - block_begin)
             end, block, is_due = self._agree(now - begin, min(wanted, _MAX_LOSSES) if self.limits.epochs else wanted)
             if end is not None or is_due:
@@ -292,6 +295,24 @@ class MeasuredLoop:
             self._at.wall_s = self.clock() - self._begin_s
             self._pause("checkpoint", lambda: save(self._at))
         self._saved_s = self.clock()
+
+    def _pause_in_step(self, work: Callable[[], None]) -> None:
+        """Called by the engine before a step for which it has something to do that is not training."""
+        self.engine.wait()
+        self._record_done()
+        begin = self.clock()
+
+        def work_and_wait() -> None:
+            work()
+            self.engine.wait()
+
+        self._pause("compile", work_and_wait)
+        self._paused_s += self.clock() - begin
+        self._last_timestamp = self.engine.timestamp()
+        self._expect_step()
+
+    def _measuring_clock(self) -> float:
+        return self.clock() - self._paused_s
 
     def _pause(self, phase: str, work: Callable[[], Any]) -> Any:
         self._write_phase(phase, edge="begin")

@@ -19,11 +19,12 @@ from trainmark.messages.training import checkpoint_of_another
 from trainmark.runfolder.document import WorkloadCell
 from trainmark.weights.neutral import Weights
 from trainmark.worker.checkpoint import CheckpointRefusedError, first_line, remove_unfinished, write_checkpoint
-from trainmark.worker.engine import Timestamp
+from trainmark.worker.engine import Timestamp, call
 from trainmark.worker.feed import Feed, Sources, build_feed
 from trainmark.worker.ranks import Ranks, read_rank, require_same_data
 from trainmark.worker.samples import Share
 from trainmark.worker.sanity import advise_on_bad_loss
+from trainmark.workloads.card import Card
 from trainmark.workloads.metric import Metric, Scores
 from trainmark.workloads.registry import load_card, load_module
 from trainmark.workloads.schedules import learning_rate, peak_learning_rate
@@ -35,10 +36,11 @@ class TrainingEngine(ABC, Generic[B]):
     """An `Engine` for any framework; `B` is its type of a batch on the device."""
 
     def __init__(self, cell: WorkloadCell) -> None:
+        self.pause: Callable[[Callable[[], None]], None] = call
         self.rank, self.world_size = read_rank(cell)
         self.samples_per_step = cell.batch_size_per_device * self.world_size
         self._cell = cell
-        self._card = load_card(cell.workload)
+        self._card = self._load_card()
         self._size = self._card.sizes[cell.size]
         self._metric: Metric = load_module(cell.workload, "metric")
         self._num_steps = 0
@@ -60,6 +62,9 @@ class TrainingEngine(ABC, Generic[B]):
         self._feed.begin_epoch(0)
         self._warm_up()
         self._first_weights = self._fingerprint()
+
+    def _load_card(self) -> Card:
+        return load_card(self._cell.workload)
 
     # -- what a framework adds: building -------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 Reads one command per line on stdin and answers each with one line of JSON on stdout:
 
-    measure SECONDS     train for about so long; answers with the seconds and the number of steps of each block
+    measure SECONDS     train for about so long; answers with the seconds and the number of steps of each block.
+                        Starts again, untimed so far, when a batch brings shapes that have to be compiled for
     load SECONDS        take batches without training, behind those that are ready; answers with samples and seconds
     profile PATH        write where the device spends the time of a step; answers with the sums
     end
@@ -16,7 +17,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -92,10 +93,25 @@ def _profile(engine: Engine, path: str) -> dict[str, Any]:
 
 def _measure(engine: Engine, seconds: float) -> dict[str, Any]:
     """Blocks of steps between two waits; the host runs ahead within a block, as it does in a training."""
-    _drain_feed(engine)
-    num_steps = 1
+    num_steps, has_paused = 1, False
     blocks: list[tuple[int, float]] = []
-    end = time.perf_counter() + seconds
+
+    def pause(work: Callable[[], None]) -> None:
+        nonlocal has_paused
+        has_paused = True
+        work()
+
+    def settle() -> float:
+        """When to end, once the loaders have nothing left of a pause in which something was compiled."""
+        nonlocal has_paused
+        has_paused = True
+        while has_paused:
+            has_paused = False
+            _drain_feed(engine)
+        return time.perf_counter() + seconds
+
+    engine.pause = pause
+    end = settle()
     while not blocks or time.perf_counter() < end:
         engine.wait()
         begin = engine.timestamp()
@@ -103,6 +119,10 @@ def _measure(engine: Engine, seconds: float) -> dict[str, Any]:
             engine.step()
         stamp = engine.timestamp()
         engine.wait()
+        if has_paused:
+            blocks.clear()
+            end = settle()
+            continue
         spent = engine.seconds_between(begin, stamp)
         blocks.append((num_steps, spent))
         num_steps = max(1, min(2 * num_steps, round(num_steps * _BLOCK_S / max(spent, 1e-9))))

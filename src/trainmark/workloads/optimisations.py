@@ -80,6 +80,14 @@ OPTIMISATIONS = (
     ),
 )
 
+_LEFT_OUT_WITH_EXCHANGE = {
+    # DDP sends a gradient when the stream of the last one of its bucket has it: there may be no other streams.
+    "hrnet_w18": frozenset({"parallel_branches"}),
+    # Its batches have one of several sets of shapes. Each process would meet a new one in another step, and capture
+    # while the others wait for its gradients.
+    "mask_rcnn": frozenset({"whole_step_graph"}),
+}
+
 
 def optimisations_of(workload: str, device_type: str, *, without: Collection[str] = ()) -> frozenset[str]:
     """Names of those that `fast` uses for this workload on this kind of device, less `without` and what needs that."""
@@ -91,6 +99,11 @@ def optimisations_of(workload: str, device_type: str, *, without: Collection[str
     ]
     left_out = set(without).union(*(one.carries for one in possible if one.name in without))
     return frozenset(one.name for one in possible if not {one.name, *one.needs} & left_out)
+
+
+def left_out_with_exchange(workload: str) -> frozenset[str]:
+    """Names of those that `fast` does not use for this workload where processes exchange gradients."""
+    return _LEFT_OUT_WITH_EXCHANGE.get(workload, frozenset())
 
 
 def network_optimisations(workload: str, device_type: str, *, without: Collection[str] = ()) -> frozenset[str]:

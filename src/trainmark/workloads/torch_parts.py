@@ -8,7 +8,9 @@ of the same type and layout in both ways: the next part is compiled for what it 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
+import os
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,10 +43,12 @@ class CompileShare:
     """
 
     claims: Path
-    """A folder of the group, with a file for every kind that one of it compiles."""
+    """A folder of the group, with a file for every kind that one of it compiles or has compiled."""
     compile: Callable[[Callable[..., Any]], Callable[..., Any]]
     _is_own: dict[Hashable, bool] = field(default_factory=dict)
     _compiled: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
+    _claimed: list[int] = field(default_factory=list)
+    """Open files."""
 
     @_hidden
     def choose(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
@@ -58,11 +62,27 @@ class CompileShare:
             self._compiled[function] = self.compile(function)
         return self._compiled[function]
 
+    def end(self, *, is_done: bool) -> None:
+        """`is_done`: what was claimed is in the cache. Otherwise it is there for others to claim."""
+        for file in self._claimed:
+            if is_done:
+                os.write(file, b"done")
+            os.close(file)
+        self._claimed.clear()
+
     def _claim(self, kind: Hashable) -> bool:
+        """By a lock: the system takes it back from a process that dies, for instance because memory ran out."""
+        path = self.claims / hashlib.sha256(repr(kind).encode()).hexdigest()
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            (self.claims / hashlib.sha256(repr(kind).encode()).hexdigest()).touch(exist_ok=False)
-        except FileExistsError:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
             return False
+        if os.fstat(file).st_size > 0:
+            os.close(file)
+            return False
+        self._claimed.append(file)
         return True
 
 
@@ -73,10 +93,13 @@ _share: CompileShare | None = None
 def compiling(share: CompileShare) -> Iterator[None]:
     global _share
     before, _share = _share, share
+    is_done = False
     try:
         yield
+        is_done = True
     finally:
         _share = before
+        share.end(is_done=is_done)
 
 
 @uncompiled

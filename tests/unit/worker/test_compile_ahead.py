@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,28 +55,78 @@ def test_helpers_start_only_for_what_was_never_compiled(tmp_path: Path, monkeypa
 
     class Process:
         def __init__(self, argv: list[str], **options: Any) -> None:
-            started.append({**json.loads(argv[-1]), "threads": options["env"]["TORCHINDUCTOR_COMPILE_THREADS"]})
+            request = json.loads(argv[-1])
+            threads = options["env"]["TORCHINDUCTOR_COMPILE_THREADS"]
+            started.append({"cell": request["cell"], **request["task"], "threads": threads})
 
-        def wait(self, timeout: float) -> None: ...
+        def wait(self, timeout: float) -> None:
+            self.returncode = 0
 
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(compile_ahead.subprocess, "Popen", Process)
     monkeypatch.setattr(compile_ahead.torch.cuda, "get_device_name", lambda: "NVIDIA H200")
-    monkeypatch.setattr(compile_ahead, "num_helpers", lambda: 4)
+    monkeypatch.setattr(compile_ahead, "num_helpers", lambda _: 4)
     monkeypatch.setattr(compile_ahead, "num_decoders", lambda: 16)
     cell = make_workload_cell(recipe="fast", data=DataSource.parse("/data/imagenet"))
-    helpers = CompileHelpers(cell, ["sum_norms"])
+    helpers = CompileHelpers(cell, ["sum_norms"], num_classes=10)
     helpers.wait()
     assert [(one["is_first"], one["threads"]) for one in started] == [(number == 0, "4") for number in range(4)]
     assert len({one["claims"] for one in started}) == 1
     assert not Path(started[0]["claims"]).exists()
     assert started[0]["cell"]["data"] == "synthetic"
     assert started[0]["without"] == ["sum_norms"]
+    assert started[0]["num_classes"] == 10
+    assert not helpers.is_cache_warm
     helpers.note_success()
-    CompileHelpers(cell, ["sum_norms"])
+    assert CompileHelpers(cell, ["sum_norms"], num_classes=10).is_cache_warm
     assert len(started) == 4
-    CompileHelpers(cell, []).wait()
+    CompileHelpers(cell, [], num_classes=10).wait()
     assert len(started) == 8
-    monkeypatch.setattr(compile_ahead, "num_helpers", lambda: 2)
-    CompileHelpers(make_workload_cell(recipe="fast", batch_size_per_device=3), [])
-    assert len(started) == 8, "two are not worth their start"
+    CompileHelpers(cell, ["sum_norms"], num_classes=1000).wait()
+    assert len(started) == 12, "the last layer is another one"
+    CompileHelpers(cell, ["sum_norms"], num_classes=10, shapes=[(800, 1216, 8), (800, 1344, 8)]).wait()
+    assert len(started) == 16, "and so are the shapes"
+    assert started[-1]["shapes"] == [[800, 1216, 8], [800, 1344, 8]]
+    monkeypatch.setattr(compile_ahead, "num_helpers", lambda _: 2)
+    CompileHelpers(make_workload_cell(recipe="fast", batch_size_per_device=3), [], num_classes=10)
+    assert len(started) == 16, "two are not worth their start"
+
+
+@pytest.mark.parametrize(
+    ("workload", "precision", "batch_size", "number"),
+    [
+        ("hrnet_w18", "bf16", 8, 7),
+        ("hrnet_w18", "bf16", 16, 3),  # 20 GB each as it was measured, where 7 would take the whole card
+        ("hrnet_w18", "fp32", 8, 3),
+        ("hrnet_w18", "bf16", 4, 7),
+        ("psenet", "amp", 64, 1),
+    ],
+)
+def test_the_helpers_of_a_large_batch_fit_into_memory(
+    workload: str, precision: str, batch_size: int, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = SimpleNamespace(total_memory=140 << 30)
+    monkeypatch.setattr(compile_ahead.torch.cuda, "get_device_properties", lambda _: card)
+    monkeypatch.setattr(compile_ahead.torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(compile_ahead, "num_decoders", lambda: 16)
+    cell = make_workload_cell(
+        workload=workload, recipe="fast", precision=precision, size="full", batch_size_per_device=batch_size
+    )
+    assert compile_ahead.num_helpers(cell) == number
+
+
+def test_what_a_failed_helper_left_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Process:
+        def __init__(self, argv: list[str], **_: Any) -> None:
+            self.returncode = 0 if json.loads(argv[-1])["task"]["is_first"] else 1
+
+        def wait(self, timeout: float) -> None: ...
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(compile_ahead.subprocess, "Popen", Process)
+    monkeypatch.setattr(compile_ahead.torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(compile_ahead, "num_helpers", lambda _: 4)
+    CompileHelpers(make_workload_cell(recipe="fast"), [], num_classes=10).wait()
+    assert "3 of 4 processes that compile ahead failed" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from trainmark.messages.training import bad_sample, steps_done
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import Outcome, read_records
 from trainmark.store.folder import read_run
+from trainmark.store.rank_records import read_rank
 from trainmark.worker import sanity
 from trainmark.worker.fake.engine import FakeClock, FakeEngine
 from trainmark.worker.loop import Limits, LoopEnd, MeasuredLoop, ResumePoint
@@ -77,6 +78,48 @@ def test_evaluation_is_not_step_time(tmp_path: Path) -> None:
     evals = [(r["step"], r["epoch"], r["metric"], r["value"]) for r in found if r["kind"] == "eval"]
     assert evals == [(10, 1, "top1", 0.5), (20, 2, "top1", 0.5), (30, 3, "top1", 0.5)]
     assert [r["seconds"] for r in found if r["kind"] == "phase" and r["edge"] == "end"] == [99.0] * 3
+
+
+@pytest.mark.parametrize("lag", [0, 3])
+def test_compiling_before_a_step_is_a_pause_and_no_slow_step(tmp_path: Path, lag: int) -> None:
+    """As a batch of new shapes brings it. The measuring time is not shorter for it, and no step is missing."""
+    _, found = run_loop(
+        tmp_path / "r", Limits(max_seconds=10), seconds=[0.01], lag=lag, compiling_s={1: 40.0, 300: 50.0}
+    )
+    done = steps(found)
+    assert [record["seconds"] for record in done] == pytest.approx([0.01] * len(done))
+    assert 10 <= done[-1]["time_s"] < 10.5
+    phases = [r for r in found if r["kind"] == "phase"]
+    assert [(r["phase"], r["edge"], r["step"]) for r in phases] == [
+        ("compile", edge, step) for step in (1, 300) for edge in ("begin", "end")
+    ]
+    assert [r["seconds"] for r in phases if "seconds" in r] == pytest.approx([40.0, 50.0])
+    assert read_rank(tmp_path / "r").pauses == {"compile": pytest.approx(90.0)}
+    order = [r["step"] for r in found if r["kind"] in ("step", "phase")]
+    assert order == sorted(order), "the steps before a pause are recorded before it"
+
+
+def test_nobody_is_alarmed_while_a_step_is_compiled(tmp_path: Path) -> None:
+    clock = FakeClock()
+    expected: list[tuple[str, float]] = []
+
+    class Alarm:
+        def expect_step(self, _: Sequence[float]) -> None:
+            expected.append(("step", clock.now_s))
+
+        def expect_pause(self) -> None:
+            expected.append(("pause", clock.now_s))
+
+    alarm: Any = Alarm()
+    recorder = Recorder(tmp_path / "r")
+    engine = FakeEngine([1.0], clock=clock, compiling_s={7: 100.0})
+    limits = Limits(max_seconds=1e9, max_steps=10)
+    MeasuredLoop(
+        engine=engine, recorder=recorder, limits=limits, should_stop=lambda: None, alarm=alarm, clock=clock
+    ).run()
+    recorder.close()
+    at = expected.index(("pause", 7.0))
+    assert expected[at + 1] == ("step", 107.0)
 
 
 def test_a_long_evaluation_gives_signs_of_life(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ class Fed(TrainingEngine[None]):
         self._per_s, self.now, self.ready, self.num_restarts = fraction / _STEP_S, 0.0, 0.0, 0
         self._feed: Any = SimpleNamespace(num_ahead=num_ahead, restart=self._restart)
 
-    def pause(self, seconds: float) -> None:
+    def wait_for(self, seconds: float) -> None:
         self.now += seconds
         self.ready = min(_NUM_AHEAD, self.ready + seconds * self._per_s)
 
@@ -32,9 +32,9 @@ class Fed(TrainingEngine[None]):
 
     def step(self) -> None:
         if self._feed.num_ahead:
-            self.pause(max(0.0, 1 - self.ready) / self._per_s)
+            self.wait_for(max(0.0, 1 - self.ready) / self._per_s)
             self.ready -= 1
-        self.pause(_STEP_S)
+        self.wait_for(_STEP_S)
 
     def wait(self) -> None:
         pass
@@ -51,7 +51,7 @@ Fed.__abstractmethods__ = frozenset()  # what is not here is not called
 
 def rate_of(engine: Fed, monkeypatch: pytest.MonkeyPatch) -> float:
     monkeypatch.setattr(variant, "time", SimpleNamespace(perf_counter=lambda: engine.now))
-    engine.pause(6.0)  # in which the other variant is measured
+    engine.wait_for(6.0)  # in which the other variant is measured
     found = variant._measure(engine, 6.0)
     steps, spent = (sum(column) for column in zip(*found["blocks"], strict=True))
     return float(steps / spent)

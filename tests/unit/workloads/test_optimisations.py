@@ -21,7 +21,7 @@ def test_what_needs_something_that_is_left_out_is_left_out_too() -> None:
 
 @pytest.mark.parametrize("workload", load_cards())
 def test_on_a_cpu_fast_is_the_reference_with_a_fused_optimizer(workload: str) -> None:
-    """Nothing else was faster there, so nothing else is used: it cannot be slower."""
+    """Nothing else was faster there, so nothing else is used."""
     assert optimisations_of(workload, "cpu") == {"fused_optimizer"}
     card, module = load_card(workload), load_module(workload, "torch")
     facts = {"device_type": "cpu", "num_classes": card.num_classes, "size": card.sizes["small"]}

@@ -15,7 +15,7 @@ from trainmark.workloads.card import ImageSize
 from trainmark.workloads.loss import total_loss
 from trainmark.workloads.mask_rcnn import torch as workload
 from trainmark.workloads.mask_rcnn import torch_choice, torch_regions
-from trainmark.workloads.mask_rcnn.card import CARD, buckets_of
+from trainmark.workloads.mask_rcnn.card import CARD, batch_shape, buckets_of
 from trainmark.workloads.mask_rcnn.torch_choice import _overlap_bits, suppress
 from trainmark.workloads.mask_rcnn.torch_regions import pool_regions
 from trainmark.workloads.mask_rcnn.torch_static import StaticRCNN
@@ -73,10 +73,27 @@ def test_batches_have_few_shapes() -> None:
     arranged = workload.arrange(fast, make_batch((3, 1)))
     assert arranged["pixels"].shape == (2, 3, 64, 96)
     assert arranged["labels"].tolist()[1][1:] == [0] * 7
-    assert [fast._bucket(*size) for size in ((64, 64), (64, 100), (96, 64), (100, 100))] == [
+    assert [batch_shape([size], 1, fast.buckets)[:2] for size in ((64, 64), (64, 100), (96, 64), (100, 100))] == [
         (64, 96), (64, 128), (96, 64), (128, 128),
     ]  # fmt: skip
     assert buckets_of(CARD.sizes["full"]) == ((800, 1216), (800, 1344), (1216, 800), (1344, 800), (1344, 1344))
+
+
+def test_a_blank_batch_is_to_the_compiler_what_a_batch_of_data_is() -> None:
+    fast = build("fast")
+    batch = make_batch((3, 1))
+    for target in batch["targets"]:
+        del target["anchor_keys"], target["region_keys"]
+    arranged = workload.arrange(fast, batch)
+    randomness = torch.get_rng_state()
+    blank = workload.make_blank(fast, batch_shape([(64, 96)], 3, fast.buckets), batch_size=2)
+    assert torch.equal(torch.get_rng_state(), randomness)
+
+    def seen(batch: dict[str, Tensor]) -> dict[str, object]:
+        return {name: (x.shape, x.stride(), x.dtype, x.device, x.requires_grad) for name, x in batch.items()}
+
+    assert seen(blank) == seen(arranged)
+    assert workload.compute_loss(fast, blank).isfinite()
 
 
 def random_boxes(*shape: int, side: float = 256.0) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,6 +76,47 @@ def test_code_for_other_tensors_is_another_kind(tmp_path: Path, other: Tensor) -
         with compiling(CompileShare(claims=tmp_path, compile=note)):
             run_part(_add, x, 1)
         assert bool(compiled) is is_new
+
+
+def test_the_claims_of_a_process_that_fails_or_dies_are_free_again(tmp_path: Path) -> None:
+    """A helper without memory must not keep the others from its parts."""
+    compiled: list[str] = []
+
+    def share_of(name: str) -> CompileShare:
+        return CompileShare(claims=tmp_path, compile=lambda function: compiled.append(name) or function)
+
+    def run(name: str, number: int, *, fails: bool = False) -> None:
+        with compiling(share_of(name)):
+            run_part(_add, torch.zeros(2), number)
+            if fails:
+                raise MemoryError
+
+    with pytest.raises(MemoryError):
+        run("failing", 1, fails=True)
+    run("next", 1)
+    run("last", 1)
+    assert compiled == ["failing", "next"]
+    holds_claim = """
+import sys, time, torch
+from pathlib import Path
+from trainmark.workloads.torch_parts import CompileShare, compiling, run_part
+def _add(x, number):
+    return x + number
+_add.__module__ = sys.argv[2]
+with compiling(CompileShare(claims=Path(sys.argv[1]), compile=lambda function: function)):
+    run_part(_add, torch.zeros(2), 2)
+    print("claimed", flush=True)
+    time.sleep(600)
+"""
+    argv = [sys.executable, "-c", holds_claim, str(tmp_path), _add.__module__]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        run("meanwhile", 2)
+        process.kill()
+    assert said == "claimed\n"
+    run("after", 2)
+    assert compiled == ["failing", "next", "after"]
 
 
 def test_parts_of_hrnet_return_the_same_compiled_or_not(tmp_path: Path) -> None:

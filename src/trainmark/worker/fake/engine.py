@@ -11,6 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trainmark.messages.message import Message
+from trainmark.worker.engine import call
 
 
 @dataclass
@@ -46,7 +47,11 @@ class FakeEngine:
         world_size: int = 1,
         exchange_s: float = 0.0,
         no_twin: Message | None = None,
+        compiling_s: Mapping[int, float] | None = None,
     ) -> None:
+        """`compiling_s`: how long the engine compiles before a step, by the number of steps done."""
+        self.pause: Callable[[Callable[[], None]], None] = call
+        self._compiling_s = dict(compiling_s or {})
         self.world_size = world_size
         self._exchange_s, self._no_twin = exchange_s, no_twin
         self.samples_per_step = samples_per_step
@@ -61,9 +66,14 @@ class FakeEngine:
         self.weights: dict[str, NDArray[Any]] = {}
 
     def step(self) -> None:
-        self.clock.now_s += self._seconds[min(self.num_steps, len(self._seconds) - 1)]
+        if self.num_steps in self._compiling_s:
+            self.pause(lambda: self._pass_time(self._compiling_s[self.num_steps]))
+        self._pass_time(self._seconds[min(self.num_steps, len(self._seconds) - 1)])
         self.num_steps += 1
         self._lagging = True
+
+    def _pass_time(self, seconds: float) -> None:
+        self.clock.now_s += seconds
 
     def twin_step(self) -> None:
         self.step()

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 
 from trainmark.compile_cache import CACHE_VARIABLE, compile_cache_folder
 
-_MAX_VARIANTS = 64
-"""Of one function that several kinds of blocks share; by default the compiler gives up after eight."""
+_MAX_VARIANTS = 128
+"""Of one function that several kinds of blocks share, at each of the sizes that batches are padded to: about 60 in Mask
+R-CNN. By default the compiler gives up after eight."""
+_CPP_COMPILERS = ("g++", "gcc", "cc", "clang")
+
+
+def has_cpp_compiler() -> bool:
+    """Whether PyTorch's compiler can build what starts the kernels that it compiles."""
+    return any(shutil.which(name) for name in _CPP_COMPILERS)
 
 
 def configure_compiler() -> None:

@@ -9,6 +9,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,15 +21,21 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainmark import rank_environment
 from trainmark.messages.message import Message
-from trainmark.messages.training import checkpoint_damaged, checkpoint_has_objects
+from trainmark.messages.training import (
+    checkpoint_damaged,
+    checkpoint_has_objects,
+    no_cpp_compiler,
+    not_compiled,
+)
 from trainmark.runfolder.document import WorkloadCell
 from trainmark.weights.neutral import Weights
 from trainmark.worker.checkpoint import CheckpointRefusedError, first_line
+from trainmark.worker.feed import BatchShape
 from trainmark.worker.memory import peak_host_bytes
 from trainmark.worker.ranks import Ranks, SingleRank
 from trainmark.worker.torch import is_out_of_memory
-from trainmark.worker.torch.compile_ahead import CompileHelpers
-from trainmark.worker.torch.compiler import import_compiler
+from trainmark.worker.torch.compile_ahead import MAX_NEW_SHAPES_S, CompileHelpers, CompileTask
+from trainmark.worker.torch.compiler import has_cpp_compiler, import_compiler
 from trainmark.worker.torch.ranks import (
     copy_statistics_of_first,
     join_processes,
@@ -35,16 +43,20 @@ from trainmark.worker.torch.ranks import (
     time_all_reduce,
 )
 from trainmark.worker.torch.sources import TorchSources
-from trainmark.worker.torch.step import Precision, TrainStep
+from trainmark.worker.torch.step import Precision, TrainStep, read_randomness, set_randomness
 from trainmark.worker.torch.weights import export_weights, import_weights
 from trainmark.worker.torch.workload import Batch, TensorScores, TorchWorkload
 from trainmark.worker.training import TrainingEngine
+from trainmark.workloads.card import Card
 from trainmark.workloads.metric import Scores
-from trainmark.workloads.optimisations import optimisations_of
+from trainmark.workloads.optimisations import left_out_with_exchange, optimisations_of
 from trainmark.workloads.registry import load_module
 
 _RUN_AHEAD = 3
 """Steps the host may queue before it waits for the device: enough to hide Python, few enough to keep memory low."""
+_COLD_S, _WARM_S = 80.0, 22.0
+"""With an empty and with a filled compile cache: when the first step should come. Shapes that are not prepared by then
+are prepared when a batch has them, in a pause."""
 _LOSS_SLOTS = 256
 _SEEDS_APART = 65_537
 """Between ranks, so that seed 1 of one is not seed 0 of the next."""
@@ -53,16 +65,31 @@ _SEEDS_APART = 65_537
 class TorchEngine(TrainingEngine[Batch]):
     def __init__(self, cell: WorkloadCell, *, without: Collection[str] = ()) -> None:
         """`without`: optimisations that the recipe `fast` is to leave out."""
-        is_fast = cell.recipe == "fast"
-        self._without = frozenset(without)
-        self._optimisations = optimisations_of(cell.workload, cell.device, without=without) if is_fast else frozenset()
+        self._began_s = time.monotonic()
+        self._earlier_peak_bytes = 0
+        """Of memory, before a pause in which the training was prepared for new shapes."""
+        self._without: frozenset[str] = frozenset()
+        self._optimisations: frozenset[str] = frozenset()
+        self._own_warnings: list[Message] = []
+        if cell.recipe == "fast":
+            self._leave_out(cell, without)
+        if "compile" in self._optimisations and not has_cpp_compiler():
+            self._leave_out(cell, {"compile"})
+            self._own_warnings.append(not_compiled(what=no_cpp_compiler()))
         super().__init__(cell)
+
+    def _leave_out(self, cell: WorkloadCell, names: Collection[str]) -> None:
+        """And what needs these. Before anything is built, so that `facts` names what is used."""
+        self._without |= frozenset(names)
+        self._optimisations = optimisations_of(cell.workload, cell.device, without=self._without)
 
     # -- building ------------------------------------------------------------------------------------------------------
 
     def _start(self) -> Ranks:
         cell = self._cell
-        self._helpers = self._start_helpers()
+        self._helpers: CompileHelpers | None = None
+        if cell.data == "synthetic":
+            self._start_helpers(self._card.num_classes)
         # The driver needs seconds to make a context; meanwhile this thread imports what the workload needs.
         context = _make_context(cell.device)
         self._workload: TorchWorkload = load_module(cell.workload, "torch")
@@ -72,6 +99,8 @@ class TorchEngine(TrainingEngine[Batch]):
             context.join()
         self._device = _choose_device(cell.device)
         ranks = join_processes(self._device) if self.world_size > 1 else SingleRank()
+        if self._exchanges and self._optimisations:
+            self._leave_out(cell, left_out_with_exchange(cell.workload))
         self._precision = Precision.of(cell.precision, self._device.type)
         self._precision.apply(has_static_shapes=self._card.has_static_shapes or cell.recipe == "fast")
         torch.manual_seed(cell.seed)
@@ -80,9 +109,10 @@ class TorchEngine(TrainingEngine[Batch]):
         self._next_slot = 0
         return ranks
 
-    def _start_helpers(self) -> CompileHelpers | None:
-        is_parted = self._cell.device == "cuda" and self.world_size == 1 and "compile" in self._optimisations
-        return CompileHelpers(self._cell, self._without) if is_parted else None
+    def _start_helpers(self, num_classes: int, shapes: Sequence[BatchShape] = ()) -> None:
+        """As soon as it is known what to compile: for synthetic data that is at once."""
+        if self._cell.device == "cuda" and self.world_size == 1 and "compile" in self._optimisations:
+            self._helpers = CompileHelpers(self._cell, self._without, num_classes=num_classes, shapes=shapes)
 
     def _sources(self) -> TorchSources:
         is_channels_last = "channels_last" in self._optimisations
@@ -95,6 +125,9 @@ class TorchEngine(TrainingEngine[Batch]):
         )
 
     def _build(self) -> None:
+        self._shapes = self._feed.shapes_ahead() if "fixed_shapes" in self._optimisations else []
+        if self._helpers is None:
+            self._start_helpers(self._feed.num_classes, self._shapes)
         recipe = self._cell.recipe
         model = self._workload.build_model(
             recipe=recipe,
@@ -110,7 +143,7 @@ class TorchEngine(TrainingEngine[Batch]):
             model = model.to(memory_format=torch.channels_last)
         self.model = model
         wrapped = model
-        if distributed.is_initialized():  # a group of one process is one too
+        if self._exchanges:
             ids = [self._device.index] if self._device.type == "cuda" else None
             wrapped = DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
         self._train_step = TrainStep(
@@ -120,8 +153,14 @@ class TorchEngine(TrainingEngine[Batch]):
             precision=self._precision,
             uses=self._optimisations,
         )
+        self._train_step.pause = lambda work: self.pause(partial(self._prepare_late, work))
         if self.rank > 0:  # the ranks have the same weights, but must not have the same dropout: their samples differ
             torch.manual_seed(self._cell.seed + _SEEDS_APART * self.rank)
+
+    @property
+    def _exchanges(self) -> bool:
+        """A group of one process is one too."""
+        return distributed.is_initialized()
 
     @property
     def _syncs_batch_norm(self) -> bool:
@@ -131,13 +170,46 @@ class TorchEngine(TrainingEngine[Batch]):
     def _warm_up(self) -> None:
         if self._helpers is not None:
             self._helpers.wait()
-        if self._train_step.needs_preparation:
-            self._train_step.prepare(self._feed.next_batch())
+        is_all_prepared = True
+        if self._train_step.needs_preparation and self._shapes:
+            is_all_prepared = self._prepare_ahead()
+            self._feed.restart()
+        elif self._train_step.needs_preparation:
+            self._train_step.prepare(self._train_step.arrange(self._feed.next_batch()))
             self._feed.begin_epoch(0)
-        if self._helpers is not None:
+        if self._helpers is not None and is_all_prepared:
             self._helpers.note_success()
+        self._forget_peak()
+
+    def _prepare_ahead(self) -> bool:
+        """One set of shapes after the other while there is time; whether it was enough for all.
+
+        All processes prepare the same ones: the steps of a preparation exchange gradients.
+        """
+        limit_s = _WARM_S if self._helpers is not None and self._helpers.is_cache_warm else _COLD_S
+        longest_s = 0.0
+        for number, shape in enumerate(self._shapes):
+            begin_s = time.monotonic() - self._began_s
+            if number > 0 and self._ranks.slowest(begin_s + longest_s) > limit_s:
+                return False
+            batch = self._train_step.make_blank(shape, batch_size=self._cell.batch_size_per_device)
+            self._train_step.prepare(batch)
+            self.wait()
+            longest_s = max(longest_s, time.monotonic() - self._began_s - begin_s)
+        return True
+
+    def _prepare_late(self, prepare: Callable[[], None]) -> None:
+        """In a pause of the training: what the loaders made meanwhile is thrown away, as after a checkpoint."""
         if self._device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats()  # the copies that prepare() kept do not belong to training
+            self._earlier_peak_bytes = max(self._earlier_peak_bytes, torch.cuda.max_memory_allocated())
+        prepare()
+        self._forget_peak()
+        self._feed.restart()
+
+    def _forget_peak(self) -> None:
+        """The copies that a preparation kept do not belong to training."""
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
 
     # -- training ------------------------------------------------------------------------------------------------------
 
@@ -214,6 +286,11 @@ class TorchEngine(TrainingEngine[Batch]):
         self.model.train()
         return _merge(scores)
 
+    def close(self) -> None:
+        self.wait()
+        self._train_step.release_graphs()
+        super().close()
+
     def _state(self) -> dict[str, Any]:
         return self._train_step.state()
 
@@ -248,22 +325,21 @@ class TorchEngine(TrainingEngine[Batch]):
         return state
 
     def _randomness(self) -> list[Tensor]:
-        states = [torch.get_rng_state()]
-        return [*states, torch.cuda.get_rng_state(self._device)] if self._device.type == "cuda" else states
+        return read_randomness(self._device)
 
     def _set_randomness(self, state: list[Tensor]) -> None:
-        torch.set_rng_state(state[0].cpu())
-        if self._device.type == "cuda":
-            torch.cuda.set_rng_state(state[1].cpu(), self._device)
+        set_randomness(state, self._device)
 
     # -- what the run should remember ----------------------------------------------------------------------------------
 
     def warnings(self) -> list[Message]:
-        return super().warnings() + self._train_step.warnings()
+        new, self._own_warnings = self._own_warnings, []
+        return super().warnings() + new
 
     def peak_memory_bytes(self) -> int | None:
         if self._device.type == "cuda":
-            return torch.cuda.max_memory_allocated() + self._train_step.replay_bytes
+            allocated = max(self._earlier_peak_bytes, torch.cuda.max_memory_allocated())
+            return allocated + self._train_step.replay_bytes
         return peak_host_bytes()
 
     def facts(self) -> Mapping[str, Any]:
@@ -292,16 +368,27 @@ class TorchEngine(TrainingEngine[Batch]):
 class CompilingEngine(TorchEngine):
     """Fills the compile cache with its share of a training's parts, and trains nothing."""
 
-    def __init__(self, cell: WorkloadCell, *, without: Collection[str], claims: Path, is_first: bool) -> None:
-        self._claims, self._is_first = claims, is_first
-        super().__init__(cell, without=without)
+    def __init__(self, cell: WorkloadCell, task: CompileTask) -> None:
+        self._task = task
+        super().__init__(cell, without=task.without)
 
-    def _start_helpers(self) -> None:
+    def _load_card(self) -> Card:
+        return replace(super()._load_card(), num_classes=self._task.num_classes)
+
+    def _start_helpers(self, num_classes: int, shapes: Sequence[BatchShape] = ()) -> None:
         """It is one itself."""
 
     def _warm_up(self) -> None:
         torch.backends.cudnn.benchmark = False  # what it chooses here is of no use to the training
-        self._train_step.compile_share(self._feed.next_batch(), claims=self._claims, is_first=self._is_first)
+        for batch in self._task_batches():
+            self._train_step.compile_share(batch, claims=self._task.claims, is_first=self._task.is_first)
+
+    def _task_batches(self) -> Iterator[Batch]:
+        if not self._task.shapes:
+            yield self._train_step.arrange(self._feed.next_batch())
+        for number, shape in enumerate(self._task.shapes):
+            if number == 0 or time.monotonic() - self._began_s < MAX_NEW_SHAPES_S:
+                yield self._train_step.make_blank(shape, batch_size=self._cell.batch_size_per_device)
 
 
 def _merge(scores: list[TensorScores]) -> Scores | None:

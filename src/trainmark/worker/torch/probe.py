@@ -17,6 +17,7 @@ from torch.utils import _pytree
 from torch.utils.flop_counter import FlopCounterMode
 
 from trainmark.worker.probe import ProbeRequest, ProbeResult, batches_of_steps
+from trainmark.worker.torch.compiler import has_cpp_compiler
 from trainmark.worker.torch.step import Precision, TrainStep
 from trainmark.worker.torch.weights import export_weights, import_weights
 from trainmark.worker.torch.workload import Batch, TorchWorkload
@@ -38,13 +39,18 @@ def run_probe(request: ProbeRequest) -> ProbeResult:
     precision = Precision.of(request.precision, device.type)
     precision.apply(has_static_shapes=card.has_static_shapes)
     torch.manual_seed(request.seed)
+    without = () if has_cpp_compiler() else ("compile",)
     model = workload.build_model(
         recipe=request.recipe,
         device_type=device.type,
         num_classes=request.num_classes,
         size=card.sizes[request.size],
+        without=without,
     )
-    uses = _watched_optimisations(request.workload, device.type) if request.recipe == "fast" else frozenset()
+    # A graph replays the same kernels, but calls no hook that could see a gradient or a step.
+    unseen = (*without, "whole_step_graph")
+    is_fast = request.recipe == "fast"
+    uses = optimisations_of(request.workload, device.type, without=unseen) if is_fast else frozenset()
     is_channels_last = "channels_last" in uses
     model = model.to(device, torch.promote_types(torch.float32, precision.dtype)).train()
     if is_channels_last:
@@ -58,11 +64,6 @@ def run_probe(request: ProbeRequest) -> ProbeResult:
         watched = _Watched(workload)
         step = TrainStep(model=model, workload=watched, optimizer_facts=card.optimizer, precision=precision, uses=uses)
         return _run_steps(request, model, step, watched, batches, precision)
-
-
-def _watched_optimisations(workload: str, device_type: str) -> frozenset[str]:
-    """Without the graph: it replays the same kernels, but calls no hook that could see a gradient or a step."""
-    return optimisations_of(workload, device_type, without=["whole_step_graph"])
 
 
 def _run_steps(
@@ -79,7 +80,7 @@ def _run_steps(
     first = next(batches)
     flops = _count_flops(watched, model, first, precision) if request.counts_work else None
     if step.needs_preparation:
-        step.prepare(first)
+        step.prepare(step.arrange(first))
     counter = _StepCounter(step.optimizer)
     losses: list[float] = []
     examined: Examined = ({}, {})

@@ -116,6 +116,8 @@ class SampleSource:
                 _Tensors(batches),
                 batch_size=None,  # one item is a whole batch
                 num_workers=num_workers,
+                # It draws a seed, which no sample uses: not from the numbers that belong to the training.
+                generator=torch.Generator(),
                 pin_memory=self._device.type == "cuda",
                 prefetch_factor=_BATCHES_PER_WORKER if num_workers else None,
                 # Whatever the interpreter prefers: modules cannot be sent to a fresh process. Nothing there uses CUDA.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from torch.utils import _pytree
 
 from trainmark.messages.message import Message
 from trainmark.messages.scaling import one_process, step_captured
-from trainmark.messages.training import no_cpp_compiler, not_compiled
+from trainmark.worker.engine import call
+from trainmark.worker.feed import BatchShape
 from trainmark.worker.torch.compiler import configure_compiler
 from trainmark.worker.torch.optimizer import build_optimizer, fill_state, load_state, read_state
 from trainmark.worker.torch.workload import Batch, TorchWorkload
@@ -27,8 +27,6 @@ _WARM_STEPS = 3
 """Before capture: cuDNN benchmarks its algorithms, the allocator and the optimizer make their buffers."""
 _WARM_STEPS_WITH_EXCHANGE = 11
 """DDP rebuilds its buckets after the first step and times the next ten, which cannot be captured."""
-_COMPILERS = ("g++", "gcc", "cc", "clang")
-"""One of them builds what starts the compiled kernels."""
 
 _DTYPES = {
     "fp64": torch.float64,  # for parity checks only: no cell can ask for it
@@ -80,18 +78,16 @@ class TrainStep:
         self._is_cuda = precision.device_type == "cuda"
         self._uses = frozenset(uses)
         self._is_fused = "fused_optimizer" in self._uses
-        wants_compiler = "compile" in self._uses
-        self._is_compiled = wants_compiler and any(shutil.which(name) for name in _COMPILERS)
-        self._warnings: list[Message] = []
-        if wants_compiler and not self._is_compiled:
-            self._warnings.append(not_compiled(what=no_cpp_compiler()))
+        self._is_compiled = "compile" in self._uses
         self._arrange = getattr(workload, "arrange", None) if "fixed_shapes" in self._uses else None
+        self._make_blank = getattr(workload, "make_blank", None)
         self._exchanges = isinstance(model, DistributedDataParallel)
-        # The graph holds the collectives too. Where shapes differ from batch to batch, each process would meet a new
-        # set of them in another step, and capture while the others wait for its gradients: no graph there.
-        self._wants_graph = "whole_step_graph" in self._uses and not (self._exchanges and self._arrange)
+        self._wants_graph = "whole_step_graph" in self._uses  # with the collectives
         self._captures: dict[Shapes, _Captured] = {}
         """One graph for each set of shapes that batches have; most workloads have one."""
+        self._prepared: set[Shapes] = set()
+        self.pause: Callable[[Callable[[], None]], None] = call
+        """Around a preparation that comes in the middle of a training, for a batch of shapes that are new."""
         self.replay_bytes = 0
         """Memory that captured steps work in, which the allocator counts only during capture."""
         device = next(model.parameters()).device
@@ -133,15 +129,18 @@ class TrainStep:
                 group["lr"] = rate * scale
 
     def run(self, batch: Batch) -> None:
-        if self._arrange is not None:
-            batch = self._arrange(self._bare, batch)
-        if not self._captures:
+        batch = self.arrange(batch)
+        if not self._prepared:
             self.loss = self._step(batch)
             return
-        captured = self._captures.get(_shapes_of(batch))
+        shapes = _shapes_of(batch)
+        # With other processes a step of preparation would need a step of theirs: there the step itself compiles.
+        if shapes not in self._prepared and not self._exchanges:
+            self.pause(lambda: self.prepare(batch))
+        captured = self._captures.get(shapes)
         if captured is None:
-            captured = self._prepare_for(batch)
-            assert captured is not None
+            self.loss = self._step(batch)
+            return
         captured.replay(batch)
         self.loss = captured.loss
 
@@ -161,17 +160,24 @@ class TrainStep:
             return step_captured()
         return None if self._exchanges else one_process()
 
-    def prepare(self, batch: Batch) -> None:
-        """Compile, warm up and capture on a real batch, then restore all state: the first counted step is step 1."""
-        self._prepare_for(batch if self._arrange is None else self._arrange(self._bare, batch))
+    def arrange(self, batch: Batch) -> Batch:
+        """What `run` does first with a batch; `prepare` and `compile_share` take the result."""
+        return batch if self._arrange is None else self._arrange(self._bare, batch)
 
-    def _prepare_for(self, batch: Batch) -> _Captured | None:
+    def make_blank(self, shape: BatchShape, *, batch_size: int) -> Batch:
+        """An arranged batch of these shapes, with nothing of the data in it."""
+        assert self._make_blank is not None
+        return self._make_blank(self._bare, shape, batch_size=batch_size)
+
+    def prepare(self, batch: Batch) -> None:
+        """Compile, warm up and capture on an arranged batch, then restore all state: the next step is the next one."""
         saved = self._save_state()
         for _ in range(_WARM_STEPS_WITH_EXCHANGE if self._exchanges and self._wants_graph else _WARM_STEPS):
             self._step(batch)
-        captured = self._capture(batch) if self._wants_graph else None
+        if self._wants_graph:
+            self._capture(batch)
         self._restore_state(saved)
-        return captured
+        self._prepared.add(_shapes_of(batch))
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -182,9 +188,14 @@ class TrainStep:
             "loss_scaler": self._scaler.is_enabled(),
         }
 
-    def warnings(self) -> list[Message]:
-        new, self._warnings = self._warnings, []
-        return new
+    def release_graphs(self) -> None:
+        """Before the processes part: NCCL does not give up a group while a captured graph uses it, and waits for ever.
+
+        The device must have done everything.
+        """
+        for captured in self._captures.values():
+            captured.graph.reset()
+        self._captures.clear()
 
     def state(self) -> dict[str, Any]:
         """Everything that the next step depends on, for a checkpoint."""
@@ -233,14 +244,12 @@ class TrainStep:
 
     def compile_share(self, batch: Batch, *, claims: Path, is_first: bool) -> None:
         """One step in which only a share of the parts is compiled; the first process has what is outside of parts."""
-        if self._arrange is not None:
-            batch = self._arrange(self._bare, batch)
         if not is_first:
             self._compute_loss = self._plain_loss
         with compiling(CompileShare(claims=claims, compile=self._compiled)):
             self._step(batch)
 
-    def _capture(self, batch: Batch) -> _Captured:
+    def _capture(self, batch: Batch) -> None:
         static = _pytree.tree_map_only(Tensor, Tensor.clone, batch)
         self.optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
@@ -252,24 +261,26 @@ class TrainStep:
         stream = torch.cuda.current_stream()
         with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
             loss = self._step(static)
-        captured = _Captured(graph=graph, static=static, source=batch, loss=loss)
-        self._captures[_shapes_of(batch)] = captured
+        self._captures[_shapes_of(batch)] = _Captured(graph=graph, static=static, source=batch, loss=loss)
         self.replay_bytes = _count_free_bytes(graph)
-        return captured
 
     def _state_tensors(self) -> list[Tensor]:
         buffers = [tensor for state in read_state(self.optimizer) for tensor in state.values()]
         return [*self._model.parameters(), *self._model.buffers(), *buffers]
 
-    def _save_state(self) -> tuple[list[Tensor], dict[str, Any]]:
-        return [tensor.detach().clone() for tensor in self._state_tensors()], self._scaler.state_dict()
+    def _save_state(self) -> _Saved:
+        return _Saved(
+            tensors=[tensor.detach().clone() for tensor in self._state_tensors()],
+            scaler=self._scaler.state_dict(),
+            randomness=read_randomness(self.loss.device),
+        )
 
-    def _restore_state(self, saved: tuple[list[Tensor], dict[str, Any]]) -> None:
-        tensors, scaler = saved
+    def _restore_state(self, saved: _Saved) -> None:
         with torch.no_grad():
-            for tensor, value in zip(self._state_tensors(), tensors, strict=True):
+            for tensor, value in zip(self._state_tensors(), saved.tensors, strict=True):
                 tensor.copy_(value)
-        self._load_scaler(scaler)
+        self._load_scaler(saved.scaler)
+        set_randomness(saved.randomness, self.loss.device)
 
     def _load_scaler(self, state: dict[str, Any]) -> None:
         if not self._scaler.is_enabled():
@@ -284,6 +295,27 @@ class TrainStep:
 
 
 Shapes = tuple[tuple[int, ...], ...]
+
+
+def read_randomness(device: torch.device) -> list[Tensor]:
+    """State of the generators that dropout and sampling draw from."""
+    states = [torch.get_rng_state()]
+    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
+
+
+def set_randomness(states: Sequence[Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states[0].cpu())
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states[1].cpu(), device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Saved:
+    """All that steps change."""
+
+    tensors: list[Tensor]
+    scaler: dict[str, Any]
+    randomness: list[Tensor]
 
 
 @dataclass(kw_only=True)

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from trainmark.workloads.hrnet_w18.torch_network import CHANNELS, Network
@@ -63,8 +63,7 @@ class FastNetwork(Network):
     @uncompiled
     def _fork(self, branches: Sequence[Tensor]) -> list[torch.cuda.Stream]:
         """One stream for each branch, of which the first is the current one; none where all have to share one."""
-        # DDP sends a gradient when the stream of the last one of its bucket has it: there may be no other streams.
-        if not self._forks or not branches[0].is_cuda or distributed.is_initialized():
+        if not self._forks or not branches[0].is_cuda:
             return []
         if not self._streams:
             self._streams = [torch.cuda.Stream(branches[0].device) for _ in CHANNELS[1:]]

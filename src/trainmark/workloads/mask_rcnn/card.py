@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trainmark.workloads.card import Card, ImageSize, Schedule, Sgd, Target
 
 _ITERATIONS, _GLOBAL_BATCH = 45_000, 32
 _NUM_TRAIN = 118_287
 _LONG_PER_SHORT, _STRIDE = 1333 / 800, 32
+_OBJECT_PLACES = (8, 32, 128, 512)
 
 CARD = Card(
     name="mask_rcnn",
@@ -59,3 +62,16 @@ def buckets_of(size: ImageSize) -> tuple[tuple[int, int], ...]:
     short = -(-size.height // _STRIDE) * _STRIDE
     wide = [(short, size.width), (short, longest)]
     return (*wide, *((width, height) for height, width in wide), (longest, longest))
+
+
+def batch_shape(
+    sizes: Sequence[tuple[int, int]], most_objects: int, buckets: Sequence[tuple[int, int]]
+) -> tuple[int, int, int]:
+    """Height, width and places for objects to which `fast` pads a batch of images of these sizes.
+
+    `buckets`: the smallest first; a batch that fits none keeps its own size.
+    """
+    height, width = (-(-max(sides) // _STRIDE) * _STRIDE for sides in zip(*sizes, strict=True))
+    fitting = (bucket for bucket in buckets if bucket[0] >= height and bucket[1] >= width)
+    places = next((number for number in _OBJECT_PLACES if number >= most_objects), most_objects)
+    return (*next(fitting, (height, width)), places)

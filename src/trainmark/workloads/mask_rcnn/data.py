@@ -21,6 +21,7 @@ from trainmark.datasets.jpeg import decode_lenient
 from trainmark.errors import DataError
 from trainmark.workloads.card import ImageSize
 from trainmark.workloads.data import Sample, UnusableSampleError
+from trainmark.workloads.mask_rcnn.card import batch_shape, buckets_of
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
@@ -34,13 +35,15 @@ _MAX_MASK_BYTES = 2**30
 """Of one image: 900 objects at 1280 x 960. More means a broken file."""
 
 
-def open_data(root: Path, *, size: ImageSize) -> CocoImages:  # noqa: ARG001 - images are resized on the device
+def open_data(root: Path, *, size: ImageSize) -> CocoImages:
     load_coco_mask()  # fails now, not during the run, if it is not installed
-    return CocoImages(read_coco(root))
+    return CocoImages(read_coco(root), size)
 
 
 class CocoImages:
-    def __init__(self, folder: CocoFolder) -> None:
+    def __init__(self, folder: CocoFolder, size: ImageSize) -> None:
+        """`size`: to which the device resizes images."""
+        self._size = size
         self._root, self._train, self._val = folder.root, folder.train, folder.val
         self._used = images_with_objects(folder.train)
         """The number in the annotations of each image to train on."""
@@ -98,6 +101,14 @@ class CocoImages:
         problems += [(self._val.path(index), problem) for problem in self._val.problems.get(index, ())]
         arrays: dict[str, NDArray[Any]] = {"image": pixels, "image_id": self._val.images.ids[index : index + 1]}
         return Sample(arrays=arrays, problems=tuple(problems))
+
+    def batch_shape(self, indices: NDArray[np.int64]) -> tuple[int, int, int]:
+        """What `fast` pads a training batch to, from the annotations alone."""
+        images, instances = self._train.images, self._train.instances
+        used = self._used[indices]
+        sizes = [ngc_size(int(images.heights[n]), int(images.widths[n]), self._size.height) for n in used]
+        most = max(sum(not instances.is_crowd[number] for number in instances.of_image(int(n))) for n in used)
+        return batch_shape(sizes, most, buckets_of(self._size))
 
     @staticmethod
     def collate(samples: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, list[Any]]:

@@ -54,6 +54,13 @@ def arrange(model: nn.Module, batch: Batch) -> Any:
     return model.arrange(batch) if isinstance(model, StaticRCNN) else batch
 
 
+def make_blank(model: nn.Module, shape: tuple[int, ...], *, batch_size: int) -> Any:
+    """A batch that needs no data, arranged as those are whose `batch_shape` this is."""
+    assert isinstance(model, StaticRCNN)
+    height, width, places = shape
+    return model.make_blank((height, width, places), num_images=batch_size)
+
+
 def parameter_groups(model: nn.Module) -> list[ParameterGroup]:
     """Biases learn twice as fast and are not decayed."""
     trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]

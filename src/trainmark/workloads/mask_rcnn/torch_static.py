@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 from torchvision.ops import roi_align
 
+from trainmark.workloads.mask_rcnn.card import batch_shape
 from trainmark.workloads.mask_rcnn.torch_choice import (
     assign,
     overlap,
@@ -33,14 +34,13 @@ Arranged = dict[str, Tensor]
 """`pixels`, `sizes` (height and width), `boxes`, `labels` (0: no object), `masks` and `anchors`, with fixed shapes."""
 
 _PROPOSAL_BETA = 1 / 9
-_OBJECT_PLACES = (8, 32, 128, 512)
 _STRIDES = (4, 8, 16, 32, 64)
 _BOX_SIDE, _MASK_SIDE, _BITMAP_SIDE = 7, 14, 28
 
 
 class StaticRCNN(RecipeRCNN):
     buckets: Sequence[tuple[int, int]] = ()
-    """Heights and widths to pad a batch to, the smallest first; a batch that fits none keeps its own."""
+    """Heights and widths to pad a batch to, see `batch_shape`."""
 
     def forward(self, images: Any, targets: Any = None) -> Any:
         if isinstance(images, Mapping):
@@ -51,19 +51,11 @@ class StaticRCNN(RecipeRCNN):
 
     def arrange(self, batch: Mapping[str, Any]) -> Arranged:
         images, targets = self.transform(batch["images"], batch["targets"])
-        device, num_images = images.tensors.device, len(targets)
-        height, width = self._bucket(*images.tensors.shape[-2:])
         most = max((len(target["boxes"]) for target in targets), default=0)
-        places = next((number for number in _OBJECT_PLACES if number >= most), most)
+        height, width, places = batch_shape(images.image_sizes, most, self.buckets)
         down, right = height - images.tensors.shape[-2], width - images.tensors.shape[-1]
-        arranged = {
-            "pixels": functional.pad(images.tensors, (0, right, 0, down)).contiguous(memory_format=torch.channels_last),
-            "sizes": torch.stack([self._known_size(size, device) for size in images.image_sizes]),
-            "boxes": torch.zeros((num_images, places, 4), device=device),
-            "labels": torch.zeros((num_images, places), dtype=torch.int64, device=device),
-            "masks": torch.zeros((num_images, places, height, width), dtype=torch.uint8, device=device),
-            "anchors": self._anchors(height, width, device),
-        }
+        pixels = functional.pad(images.tensors, (0, right, 0, down))
+        arranged = self._without_objects(pixels, images.image_sizes, places)
         for number, target in enumerate(targets):
             count, (own_height, own_width) = len(target["boxes"]), target["size"]
             arranged["boxes"][number, :count] = target["boxes"]
@@ -74,9 +66,28 @@ class StaticRCNN(RecipeRCNN):
                 arranged[name] = torch.stack([target[name] for target in targets])
         return arranged
 
-    def _bucket(self, height: int, width: int) -> tuple[int, int]:
-        fitting = (size for size in self.buckets if size[0] >= height and size[1] >= width)
-        return next(fitting, (height, width))
+    def make_blank(self, shape: tuple[int, int, int], *, num_images: int) -> Arranged:
+        """Noise with one object in each image, arranged as a batch of this height, width and number of places."""
+        height, width, places = shape
+        device = next(self.parameters()).device
+        noise = torch.Generator(device).manual_seed(0)  # its own: the training's random numbers stay as they are
+        pixels = torch.randn((num_images, 3, height, width), generator=noise, device=device)
+        arranged = self._without_objects(pixels, [(height, width)] * num_images, places)
+        arranged["boxes"][:, 0] = torch.tensor([0, 0, width // 2, height // 2], device=device)
+        arranged["labels"][:, 0] = 1
+        arranged["masks"][:, 0, : height // 2, : width // 2] = 1
+        return arranged
+
+    def _without_objects(self, pixels: Tensor, sizes: Sequence[tuple[int, int]], places: int) -> Arranged:
+        device, (num_images, _, height, width) = pixels.device, pixels.shape
+        return {
+            "pixels": pixels.contiguous(memory_format=torch.channels_last),
+            "sizes": torch.stack([self._known_size(size, device) for size in sizes]),
+            "boxes": torch.zeros((num_images, places, 4), device=device),
+            "labels": torch.zeros((num_images, places), dtype=torch.int64, device=device),
+            "masks": torch.zeros((num_images, places, height, width), dtype=torch.uint8, device=device),
+            "anchors": self._anchors(height, width, device),
+        }
 
     def _known_size(self, size: tuple[int, int], device: torch.device) -> Tensor:
         """On the device already, for a size that was there before: a copy from the host would wait."""
