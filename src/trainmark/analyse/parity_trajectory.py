@@ -9,7 +9,9 @@ is always added in one order. It shows in the distance from a run in float64.
 
 Another framework is one more run. In each window its d must not exceed the largest of: the 99% prediction limit for a
 new run of the reference (Student's t over the repeats, corrected for the number of windows), twice the reference's
-typical distance, and twice its distance from float64: as with rounding, other kernels may cost a factor of two.
+typical distance, and twice its distance from float64: as with rounding, other kernels may cost a factor of two. It has
+several runs, of which the nearest counts: an activation whose sign rounding has changed can move a whole run by more
+than all other rounding together, but only some runs, while a fault is in all of them.
 """
 
 from __future__ import annotations
@@ -33,24 +35,31 @@ _SMALLEST = 1e-12
 
 def check_trajectory(
     reference: Sequence[NDArray[np.float64]],
-    other: NDArray[np.float64],
+    others: Sequence[NDArray[np.float64]],
     *,
     exact: NDArray[np.float64],
     precision: str,
 ) -> StageRecord:
-    """`reference`: the losses of each repeat, step by step; `other`: those of the framework; `exact`: in float64.
+    """`reference`: the losses of each repeat, step by step; `others`: of the framework's runs; `exact`: in float64.
 
     Measured is the distance relative to the limit of its window, so the limit is 1.
     """
     logs = np.log(np.stack(reference))
-    own = np.log(np.where(other > 0, other, np.nan))
+    runs = [_compare(logs, np.log(np.where(other > 0, other, np.nan)), np.log(exact)) for other in others]
+    found = min(runs, key=lambda run: max(run.values()))
+    parts = {name: value if math.isfinite(value) else None for name, value in found.items()}
+    return conclude(TRAJECTORY, precision, found, limit=1.0, parts=parts)
+
+
+def _compare(logs: NDArray[np.float64], other: NDArray[np.float64], exact: NDArray[np.float64]) -> dict[str, float]:
+    """One run's distance relative to the limit, for each window of steps."""
     num_runs, num_steps = logs.shape
     windows = np.array_split(np.arange(num_steps), min(_WINDOWS, num_steps))
     factor = t_quantile(2 * _OUTSIDE / len(windows), num_runs - 1) * math.sqrt(1 + 1 / num_runs)
     found: dict[str, float] = {}
     for steps in windows:
         apart = [_distance(logs[run], np.delete(logs, run, axis=0), steps) for run in range(num_runs)]
-        from_exact, distance = (_distance(losses, logs, steps) for losses in (np.log(exact), own))
+        from_exact, distance = (_distance(losses, logs, steps) for losses in (exact, other))
         name = f"steps {steps[0] + 1} to {steps[-1] + 1}"
         if not all(map(math.isfinite, (*apart, from_exact, distance))):
             found[name] = math.inf
@@ -58,8 +67,7 @@ def check_trajectory(
         typical, spread = float(np.mean(apart)), float(np.std(apart, ddof=1))
         limit = max(typical + factor * spread, max(typical, from_exact) + math.log(_LEAST_FACTOR))
         found[name] = math.exp(min(distance - limit, 700.0))
-    parts = {name: value if math.isfinite(value) else None for name, value in found.items()}
-    return conclude(TRAJECTORY, precision, found, limit=1.0, parts=parts)
+    return found
 
 
 def _distance(own: NDArray[np.float64], others: NDArray[np.float64], steps: NDArray[np.int64]) -> float:

@@ -56,6 +56,8 @@ _ROUNDING_RATE = 1.0
 """So large that the weights' change is not lost in their own last digits; what comes after the step does not count."""
 _NUM_TRAINED = 5
 """Of these batches, for the stages that train several steps."""
+_NUM_OTHER_RUNS = 3
+"""Trainings of each framework besides the reference."""
 _MOST_VALUES = 4096
 """Of a tensor whose rounding is measured: enough for its size, and the tensors of a hundred runs fit into memory."""
 _STATISTICS = ("running_mean", "running_var")
@@ -146,11 +148,16 @@ class _Check:
     def _trajectory(self) -> dict[tuple[int, int], list[StageRecord]]:
         """The reference's own runs serve every pair."""
         repeats = [self._training(0, _WORK_PRECISION, seed) for seed in range(1, self._options.repeats + 1)]
-        others = {side: [self._training(side, _WORK_PRECISION, 0)] for side in range(1, len(self._sides))}
+        seeds = range(_NUM_OTHER_RUNS)
+        others = {
+            side: [self._training(side, _WORK_PRECISION, seed) for seed in seeds] for side in range(1, len(self._sides))
+        }
         found = self._probe({0: [self._training(0, "fp64", 0), *repeats], **others})
         exact, *reference = [result.losses for result in found[0]]
         own = {
-            side: check_trajectory(reference, found[side][0].losses, exact=exact, precision=_WORK_PRECISION)
+            side: check_trajectory(
+                reference, [result.losses for result in found[side]], exact=exact, precision=_WORK_PRECISION
+            )
             for side in others
         }
         return {(one, other): [_of_pair(own, one, other)] for one, other in self.pairs}
