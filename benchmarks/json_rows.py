@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any
 
+from trainmark.runfolder.files import replacing
+
 Row = dict[str, Any]
 
 
@@ -24,9 +26,8 @@ class JsonRows:
     def put(self, row: Row) -> None:
         """In the place of the row with the same key, if there is one."""
         self.rows[self._key_of(row)] = row
-        new = self.path.with_name(self.path.name + ".new")
-        new.write_text("".join(json.dumps(one) + "\n" for one in self.rows.values()))
-        new.replace(self.path)
+        with replacing(self.path) as file:
+            file.write("".join(json.dumps(one) + "\n" for one in self.rows.values()).encode())
 
 
 def _read(line: str) -> Row | None:
