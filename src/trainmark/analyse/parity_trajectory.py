@@ -45,28 +45,40 @@ def check_trajectory(
     Measured is the distance relative to the limit of its window, so the limit is 1.
     """
     logs = np.log(np.stack(reference))
-    runs = [_compare(logs, np.log(np.where(other > 0, other, np.nan)), np.log(exact)) for other in others]
+    limits = _limits(logs, np.log(exact))
+    runs = [_compare(np.log(np.where(other > 0, other, np.nan)), logs, limits) for other in others]
     found = min(runs, key=lambda run: max(run.values()))
     parts = {name: value if math.isfinite(value) else None for name, value in found.items()}
     return conclude(TRAJECTORY, precision, found, limit=1.0, parts=parts)
 
 
-def _compare(logs: NDArray[np.float64], other: NDArray[np.float64], exact: NDArray[np.float64]) -> dict[str, float]:
-    """One run's distance relative to the limit, for each window of steps."""
+def _limits(logs: NDArray[np.float64], exact: NDArray[np.float64]) -> list[tuple[NDArray[np.int64], float]]:
+    """The steps of each window and the largest distance there; not finite where a training was not."""
     num_runs, num_steps = logs.shape
     windows = np.array_split(np.arange(num_steps), min(_WINDOWS, num_steps))
     factor = t_quantile(2 * _OUTSIDE / len(windows), num_runs - 1) * math.sqrt(1 + 1 / num_runs)
-    found: dict[str, float] = {}
+    limits = []
     for steps in windows:
         apart = [_distance(logs[run], np.delete(logs, run, axis=0), steps) for run in range(num_runs)]
-        from_exact, distance = (_distance(losses, logs, steps) for losses in (exact, other))
+        from_exact = _distance(exact, logs, steps)
+        limit = math.inf
+        if all(map(math.isfinite, (*apart, from_exact))):
+            typical, spread = float(np.mean(apart)), float(np.std(apart, ddof=1))
+            limit = max(typical + factor * spread, max(typical, from_exact) + math.log(_LEAST_FACTOR))
+        limits.append((steps, limit))
+    return limits
+
+
+def _compare(
+    other: NDArray[np.float64], logs: NDArray[np.float64], limits: Sequence[tuple[NDArray[np.int64], float]]
+) -> dict[str, float]:
+    """One run's distance relative to the limit, for each window of steps."""
+    found: dict[str, float] = {}
+    for steps, limit in limits:
+        distance = _distance(other, logs, steps)
+        is_known = math.isfinite(distance) and math.isfinite(limit)
         name = f"steps {steps[0] + 1} to {steps[-1] + 1}"
-        if not all(map(math.isfinite, (*apart, from_exact, distance))):
-            found[name] = math.inf
-            continue
-        typical, spread = float(np.mean(apart)), float(np.std(apart, ddof=1))
-        limit = max(typical + factor * spread, max(typical, from_exact) + math.log(_LEAST_FACTOR))
-        found[name] = math.exp(min(distance - limit, 700.0))
+        found[name] = math.exp(min(distance - limit, 700.0)) if is_known else math.inf
     return found
 
 
