@@ -1,4 +1,4 @@
-"""What several tests make: cells, run folders as a worker leaves them, small image folders."""
+"""What several tests make: cells, requests of a probe, run folders as a worker leaves them, small image folders."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from trainmark.plan.identity import cell_id
 from trainmark.runfolder.document import CellRecord, WorkloadCell
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, rank_file, write_json
 from trainmark.spec.cell import Cell, DataSource
+from trainmark.worker.probe import ProbeRequest
 
 
 def make_cell(**changes: Any) -> Cell:
@@ -30,6 +31,14 @@ def make_cell(**changes: Any) -> Cell:
 def make_workload_cell(**changes: Any) -> WorkloadCell:
     """As a worker gets it."""
     return CellRecord.from_json(make_cell(**changes).to_json()).workload_cell()
+
+
+def make_probe_request(**changes: Any) -> ProbeRequest:
+    facts: dict[str, Any] = {
+        "workload": "resnet50", "framework": "torch", "recipe": "reference", "precision": "fp32", "size": "small",
+        "device": "cpu", "num_classes": 5, "seed": 1, "weights": None, "batches": (), "rates": (),
+    }  # fmt: skip
+    return ProbeRequest(**{**facts, **changes})
 
 
 def make_run(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from making import make_probe_request
 from trainmark.controller.parity_inputs import make_batches
-from trainmark.worker.probe import ProbeRequest
 from trainmark.worker.torch.probe import run_probe
 from trainmark.workloads.registry import load_card
 
@@ -22,16 +22,10 @@ def test_fast_gives_the_gradients_outputs_and_steps_of_reference() -> None:
     batches = make_batches(card, size="small", batch_size=4, num_batches=1, seed=1)
     reference, fast = (
         run_probe(
-            ProbeRequest(
-                workload="resnet50",
-                framework="torch",
+            make_probe_request(
                 recipe=recipe,
-                precision="fp32",
-                size="small",
                 device="cuda",
                 num_classes=card.num_classes,
-                seed=1,
-                weights=None,
                 batches=batches,
                 rates=(0.01,),
                 keep_weights_after=(1,),

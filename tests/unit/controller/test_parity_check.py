@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
 
-from making import make_workload_cell
+from making import make_probe_request, make_workload_cell
 from schema_checking import check_document
 from trainmark.cli.main import main
 from trainmark.controller import parity, parity_code, parity_options, parity_probes
@@ -113,23 +112,6 @@ class NumpyProber:
         self.asked.clear()
 
 
-def make_request(**given: Any) -> ProbeRequest:
-    plain: dict[str, Any] = {
-        "workload": "resnet50",
-        "framework": "torch",
-        "recipe": "reference",
-        "precision": "fp32",
-        "size": "small",
-        "device": "cpu",
-        "num_classes": 10,
-        "seed": 1,
-        "weights": None,
-        "batches": (),
-        "rates": (),
-    }
-    return ProbeRequest(**plain | given)
-
-
 @pytest.fixture(autouse=True)
 def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parity, "_make_data", lambda card, root: None)
@@ -201,7 +183,7 @@ def test_steps_take_the_batches_in_turn_and_their_samples_in_the_given_order() -
     plain, shuffled = (shuffled_orders(batch_size=3, num_steps=20, seed=seed) for seed in (0, 1))
     assert set(plain) == {(0, 1, 2)}
     assert len(set(shuffled)) > 3
-    request = make_request(batches=[np.arange(3), np.arange(3) + 10], rates=(0.1,) * 3)
+    request = make_probe_request(batches=[np.arange(3), np.arange(3) + 10], rates=(0.1,) * 3)
     assert [step.tolist() for step in batches_of_steps(request, np.array)] == [[0, 1, 2], [10, 11, 12], [0, 1, 2]]
     request = replace(request, orders=[(2, 1, 0), (0, 1, 2), (1, 0, 2)])
     assert [step.tolist() for step in batches_of_steps(request, np.array)] == [[2, 1, 0], [10, 11, 12], [1, 0, 2]]
@@ -340,7 +322,8 @@ def test_an_interrupted_check_asks_only_for_what_is_missing(tmp_path: Path) -> N
     log = tmp_path / "log"
     command = (sys.executable, "-c", f"LOG = {str(log)!r}\n{_ANSWER}")
     requests = [
-        make_request(framework=name, rates=(0.1,) * steps) for name, steps in (("torch", 1), ("jax", 2), ("torch", 3))
+        make_probe_request(framework=name, rates=(0.1,) * steps)
+        for name, steps in (("torch", 1), ("jax", 2), ("torch", 3))
     ]
 
     def ask() -> list[float]:
@@ -364,7 +347,7 @@ def test_a_kept_result_that_cannot_be_read_is_computed_again(damage: str, tmp_pa
 
     def ask() -> list[float]:
         prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command)
-        [result] = prober.run_steps([make_request(rates=(0.1, 0.2))])
+        [result] = prober.run_steps([make_probe_request(rates=(0.1, 0.2))])
         return result.losses.tolist()
 
     assert ask() == [0.1, 0.2]
@@ -385,9 +368,9 @@ def test_kept_results_are_of_one_code_of_the_check(tmp_path: Path, monkeypatch: 
     log = tmp_path / "log"
     command = (sys.executable, "-c", f"LOG = {str(log)!r}\n{_ANSWER}")
     prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command)
-    prober.run_steps([make_request(rates=(0.1,))])
+    prober.run_steps([make_probe_request(rates=(0.1,))])
     monkeypatch.setattr(parity_code, "check_code", lambda names: "other")
-    prober.run_steps([make_request(rates=(0.1,))])
+    prober.run_steps([make_probe_request(rates=(0.1,))])
     assert log.read_text().count("\n") == 2
 
 

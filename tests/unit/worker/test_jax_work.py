@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from small_jax import jax, shrink_resnet
 
+from making import make_probe_request
 from trainmark.worker.jax import probe
 from trainmark.worker.jax.step import TrainStep
-from trainmark.worker.probe import ProbeRequest
 from trainmark.workloads import jax_layers, jax_resnet
 from trainmark.workloads.registry import load_card, load_module
 
@@ -31,20 +31,8 @@ def run_two_steps(**changes: Any) -> Any:
     size: Any = replace(load_card("resnet50").sizes["small"], height=32, width=32)  # type: ignore[call-arg]
     make_batch = load_module("resnet50", "synthetic").make_batch
     batch = make_batch(np.random.default_rng(0), batch_size=2, size=size, num_classes=5, fixes_choices=True)
-    given: dict[str, Any] = {
-        "workload": "resnet50",
-        "framework": "jax",
-        "recipe": "reference",
-        "precision": "fp32",
-        "size": "small",
-        "device": "cpu",
-        "num_classes": 5,
-        "seed": 1,
-        "weights": None,
-        "batches": [batch],
-        "rates": (0.01, 0.02),
-    }
-    return probe.run_probe(ProbeRequest(**{**given, **changes})).facts
+    given: dict[str, Any] = {"framework": "jax", "batches": [batch], "rates": (0.01, 0.02)}
+    return probe.run_probe(make_probe_request(**{**given, **changes})).facts
 
 
 def updates_twice(update: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,10 +11,10 @@ import pytest
 
 paddle = pytest.importorskip("paddle")
 
+from making import make_probe_request  # noqa: E402
 from trainmark.worker.paddle import probe  # noqa: E402
 from trainmark.worker.paddle.optimizer import Momentum  # noqa: E402
 from trainmark.worker.paddle.step import TrainStep  # noqa: E402
-from trainmark.worker.probe import ProbeRequest  # noqa: E402
 from trainmark.workloads.paddle_resnet import ResNet  # noqa: E402
 from trainmark.workloads.registry import load_card, load_module  # noqa: E402
 
@@ -28,20 +28,8 @@ def run_two_steps(patch: pytest.MonkeyPatch, **changes: Any) -> Any:
     patch.setitem(card.sizes, "small", size)  # type: ignore[arg-type]
     make_batch = load_module("resnet50", "synthetic").make_batch
     batch = make_batch(np.random.default_rng(0), batch_size=2, size=size, num_classes=5, fixes_choices=True)
-    given: dict[str, Any] = {
-        "workload": "resnet50",
-        "framework": "paddle",
-        "recipe": "reference",
-        "precision": "fp32",
-        "size": "small",
-        "device": "cpu",
-        "num_classes": 5,
-        "seed": 1,
-        "weights": None,
-        "batches": [batch],
-        "rates": (0.01, 0.02),
-    }
-    return probe.run_probe(ProbeRequest(**{**given, **changes}))
+    given: dict[str, Any] = {"framework": "paddle", "batches": [batch], "rates": (0.01, 0.02)}
+    return probe.run_probe(make_probe_request(**{**given, **changes}))
 
 
 def steps_twice(patch: pytest.MonkeyPatch) -> None:

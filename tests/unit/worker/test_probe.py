@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from making import make_probe_request  # noqa: E402
 from trainmark.worker.probe import EpochResult, ProbeRequest, ProbeResult, digest  # noqa: E402
 from trainmark.worker.probe_files import (  # noqa: E402
     ProbeFailedError,
@@ -26,19 +27,13 @@ from trainmark.worker.probe_files import (  # noqa: E402
 
 def request(**other: Any) -> ProbeRequest:
     given: dict[str, Any] = {
-        "workload": "resnet50",
-        "framework": "torch",
-        "recipe": "reference",
         "precision": "fp64",
-        "size": "small",
-        "device": "cpu",
         "num_classes": 3,
-        "seed": 1,
         "weights": {"a.b": np.arange(3.0, dtype=np.float32)},
         "batches": [(np.zeros((2, 3)), [{"x": np.array([1, 2]), "y": []}])],
         "rates": (0.1, 0.2),
     }
-    return ProbeRequest(**{**given, **other})
+    return make_probe_request(**{**given, **other})
 
 
 def same(one: Any, other: Any) -> bool:
