@@ -14,7 +14,7 @@ from paddle.vision.ops import roi_align
 from trainmark.workloads.mask_rcnn import boxes as box_maths
 from trainmark.workloads.mask_rcnn.boxes import Boxes
 from trainmark.workloads.mask_rcnn.paddle_proposals import smooth_l1, suppress
-from trainmark.workloads.paddle import at_least_float, cross_entropy, sum_pixels
+from trainmark.workloads.paddle import at_least_float, sum_pixels
 from trainmark.workloads.paddle_layers import convolution, fill_normal, initialise_default, initialise_he
 
 _WEIGHTS = (10.0, 10.0, 5.0, 5.0)
@@ -89,7 +89,7 @@ class RegionHeads(nn.Layer):
         )
         box = smooth_l1(own_offsets, paddle.to_tensor(wanted[positive]), beta=_BETA) / len(classes)
         return {
-            "loss_classifier": cross_entropy(scores, paddle.to_tensor(classes)),
+            "loss_classifier": functional.cross_entropy(scores, paddle.to_tensor(classes)),
             "loss_box_reg": box,
             "loss_mask": self._mask_loss(features, boxes, matched, labels, targets),
         }
