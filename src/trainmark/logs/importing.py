@@ -9,8 +9,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from trainmark.errors import TrainmarkError
+from trainmark.freed_memory import keep_freed_memory
 from trainmark.logs.folder import write_run
-from trainmark.logs.freed_memory import keep_freed_memory
 from trainmark.logs.opening import LogFile, digest_of
 from trainmark.logs.paths import facts_of_path
 from trainmark.logs.pattern import load_pattern

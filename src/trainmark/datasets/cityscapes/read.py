@@ -76,7 +76,7 @@ def load_pair(root: Path, image_path: str, label_path: str, *, num_rows: int | N
     if mismatch := find_mismatch(label_path, read_size(root, image_path), read_size(root, label_path)):
         raise UnusablePairError(mismatch)
     faults = tuple(fault for fault in (image_fault, label_fault) if fault is not None)
-    return LoadedPair(image=image[:num_rows], labels=np.take(TRAIN_IDS, ids[:num_rows]), faults=faults)
+    return LoadedPair(image=image[:num_rows], labels=np.take(TRAIN_IDS, ids[:num_rows], mode="clip"), faults=faults)
 
 
 def read_size(root: Path, path: str) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils import _pytree
 from torch.utils.data import DataLoader, IterableDataset
 
+from trainmark.freed_memory import keep_freed_memory
 from trainmark.parent_death import serving
 from trainmark.worker.images import num_decoders
 from trainmark.worker.jpeg_source import JpegSource
@@ -26,7 +27,7 @@ from trainmark.workloads.card import Size
 from trainmark.workloads.data import JpegFolder, Samples
 from trainmark.workloads.torch import to_tensors
 
-_MAX_WORKERS = 12
+_MAX_WORKERS = 16
 _BATCHES_PER_WORKER = 2
 _AHEAD = 2
 """Batches of samples on their way to the device while it trains."""
@@ -164,6 +165,7 @@ class _Tensors(IterableDataset[Any]):
 def _settle(serve: Callable[[], None], _: int) -> None:
     """A forked process keeps the GPU's memory allocated, so it must end at once with the one that trains."""
     serve()
+    keep_freed_memory()
     torch.set_num_threads(1)  # there is already one process per core
     import cv2
 

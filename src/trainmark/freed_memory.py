@@ -1,7 +1,8 @@
 """Keep the memory of arrays that were freed for the next ones.
 
-Reading a log makes and frees arrays of a megabyte for each block. The C library of Linux gives such memory back to the
-kernel at once, which clears it page by page when it is asked for again: a third of the time of an import.
+Reading a log makes and frees arrays of a megabyte for each block, decoding an image some of several megabytes. The C
+library of Linux gives such memory back to the kernel at once, which clears it page by page when it is asked for again:
+a third of the time of an import, a quarter of that of decoding a street scene.
 """
 
 from __future__ import annotations
