@@ -169,7 +169,8 @@ class _Check:
             epochs = self._prober.run_epochs([self._epoch_request(side, data) for side in range(len(self._sides))])
         steps = self._probe({side: [self._work_request(side)] for side in range(len(self._sides))})
         work = [_describe_work(steps[side][0], epoch) for side, epoch in enumerate(epochs)]
-        return {(a, b): [check_work(work[a], work[b], precision=_WORK_PRECISION)] for a, b in self.pairs}
+        facts = {"precision": _WORK_PRECISION, "device": self._options.device}
+        return {(a, b): [check_work(work[a], work[b], **facts)] for a, b in self.pairs}
 
     # -- probes --------------------------------------------------------------------------------------------------------
 

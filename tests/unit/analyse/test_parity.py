@@ -223,7 +223,7 @@ WORK = Work(
 def test_the_same_work_in_another_layout_and_by_another_count_holds() -> None:
     close = [[("images", np.arange(6, dtype=np.uint8)), ("boxes", np.array([0.1, 0.2 + 1e-9]))]]
     other = replace(WORK, facts={**WORK.facts, "forward_flops": 1005, "layout": "NHWC"}, batches=close)
-    found = check_work(WORK, other, precision="fp32")
+    found = check_work(WORK, other, precision="fp32", device="cpu")
     assert found.holds
     assert found.facts["layout"] == ("NCHW", "NHWC")
     assert found.facts["batches"] == ("0123456789ab", "0123456789ab")
@@ -246,12 +246,23 @@ def test_the_same_work_in_another_layout_and_by_another_count_holds() -> None:
         ({"batches": []}, "number of batches"),
     ],
 )
-def test_any_other_work_is_named(change: dict[str, Any], named: str) -> None:
-    found = check_work(WORK, replace(WORK, **change), precision="fp32")
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_any_other_work_is_named(change: dict[str, Any], named: str, device: str) -> None:
+    found = check_work(WORK, replace(WORK, **change), precision="fp32", device=device)
     assert (found.holds, found.failed) == (False, (named,))
 
 
+def test_photos_may_be_unrounded_on_a_gpu_but_not_moved_by_a_pixel() -> None:
+    photo = np.random.default_rng(0).integers(0, 256, (1, 3, 32, 32)) / 255 - 0.45
+    unrounded = photo + np.random.default_rng(1).uniform(-0.5, 0.5, photo.shape) / 255
+    pair = [replace(WORK, batches=[[("images", pixels)]]) for pixels in (photo, unrounded)]
+    moved = replace(WORK, batches=[[("images", np.roll(photo, 1, axis=3))]])
+    assert check_work(*pair, precision="fp32", device="cuda").holds
+    assert not check_work(*pair, precision="fp32", device="cpu").holds
+    assert not check_work(pair[0], moved, precision="fp32", device="cuda").holds
+
+
 def test_what_holds_for_a_pair_holds_for_both_against_the_reference() -> None:
-    good = check_work(WORK, WORK, precision="fp32")
-    bad = check_work(WORK, replace(WORK, steps_per_epoch=3), precision="fp32")
+    good = check_work(WORK, WORK, precision="fp32", device="cpu")
+    bad = check_work(WORK, replace(WORK, steps_per_epoch=3), precision="fp32", device="cpu")
     assert worse_of(good, bad) is worse_of(bad, good) is bad
