@@ -1,8 +1,9 @@
 """`fast` against `reference` for every workload, same weights and batch: 20 losses, gradients, BatchNorm's statistics.
 
-The yardstick is the reference itself. In a reduced precision it is its own distance to fp32; in fp32 what it changes by
-when nothing but the order of its sums changes. Rounding grows from step to step, and where pixels or regions are chosen
-by rank it also changes choices, so no fixed tolerance fits all workloads.
+The yardstick is the reference itself: in a reduced precision its own distance to fp32, in fp32 what it changes by when
+nothing but the order of its sums changes. Rounding grows from step to step, and where pixels or regions are chosen by
+rank it also changes choices, so no fixed tolerance fits all workloads. A training is one draw of such a distance (TSM's
+losses were 0.3% from fp32 in tf32, and 1% in fp32 with another order of the sums), so the largest of several counts.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ SIZES = {
 """Size and batch."""
 NUM_STEPS = 20
 RATE = 0.002
+OTHER_ORDERS = ("channels_last", "reversed batch")
 EQUAL_STATISTICS = 1e-4
 
 
@@ -105,24 +107,31 @@ def train(workload: str, recipe: str, precision: str, *, order: str = "as it is"
 )
 def test_fast_is_as_near_to_fp32_as_the_reference_is(workload: str, precision: str, most: int) -> None:
     true = train(workload, "reference", "fp32")
-    reference, fast = (Apart.between(train(workload, recipe, precision), true) for recipe in ("reference", "fast"))
+    reference = own_distances(workload, precision, "as it is", *OTHER_ORDERS)
+    reference += own_distances(workload, "fp32", *OTHER_ORDERS)
+    fast = Apart.between(train(workload, "fast", precision), true)
     print(f"\n{workload} {precision}: {reference=} {fast=}")
-    assert fast.losses <= most * reference.losses
-    assert fast.gradients <= most * reference.gradients
-    assert fast.statistics <= max(EQUAL_STATISTICS, most * reference.statistics)
+    assert fast.losses <= most * max(one.losses for one in reference)
+    assert fast.gradients <= most * max(one.gradients for one in reference)
+    assert fast.statistics <= max(EQUAL_STATISTICS, most * max(one.statistics for one in reference))
 
 
 @pytest.mark.parametrize("workload", SIZES)
 def test_fast_in_fp32_is_the_reference_with_another_order_of_sums(workload: str) -> None:
     true = train(workload, "reference", "fp32")
-    orders = ("channels_last", "reversed batch")
-    own = [Apart.between(train(workload, "reference", "fp32", order=order), true) for order in orders]
+    own = own_distances(workload, "fp32", *OTHER_ORDERS)
     fast = Apart.between(train(workload, "fast", "fp32"), true)
     print(f"\n{workload} fp32: {own=} {fast=}")
     assert fast.losses <= 2 * max(one.losses for one in own)
     assert fast.gradients <= 2 * max(one.gradients for one in own)
     assert fast.statistics <= EQUAL_STATISTICS
     assert true.losses[-1] != true.losses[0]
+
+
+def own_distances(workload: str, precision: str, *orders: str) -> list[Apart]:
+    """Of the reference, from itself in fp32."""
+    true = train(workload, "reference", "fp32")
+    return [Apart.between(train(workload, "reference", precision, order=order), true) for order in orders]
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------
