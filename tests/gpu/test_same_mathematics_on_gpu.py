@@ -3,7 +3,7 @@
 The yardstick is the reference itself: in a reduced precision its own distance to fp32, in fp32 what it changes by when
 nothing but the order of its sums changes. Rounding grows from step to step, and where pixels or regions are chosen by
 rank it also changes choices, so no fixed tolerance fits all workloads. A training is one draw of such a distance (TSM's
-losses were 0.3% from fp32 in tf32, and 1% in fp32 with another order of the sums), so the largest of several counts.
+losses were 0.3% from fp32 in tf32, and 0.7% in fp32 with another order of the sums), so the largest of several counts.
 """
 
 from __future__ import annotations
