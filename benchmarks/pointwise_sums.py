@@ -53,7 +53,10 @@ SHAPES = (
 
 
 @triton.jit
-def _multiply_and_sum(x, weight, y, sums, num_rows, inputs, outputs, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr):  # noqa: N803, E501  # fmt: skip
+def _multiply_and_sum(
+    x, weight, y, sums, num_rows, inputs, outputs,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,  # noqa: N803
+):  # fmt: skip
     """y = x weight^T, and for each tile of rows the sums of y and of its squares, by column.
 
     Neighbouring programs share their rows of x, which are then in the cache.

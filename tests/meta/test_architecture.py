@@ -18,7 +18,8 @@ SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 BOTTOM = {"units", "errors", "messages", "plugins", "frameworks", "runfolder", "parent_death", "rank_environment",
-    "host", "gpus", "mark", "observe", "redaction", "silence_limit", "compile_cache", "freed_memory", "measured_peaks"}  # fmt: skip
+    "host", "gpus", "mark", "observe", "redaction", "silence_limit", "compile_cache", "freed_memory",
+    "measured_peaks"}  # fmt: skip
 MAY_IMPORT = {
     "units": set(),
     "errors": set(),
