@@ -13,6 +13,7 @@ is done is printed with its time. Exits with 1 if a workload failed.
 from __future__ import annotations
 
 import argparse
+import pstats
 import sys
 import tempfile
 import time
@@ -26,7 +27,7 @@ import torch
 
 from json_rows import JsonRows, Row
 from trainmark.compile_cache import CACHE_VARIABLE, count_bytes
-from trainmark.controller.turns import Prepared, Spread, Variant, measure_in_turns, ratio, summarise
+from trainmark.controller.turns import VARIANT_MODULE, Prepared, Spread, Variant, measure_in_turns, ratio, summarise
 from trainmark.errors import RunError
 from trainmark.spec.cell import Cell, DataSource
 from trainmark.worker.torch.ceilings import copy_bytes_per_s, matrix_flops_per_s
@@ -93,6 +94,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--without", type=lambda text: text.split(","), default=[], help="optimisations to leave out")
     parser.add_argument("--cache", type=Path, help="compile cache to use and keep (default: an empty temporary folder)")
     parser.add_argument("--profile", type=Path, help="folder for a table of each workload's kernels")
+    parser.add_argument("--profile-start", type=Path, help="folder for a profile of what Python does in a last start")
     parser.add_argument("--output", type=Path, default=Path("fast.jsonl"))
     args = parser.parse_args()
     is_cuda = args.device == "cuda"
@@ -135,6 +137,9 @@ def measure(card: Card, ceilings: dict[str, float], kept: JsonRows, args: argpar
             row["first_step_warm_s"] = warm["first_step_s"]
             row["imported_s"]["warm"] = warm["imported_s"]
             kept.put(row)
+        if args.profile_start is not None:
+            start_profiled(card, cache, args)
+            say(f"start profiled in {args.profile_start}")
     return row
 
 
@@ -172,6 +177,15 @@ def start_warm(card: Card, cold: Prepared, cache: str, args: argparse.Namespace)
     return warm.first
 
 
+def start_profiled(card: Card, cache: str, args: argparse.Namespace) -> None:
+    """One more start of `fast`, by Python's own profiler, which makes it slower: for its proportions, not its time."""
+    args.profile_start.mkdir(parents=True, exist_ok=True)
+    path = args.profile_start / f"{card.name}_start.prof"
+    start(card, "fast", cache, args, program=("-m", "cProfile", "-o", str(path), "-m", VARIANT_MODULE)).end()
+    with path.with_suffix(".txt").open("w") as text:
+        pstats.Stats(str(path), stream=text).sort_stats("cumulative").print_stats(120)
+
+
 class Phases:
     """Says what is done and when, so that a benchmark that was cut off tells how far it came."""
 
@@ -195,7 +209,9 @@ def count_bytes_per_sample(card: Card, args: argparse.Namespace) -> dict[str, fl
     return {precision: counted[precision in _HALF] for precision in precisions}
 
 
-def start(card: Card, recipe: str, cache: str, args: argparse.Namespace) -> Prepared:
+def start(
+    card: Card, recipe: str, cache: str, args: argparse.Namespace, program: tuple[str, ...] = ("-m", VARIANT_MODULE)
+) -> Prepared:
     precision = args.precision if recipe == "fast" else args.reference_precision
     cell = Cell(
         workload=card.name, framework="torch", recipe=recipe, precision=precision, size=args.size, device=args.device,
@@ -203,7 +219,11 @@ def start(card: Card, recipe: str, cache: str, args: argparse.Namespace) -> Prep
         epochs=None, lr=None, until_target=(), seed=0, repeat=1,
     )  # fmt: skip
     variant = Variant(
-        name=f"{card.name} {recipe}", cell=cell, without=tuple(args.without), environment={CACHE_VARIABLE: cache}
+        name=f"{card.name} {recipe}",
+        cell=cell,
+        without=tuple(args.without),
+        environment={CACHE_VARIABLE: cache},
+        program=program,
     )
     return Prepared(variant).wait_for_first_step()
 
