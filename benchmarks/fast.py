@@ -94,7 +94,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--without", type=lambda text: text.split(","), default=[], help="optimisations to leave out")
     parser.add_argument("--cache", type=Path, help="compile cache to use and keep (default: an empty temporary folder)")
     parser.add_argument("--profile", type=Path, help="folder for a table of each workload's kernels")
-    parser.add_argument("--profile-start", type=Path, help="folder for a profile of what Python does in a last start")
+    parser.add_argument("--profile-start", type=Path, help="folder for a profile of one more, warm start")
     parser.add_argument("--output", type=Path, default=Path("fast.jsonl"))
     args = parser.parse_args()
     is_cuda = args.device == "cuda"
@@ -178,7 +178,7 @@ def start_warm(card: Card, cold: Prepared, cache: str, args: argparse.Namespace)
 
 
 def start_profiled(card: Card, cache: str, args: argparse.Namespace) -> None:
-    """One more start of `fast`, by Python's own profiler, which makes it slower: for its proportions, not its time."""
+    """One more start of `fast` under cProfile, which makes it slower: for its proportions, not its time."""
     args.profile_start.mkdir(parents=True, exist_ok=True)
     path = args.profile_start / f"{card.name}_start.prof"
     start(card, "fast", cache, args, program=("-m", "cProfile", "-o", str(path), "-m", VARIANT_MODULE)).end()

@@ -1,8 +1,8 @@
 """What would BatchNorm's sums in the kernel of a 1x1 convolution be worth? For the convolutions of ResNet-50 on a GPU.
 
 `fast` reads the output of every convolution once more for the two sums of BatchNorm. Here a Triton kernel multiplies
-and adds up what it writes, so that this pass is saved. Each shape is timed both ways, after its results were compared;
-the table ends with what all of them would save in a step. Only the forward pass: the gradient needs no other kernel.
+and adds up what it writes, so that this pass is saved. Each shape is timed both ways and the results are compared; the
+table ends with what all of them would save in a step. Only the forward pass: the gradient needs no other kernel.
 
     python benchmarks/pointwise_sums.py                       # batch 128 on a GPU, half a minute
     TRITON_INTERPRET=1 python benchmarks/pointwise_sums.py --check-only    # small, on a CPU
@@ -14,6 +14,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import triton
@@ -25,6 +26,8 @@ TILES = ((128, 64, 4, 3), (128, 128, 4, 3), (128, 128, 8, 3), (128, 256, 8, 3), 
 """Rows and columns of the output, warps and stages."""
 _DEPTH = 64
 """Input channels at a time; all of ResNet-50's are multiples."""
+_MAX_ERROR = 0.01
+"""Relative to float64, in bf16; in fp16, which the small check uses, a tenth of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,21 +136,24 @@ def main() -> int:
     if args.check_only:
         errors = list(_check_small())
         print(f"largest relative error of {len(errors)} cases: {max(errors):.1e}")
-        return int(max(errors) > 1e-3)
+        return int(max(errors) > _MAX_ERROR / 10)
     torch.backends.cudnn.benchmark = True
     saved = 0.0
     print(
         "| side | channels | count | error | separate, us | convolution alone | fused | best tile | saved a step, us |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
-    today = torch.compile(separate, dynamic=False)
+    largest = 0.0
     for shape in SHAPES:
         x, weight = make(shape, args.batch_size, "cuda", torch.bfloat16)
-        error = check(x, weight, TILES[0])
-        alone = _time(lambda x=x, weight=weight: functional.conv2d(x, weight))
-        before = _time(lambda x=x, weight=weight: today(x, weight))
-        times = {tile: _time(lambda x=x, weight=weight, tile=tile: fused(x, weight, tile)) for tile in TILES}
+        torch.compiler.reset()  # after eight shapes of one function it would not be compiled any more
+        today = torch.compile(separate, dynamic=False)
+        alone = _time(partial(functional.conv2d, x, weight))
+        before = _time(partial(today, x, weight))
+        times = {tile: _time(partial(fused, x, weight, tile)) for tile in TILES}
         best = min(times, key=lambda tile: times[tile])
+        error = check(x, weight, best)
+        largest = max(largest, error)
         own = max(0.0, before - times[best]) * shape.count
         saved += own
         cells = (f"{error:.1e}", f"{before:.1f}", f"{alone:.1f}", f"{times[best]:.1f}", best, f"{own:.0f}")
@@ -156,7 +162,7 @@ def main() -> int:
             flush=True,
         )
     print(f"\nall together: {saved / 1000:.2f} ms a step")
-    return 0
+    return int(largest > _MAX_ERROR)
 
 
 def _check_small() -> Iterator[float]:

@@ -19,7 +19,7 @@ _LARGE_BYTES = 16 << 20
 
 @cache
 def keep_freed_memory() -> None:
-    """For this process. Does nothing where the C library has no such setting."""
+    """For this process, which may hold 64 MiB more. Does nothing where the C library has no such setting."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):

@@ -26,7 +26,7 @@ _SMALL = {
     "many_runs": ("--runs", "3", "--passes", "1"),
     "fast": (
         "--device", "cpu", "--only", "resnet50", "--size", "small", "--batch-size", "1", "--seconds", "0.1",
-        "--rounds", "2", "--output", "DIR/fast.jsonl",
+        "--rounds", "2", "--output", "DIR/fast.jsonl", "--profile-start", "DIR/start",
     ),
     "feed": (
         "--device", "cpu", "--data", "DIR/data", "--only", "resnet50", "--images", "100", "--size", "small",

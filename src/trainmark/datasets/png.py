@@ -1,9 +1,8 @@
 """Decodes PNG bytes to pixels or label numbers, exactly, or raises an error that says what is wrong.
 
-Uses Pillow, which says why it fails and prints nothing, but spends most of its time in inflating: of 41 ms for a photo
-of 2048 x 1024 and 3.1 MB on one core of a virtual AMD EPYC, 31. ISA-L inflates it in 11 ms, so Pillow is given the same
-file with its pixels stored uncompressed. Pillow does not verify the checksums of the pixels either, so we do, in 1 ms.
-See docs/decisions/0008-image-headers-are-ours.md.
+Uses Pillow, which says why it fails and prints nothing, but inflates slowly. Where ISA-L is installed, it inflates, and
+Pillow is given the same file with its pixels stored uncompressed. Pillow does not verify the checksums of the pixels,
+so we do. See docs/decisions/0008-image-headers-are-ours.md, which has the times.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from trainmark.datasets.jpeg import MAX_PIXELS
 from trainmark.datasets.report import FaultKind
 
 try:
-    from isal import isal_zlib as deflate
-except ImportError:  # no framework is installed, or there is no wheel for this processor
-    import zlib as deflate  # type: ignore[no-redef]
+    from isal import isal_zlib
+except ImportError:
+    isal_zlib = None  # type: ignore[assignment]
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -33,11 +32,14 @@ END_CHUNK = b"\x00\x00\x00\x00IEND\xaeB\x60\x82"
 
 _MAX_STORED = 0xFFFF
 """Bytes of an uncompressed block in a zlib stream."""
+_HEADER_LENGTH = (13).to_bytes(4)
 _INTERLACE_AT = 28
 """The byte that is not 0 if rows are not in their order."""
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _GREY, _PALETTE = 0, 3
 _NUM_CHANNELS = {_GREY: 1, 2: 3, _PALETTE: 1, 4: 2, 6: 4}
+_BIT_DEPTHS = {_GREY: (1, 2, 4, 8, 16), 2: (8, 16), _PALETTE: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
+"""By colour type: others do not exist, and would let a small file claim much memory."""
 _KINDS = {_GREY: "grey", 2: "colour", _PALETTE: "palette", 4: "grey with transparency", 6: "colour with transparency"}
 
 
@@ -54,10 +56,12 @@ class Header:
     bit_depth: int
     colour_type: int
 
-    def pixel_bytes(self, num_rows: int) -> int:
-        """Of so many rows before they are compressed. Each begins with the number of its filter."""
-        bits = self.width * self.bit_depth * _NUM_CHANNELS.get(self.colour_type, 1)
-        return num_rows * (1 + -(-bits // 8))
+    @property
+    def row_bytes(self) -> int | None:
+        """Of a row before it is compressed, with the number of its filter; None if there is no such kind of PNG."""
+        if self.bit_depth not in _BIT_DEPTHS.get(self.colour_type, ()):
+            return None
+        return 1 + -(-self.width * self.bit_depth * _NUM_CHANNELS[self.colour_type] // 8)
 
     @property
     def words(self) -> str:
@@ -117,10 +121,12 @@ def encode_png(pixels: Pixels, *, level: int) -> bytes:
 
 def _decode(data: bytes, num_rows: int | None) -> tuple[Header, Image.Image]:
     header = read_header(data)
-    chunks = _read_chunks(data)
+    pixels = _find_pixels(data)
+    height = header.height if num_rows is None else min(num_rows, header.height)
+    if not data[_INTERLACE_AT] and data[8:12] == _HEADER_LENGTH:
+        data = _with_stored(data, pixels, header, height) if pixels is not None else data
+        data = _with_height(data, height) if height < header.height else data
     try:
-        if not data[_INTERLACE_AT]:
-            data = _inflated(data, chunks, header, min(num_rows or header.height, header.height))
         with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
             image.load()
             return header, image
@@ -128,52 +134,62 @@ def _decode(data: bytes, num_rows: int | None) -> tuple[Header, Image.Image]:
         raise PngError(FaultKind.CORRUPT, str(error)) from error
 
 
-def _inflated(data: bytes, chunks: list[Chunk], header: Header, num_rows: int) -> bytes:
-    """The same file with its first rows only, stored uncompressed: the rest is not even inflated.
+def _with_height(data: bytes, height: int) -> bytes:
+    """A file of its first rows: decoders stop after the last one, and leave the rest of the pixels compressed."""
+    header = data[12:20] + height.to_bytes(4) + data[24:29]
+    return data[:12] + header + zlib.crc32(header).to_bytes(4) + data[HEADER_BYTES:]
 
-    A damaged file stays as it is, for Pillow to say what is wrong.
+
+def _with_stored(data: bytes, pixels: _Pixels, header: Header, num_rows: int) -> bytes:
+    """The same file with its first rows stored uncompressed, the others left out.
+
+    A file that is damaged stays as it is, for Pillow to say what is wrong.
     """
-    pixels = [chunk for chunk in chunks if chunk.kind == b"IDAT"]
-    compressed = b"".join(data[chunk.begin : chunk.end] for chunk in pixels)
-    num_bytes = header.pixel_bytes(num_rows)
+    if isal_zlib is None or header.row_bytes is None:
+        return data
+    num_bytes = num_rows * header.row_bytes
     try:
-        rows = memoryview(deflate.decompressobj().decompress(compressed, num_bytes))
-    except deflate.error:  # type: ignore[misc]  # declared as an instance
+        rows = memoryview(isal_zlib.decompressobj().decompress(pixels.stream, num_bytes))
+    except isal_zlib.error:  # type: ignore[misc]  # declared as an instance
         return data
     if len(rows) < num_bytes:
         return data
-    stored: list[bytes | memoryview] = [b"\x78\x01"]
-    for begin in range(0, len(rows), _MAX_STORED):
+    parts: list[bytes | memoryview] = [b"IDAT\x78\x01"]
+    for begin in range(0, num_bytes, _MAX_STORED):
         part = rows[begin : begin + _MAX_STORED]
-        stored += [struct.pack("<BHH", 0, len(part), len(part) ^ 0xFFFF), part]
-    new_header = data[12:20] + num_rows.to_bytes(4) + data[24:29]
-    before_pixels = data[HEADER_BYTES : pixels[0].begin - 8]
-    parts = [data[:12], new_header, zlib.crc32(new_header).to_bytes(4), before_pixels]
-    # Pillow asks for no checksum of the pixels, and stops behind the last row.
-    return b"".join([*parts, sum(map(len, stored)).to_bytes(4), b"IDAT", *stored, bytes(4), END_CHUNK])
+        is_last = begin + _MAX_STORED >= num_bytes
+        parts += [struct.pack("<BHH", is_last, len(part), len(part) ^ 0xFFFF), part]
+    chunk = b"".join([*parts, isal_zlib.adler32(rows).to_bytes(4)])
+    checksum = isal_zlib.crc32(chunk).to_bytes(4)
+    return b"".join([data[: pixels.begin], (len(chunk) - 4).to_bytes(4), chunk, checksum, data[pixels.end :]])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chunk:
-    kind: bytes
+class _Pixels:
     begin: int
     end: int
-    """Of its content."""
+    """Of their chunks in the file."""
+    stream: bytearray
+    """What the chunks have in them, still compressed."""
 
 
-def _read_chunks(data: bytes) -> list[Chunk]:
-    """Raises if a checksum is wrong or the end is missing."""
+def _find_pixels(data: bytes) -> _Pixels | None:
+    """None if pixels are missing or in two places. Raises if the checksum of a chunk is wrong or the end is missing."""
     view, at = memoryview(data), len(_SIGNATURE)
-    found: list[Chunk] = []
+    crc32 = zlib.crc32 if isal_zlib is None else isal_zlib.crc32
+    begin, behind, stream, is_apart = 0, 0, bytearray(), False
     while at + 12 <= len(data):
         length = int.from_bytes(view[at : at + 4])
         kind, end = bytes(view[at + 4 : at + 8]), at + 8 + length
         if end + 4 > len(data):
             break
-        if deflate.crc32(view[at + 4 : end]) != int.from_bytes(view[end : end + 4]):
+        if crc32(view[at + 4 : end]) != int.from_bytes(view[end : end + 4]):
             raise PngError(FaultKind.CORRUPT, f"wrong checksum of chunk {kind!r}"[:80])
         if kind == b"IEND":
-            return found
-        found.append(Chunk(kind=kind, begin=at + 8, end=end))
+            return _Pixels(begin=begin, end=behind, stream=stream) if begin and not is_apart else None
+        if kind == b"IDAT":
+            is_apart = is_apart or bool(begin and behind != at)
+            begin, behind = begin or at, end + 4
+            stream += view[at + 8 : end]
         at = end + 4
     raise PngError(FaultKind.TRUNCATED, "truncated")

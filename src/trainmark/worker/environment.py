@@ -26,8 +26,8 @@ PACKAGES = (
     "pytorch-lightning", "timm", "datasets", "peft", "trl", "torchtitan", "torchao", "mmcv", "mmengine",
     "megatron-core", "transformer-engine", "flash-attn", "xformers", "bitsandbytes", "apex", "nvidia-dali-cuda120",
     "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-cublas-cu12",
-    "nvidia-cublas", "numpy", "opencv-python", "opencv-python-headless", "simplejpeg", "pillow", "pillow-simd",
-    "nvidia-ml-py", "psutil",
+    "nvidia-cublas", "numpy", "opencv-python", "opencv-python-headless", "simplejpeg", "isal", "pillow",
+    "pillow-simd", "nvidia-ml-py", "psutil",
 )  # fmt: skip
 """Packages that decide how fast a training is, and the two that we measure with."""
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",

@@ -26,6 +26,7 @@ CELL_SIDE = 512
 _NO_HEADER = "no readable JPEG header"
 _UNKNOWN_SIZE = (64, 64)
 _GREY = 127
+_MAX_LOADERS = 16
 """In place of an image that cannot be read: the batch keeps its size, and the problem is reported."""
 
 
@@ -201,6 +202,11 @@ class ImageDecoder:
 
 _BOUND = ("mask_cpu", "map_cpu", "rank")
 """Values of SLURM_CPU_BIND_TYPE that mean that each task has its own cores."""
+
+
+def num_sample_loaders() -> int:
+    """Processes or threads that make samples for a GPU."""
+    return min(_MAX_LOADERS, num_decoders())
 
 
 def num_decoders() -> int:

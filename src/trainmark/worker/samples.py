@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.datasets.report import printable
+from trainmark.freed_memory import keep_freed_memory
 from trainmark.messages.message import Message
 from trainmark.messages.training import bad_sample
 from trainmark.workloads.data import Arrays, DataSet, Sample, Samples, UnusableSampleError
@@ -126,6 +129,23 @@ class EvalBatches:
             return None
         problems.extend(sample.problems)
         return sample
+
+
+def load_in_threads(batches: HostBatches, num_loaders: int) -> Iterator[tuple[Arrays | None, ProblemList]]:
+    """One batch of each loader in turn, with one of each in the making; a single loader makes its own when asked."""
+    loaders = [batches.of_loader(number, num_loaders) for number in range(num_loaders)]
+    if num_loaders == 1:
+        yield from loaders[0]
+        return
+    keep_freed_memory()
+    with ThreadPoolExecutor(max_workers=num_loaders, thread_name_prefix="load") as pool:
+        pending = deque((loader, pool.submit(next, loader, None)) for loader in loaders)
+        while pending:
+            loader, future = pending.popleft()
+            item = future.result()
+            if item is not None:
+                pending.append((loader, pool.submit(next, loader, None)))
+                yield item
 
 
 class Problems:

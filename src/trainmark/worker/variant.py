@@ -144,10 +144,12 @@ def _drain_feed(engine: Engine) -> None:
 
 
 def _load(engine: Engine, seconds: float) -> dict[str, Any]:
-    """What was made ahead is thrown away: it would count as made in no time."""
+    """Neither what was made ahead, which would count as made in no time, nor the start of the loaders is timed."""
     if not isinstance(engine, TrainingEngine):
         raise TypeError("an engine of another package has a feed of its own")
     engine.restart_feed()
+    for _ in range(1 + engine.num_ahead):
+        engine.skip_batch()
     num_batches, begin = 0, time.perf_counter()
     while not num_batches or time.perf_counter() - begin < seconds:
         engine.skip_batch()

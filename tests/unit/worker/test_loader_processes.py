@@ -61,7 +61,7 @@ def build(
     has_processes: bool,
     clips: Clips = Clips(),  # noqa: B008 - it has no state
 ) -> DataFeed[Any]:
-    monkeypatch.setattr("trainmark.worker.torch.sources.num_decoders", lambda: 2)
+    monkeypatch.setattr("trainmark.worker.torch.sources.num_sample_loaders", lambda: 2)
     share = Share(rank=0, world_size=1, batch_size=4, seed=0)
     sources = TorchSources(
         workload=load_module("tsm", "torch"), size=load_card("tsm").sizes["small"],

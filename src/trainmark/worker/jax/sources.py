@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from trainmark.worker.images import num_decoders
+from trainmark.worker.images import num_sample_loaders
 from trainmark.worker.jax.images import Batch as ImageBatch
 from trainmark.worker.jax.images import DecodedImages, Format
 from trainmark.worker.jax.placement import Placement
 from trainmark.worker.jax.workload import Batch, JaxWorkload
 from trainmark.worker.jpeg_source import JpegSource
-from trainmark.worker.samples import EvalBatches, HostBatches, ProblemList, Problems, Share, TrainBatches
+from trainmark.worker.samples import (
+    EvalBatches,
+    HostBatches,
+    Problems,
+    Share,
+    TrainBatches,
+    load_in_threads,
+)
 from trainmark.workloads.card import Size
 from trainmark.workloads.data import Arrays, JpegFolder, Samples
 
-_MAX_LOADERS = 12
 _JPEGS_AHEAD = {"gpu": 10, "cpu": 4}
 """Each step takes one, so that a disk that pauses for a few steps does not hold up training."""
 _JPEG_LOADERS = {"gpu": 6, "cpu": 1}
@@ -63,7 +66,7 @@ class SampleSource:
     def __init__(self, data: Samples, share: Share, problems: Problems, placement: Placement) -> None:
         self._data, self._share, self._problems, self._placement = data, share, problems, placement
         # On the CPU the cores belong to the training: samples are made between steps, and their cost is measured.
-        self._num_loaders = 1 if placement.device.platform == "cpu" else min(_MAX_LOADERS, num_decoders())
+        self._num_loaders = 1 if placement.device.platform == "cpu" else num_sample_loaders()
 
     @property
     def num_ahead(self) -> int:
@@ -82,19 +85,6 @@ class SampleSource:
         pass
 
     def _load(self, batches: HostBatches) -> Iterator[Arrays]:
-        loaders = [batches.of_loader(number, self._num_loaders) for number in range(self._num_loaders)]
-        for arrays, problems in loaders[0] if len(loaders) == 1 else _in_threads(loaders):
+        for arrays, problems in load_in_threads(batches, self._num_loaders):
             self._problems.note(problems)
             yield arrays
-
-
-def _in_threads(loaders: list[Iterator[tuple[Arrays, ProblemList]]]) -> Iterator[tuple[Arrays, ProblemList]]:
-    """One batch of each loader in turn; each has one in the making."""
-    with ThreadPoolExecutor(max_workers=len(loaders), thread_name_prefix="load") as pool:
-        pending: deque[tuple[Iterator[Any], Any]] = deque((each, pool.submit(next, each, None)) for each in loaders)
-        while pending:
-            loader, future = pending.popleft()
-            item = future.result()
-            if item is not None:
-                pending.append((loader, pool.submit(next, loader, None)))
-                yield item

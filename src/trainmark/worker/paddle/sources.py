@@ -5,24 +5,30 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import paddle
 
-from trainmark.worker.images import num_decoders
+from trainmark.worker.images import num_sample_loaders
 from trainmark.worker.jpeg_source import JpegSource
 from trainmark.worker.paddle.images import Batch as ImageBatch
 from trainmark.worker.paddle.images import DecodedImages
 from trainmark.worker.paddle.workload import Batch
-from trainmark.worker.samples import EvalBatches, HostBatches, ProblemList, Problems, Share, TrainBatches
+from trainmark.worker.samples import (
+    EvalBatches,
+    HostBatches,
+    ProblemList,
+    Problems,
+    Share,
+    TrainBatches,
+    load_in_threads,
+)
 from trainmark.workloads.card import Size
 from trainmark.workloads.data import Arrays, JpegFolder, Samples
 from trainmark.workloads.registry import load_module
 
-_MAX_LOADERS = 12
 _AHEAD = 2
 """Batches of samples on their way to the device while it trains."""
 _JPEGS_AHEAD = 4
@@ -56,7 +62,7 @@ class PaddleSources:
 
     def open_samples(self, data: Samples, share: Share, problems: Problems) -> SampleSource:
         # On the CPU the cores belong to the training: samples are made between steps, and their cost is measured.
-        num_loaders = min(_MAX_LOADERS, num_decoders()) if self.device_type == "cuda" else 1
+        num_loaders = num_sample_loaders() if self.device_type == "cuda" else 1
         return SampleSource(data, share, problems, num_loaders=num_loaders)
 
     def open_jpegs(self, data: JpegFolder, share: Share, problems: Problems) -> JpegSource[ImageBatch]:
@@ -87,8 +93,7 @@ class SampleSource:
         pass
 
     def _load(self, batches: HostBatches) -> Iterator[tuple[Arrays, ProblemList]]:
-        loaders = [batches.of_loader(number, self._num_loaders) for number in range(self._num_loaders)]
-        return loaders[0] if len(loaders) == 1 else _in_threads(loaders)
+        return load_in_threads(batches, self._num_loaders)
 
     def _copied_ahead(self, batches: Iterator[tuple[Arrays, ProblemList]]) -> Generator[Batch, None, None]:
         ahead: deque[Batch] = deque(self._copy(item) for item in itertools.islice(batches, _AHEAD))
@@ -102,15 +107,3 @@ class SampleSource:
         arrays, problems = item
         self._problems.note(problems)
         return to_tensors(arrays)
-
-
-def _in_threads(loaders: list[Iterator[tuple[Arrays, ProblemList]]]) -> Iterator[tuple[Arrays, ProblemList]]:
-    """A batch of each loader in turn, with one of each in the making."""
-    with ThreadPoolExecutor(max_workers=len(loaders), thread_name_prefix="load") as pool:
-        pending = deque((loader, pool.submit(next, loader, None)) for loader in loaders)
-        while pending:
-            loader, future = pending.popleft()
-            item = future.result()
-            if item is not None:
-                pending.append((loader, pool.submit(next, loader, None)))
-                yield item

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from trainmark.freed_memory import keep_freed_memory
 from trainmark.parent_death import serving
-from trainmark.worker.images import num_decoders
+from trainmark.worker.images import num_sample_loaders
 from trainmark.worker.jpeg_source import JpegSource
 from trainmark.worker.samples import EvalBatches, HostBatches, ProblemList, Problems, Share, TrainBatches
 from trainmark.worker.torch.images import Batch as ImageBatch
@@ -27,7 +27,6 @@ from trainmark.workloads.card import Size
 from trainmark.workloads.data import JpegFolder, Samples
 from trainmark.workloads.torch import to_tensors
 
-_MAX_WORKERS = 16
 _BATCHES_PER_WORKER = 2
 _AHEAD = 2
 """Batches of samples on their way to the device while it trains."""
@@ -99,7 +98,7 @@ class SampleSource:
     @property
     def _num_workers(self) -> int:
         """On the CPU the cores belong to the training: samples are made between steps, and their cost is measured."""
-        return min(_MAX_WORKERS, num_decoders()) if self._device.type == "cuda" else 0
+        return num_sample_loaders() if self._device.type == "cuda" else 0
 
     def training(self, *, epoch: int, step: int) -> Generator[Batch, None, None]:
         return self._copied_ahead(self._load(TrainBatches(self._data, self._share, epoch=epoch, step=step)))
