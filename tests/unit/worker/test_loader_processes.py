@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from trainmark.parent_death import serve
 from trainmark.worker.feed import DataFeed, open_feed
-from trainmark.worker.samples import Share
+from trainmark.worker.samples import EvalBatches, Share, TrainBatches, load_in_threads
 from trainmark.worker.torch.sources import TorchSources
 from trainmark.workloads.data import Sample, UnusableSampleError, shuffled
 from trainmark.workloads.registry import load_card, load_module
@@ -53,6 +54,22 @@ class Clips:
         return self.train_sample(index, np.random.default_rng(0))
 
     collate = staticmethod(data.Clips.collate)
+
+
+@pytest.mark.parametrize("num_loaders", [2, 3, 5])
+def test_threads_change_neither_batches_nor_their_order(num_loaders: int) -> None:
+    """With which Paddle and JAX make samples for a GPU."""
+    share = Share(rank=0, world_size=1, batch_size=4, seed=0)
+    for batches, count in ((TrainBatches(Clips(), share, epoch=0, step=1), 14), (EvalBatches(Clips(), share), None)):
+        found, wanted = (
+            [
+                ({name: array.tolist() for name, array in arrays.items()}, problems)
+                for arrays, problems in itertools.islice(load_in_threads(batches, number), count)
+            ]
+            for number in (num_loaders, 1)
+        )
+        assert found == wanted
+        assert len(wanted) == (count or 2)
 
 
 def build(
