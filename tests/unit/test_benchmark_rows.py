@@ -21,7 +21,7 @@ from trainmark.workloads.registry import load_card
 _FOLDER = Path(__file__).parents[2] / "benchmarks"
 _ARGUMENTS = {
     "size": "full", "batch_size": None, "precision": "bf16", "reference_precision": "amp", "device": "cuda",
-    "without": [], "cache": None, "profile": None, "rounds": 2, "seconds": 0.1,
+    "without": [], "cache": None, "profile": None, "profile_start": None, "rounds": 2, "seconds": 0.1,
 }  # fmt: skip
 _CEILINGS = {"matrix_bf16_flops_per_s": 8e14, "matrix_amp_flops_per_s": 4e14, "copy_bytes_per_s": 4e12}
 
