@@ -26,7 +26,6 @@ CELL_SIDE = 512
 _NO_HEADER = "no readable JPEG header"
 _UNKNOWN_SIZE = (64, 64)
 _GREY = 127
-_MAX_LOADERS = 16
 """In place of an image that cannot be read: the batch keeps its size, and the problem is reported."""
 
 
@@ -200,6 +199,7 @@ class ImageDecoder:
         self._pool.shutdown(cancel_futures=True)
 
 
+_MAX_LOADERS = 16
 _BOUND = ("mask_cpu", "map_cpu", "rank")
 """Values of SLURM_CPU_BIND_TYPE that mean that each task has its own cores."""
 
