@@ -27,7 +27,7 @@ import torch
 
 from json_rows import JsonRows, Row
 from trainmark.compile_cache import CACHE_VARIABLE, count_bytes
-from trainmark.controller.turns import VARIANT_MODULE, Prepared, Spread, Variant, measure_in_turns, ratio, summarise
+from trainmark.controller.turns import Prepared, Spread, Variant, measure_in_turns, ratio, summarise
 from trainmark.errors import RunError
 from trainmark.spec.cell import Cell, DataSource
 from trainmark.worker.torch.ceilings import copy_bytes_per_s, matrix_flops_per_s
@@ -181,7 +181,7 @@ def start_profiled(card: Card, cache: str, args: argparse.Namespace) -> None:
     """One more start of `fast` under cProfile, which makes it slower: for its proportions, not its time."""
     args.profile_start.mkdir(parents=True, exist_ok=True)
     path = args.profile_start / f"{card.name}_start.prof"
-    start(card, "fast", cache, args, program=("-m", "cProfile", "-o", str(path), "-m", VARIANT_MODULE)).end()
+    start(card, "fast", cache, args, program=("-m", "cProfile", "-o", str(path), *Variant.program)).end()
     with path.with_suffix(".txt").open("w") as text:
         pstats.Stats(str(path), stream=text).sort_stats("cumulative").print_stats(120)
 
@@ -210,7 +210,7 @@ def count_bytes_per_sample(card: Card, args: argparse.Namespace) -> dict[str, fl
 
 
 def start(
-    card: Card, recipe: str, cache: str, args: argparse.Namespace, program: tuple[str, ...] = ("-m", VARIANT_MODULE)
+    card: Card, recipe: str, cache: str, args: argparse.Namespace, program: tuple[str, ...] = Variant.program
 ) -> Prepared:
     precision = args.precision if recipe == "fast" else args.reference_precision
     cell = Cell(

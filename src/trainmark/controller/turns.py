@@ -23,7 +23,7 @@ from trainmark.analyse.distributions import t_quantile
 from trainmark.errors import RunError
 from trainmark.spec.cell import Cell
 
-VARIANT_MODULE = "trainmark.worker.variant"
+_MODULE = "trainmark.worker.variant"
 _BEGIN_VARIABLE = "TRAINMARK_BEGIN_UNIX_S"
 _MAX_TAIL = 2000
 
@@ -37,7 +37,7 @@ class Variant:
     without: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to this process's own."""
-    program: tuple[str, ...] = ("-m", VARIANT_MODULE)
+    program: tuple[str, ...] = ("-m", _MODULE)
     """Arguments of Python before the request. Another one must answer as that module does."""
 
 
