@@ -22,11 +22,10 @@ _MANY = 64 << 20
 """Bytes."""
 
 
-def make_smooth(height: int, width: int, num_channels: int = 3) -> np.ndarray:
+def make_smooth(height: int, width: int) -> np.ndarray:
     """Like a photo, so that the encoder chooses different filters for its rows."""
     coarse = Image.fromarray(RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)).resize((width, height))
-    noisy = np.asarray(coarse) + RNG.integers(0, 9, (height, width, 3), dtype=np.uint8)
-    return noisy[..., :num_channels] if num_channels > 1 else noisy[..., 0]
+    return np.asarray(coarse) + RNG.integers(0, 9, (height, width, 3), dtype=np.uint8)
 
 
 def encode(pixels: np.ndarray, mode: str, **options: Any) -> bytes:
