@@ -47,11 +47,9 @@ _SMALL = {
         "--device", "cpu", "--rows", "resnet50:fp32:1", "--size", "small", "--rounds", "1", "--seconds", "0.1",
         "--output", "DIR/versions.jsonl",
     ),
-    "pointwise_sums": ("--check-only",),
     "small_costs": ("--passes", "1", "--images", "40"),
     "large_files": ("--megabytes", "1", "--line-megabytes", "1"),
 }  # fmt: skip
-_ENVIRONMENT = {"pointwise_sums": {"TRITON_INTERPRET": "1"}}
 _NEEDS_A_GPU = {"gpu_resize"}
 """Which CI has not."""
 _SHARED = {"json_rows"}
@@ -72,7 +70,7 @@ def test_public_scripts_are_all_described() -> None:
 
 @pytest.mark.parametrize("name", _SMALL)
 def test_it_runs(name: str, tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src"), **_ENVIRONMENT.get(name, {})}
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src")}
     argv = [
         sys.executable,
         _ROOT / "benchmarks" / f"{name}.py",
