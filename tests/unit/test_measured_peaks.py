@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -76,7 +77,8 @@ def test_ceilings_are_measured_kept_and_printed(
         found = ceilings.measure_ceilings(torch.device(argv[-1]))
         return subprocess.CompletedProcess(argv, 0, stdout=f"{json.dumps(found)}\n", stderr="")
 
-    monkeypatch.setattr("trainmark.controller.peaks.subprocess.run", measure)
+    # Not the run() of the module itself: Python's `platform` starts a process by it too.
+    monkeypatch.setattr("trainmark.controller.peaks.subprocess", SimpleNamespace(run=measure))
     assert main(["doctor", "--peaks", "--device", "cpu", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     check_document("doctor-peaks", document)
