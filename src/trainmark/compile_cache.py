@@ -13,8 +13,12 @@ def compile_cache_folder(environment: Mapping[str, str]) -> Path:
     chosen = environment.get(CACHE_VARIABLE)
     if chosen:
         return Path(chosen)
+    return own_cache_folder(environment) / "compiled"
+
+
+def own_cache_folder(environment: Mapping[str, str]) -> Path:
     base = environment.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "trainmark" / "compiled"
+    return (Path(base) if base else Path.home() / ".cache") / "trainmark"
 
 
 def count_bytes(folder: Path) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
+from trainmark.compile_cache import own_cache_folder
 from trainmark.runfolder.files import read_bounded, write_text
 from trainmark.runfolder.values import as_float, as_int, as_object, as_text
 
@@ -30,8 +31,7 @@ class Peak(TypedDict):
 
 
 def peaks_file(environment: Mapping[str, str]) -> Path:
-    base = environment.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "trainmark" / "peaks.json"
+    return own_cache_folder(environment) / "peaks.json"
 
 
 def read_peaks(environment: Mapping[str, str]) -> list[Peak]:

@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "observe": set(),
     "redaction": set(),
     "compile_cache": set(),
-    "measured_peaks": {"runfolder"},
+    "measured_peaks": {"compile_cache", "runfolder"},
     "silence_limit": {"runfolder"},
     "spec": BOTTOM,
     "plan": BOTTOM | {"spec"},

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import trainmark
+from trainmark.compile_cache import own_cache_folder
 from trainmark.runfolder.files import read_bounded, write_text
 from trainmark.store.index import Store
 
@@ -23,8 +24,7 @@ MANY_RUNS = 500
 
 
 def answer_file(environment: Mapping[str, str] = os.environ) -> Path:
-    base = environment.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "trainmark" / "answer"
+    return own_cache_folder(environment) / "answer"
 
 
 class KeptAnswer:

@@ -36,6 +36,7 @@ from trainmark.runfolder.files import (
 from trainmark.runfolder.records import Kind, Outcome
 from trainmark.silence_limit import SilenceLimit
 from trainmark.worker.alarm import Alarm
+from trainmark.worker.bytecode import keep_bytecode
 from trainmark.worker.checkpoint import CheckpointRefusedError
 from trainmark.worker.communication import measure_communication
 from trainmark.worker.engine import Engine, EnginePackage
@@ -90,6 +91,7 @@ class Worker:
         self._write_environment({})  # now already, so that a run that fails has it too
         with Telemetry(self._recorder, gpu_index=self._gpu_index):
             self._begin_phase("load", what=self._cell.framework)
+            keep_bytecode(self._cell.framework)
             package = self._load_package()
             compiles_here = self._cell.recipe == "fast" and self._cell.device == "cuda"
             compiles = compiles_here or self._cell.framework == "jax"

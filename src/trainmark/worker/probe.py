@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from trainmark.frameworks import frameworks
 from trainmark.runfolder.document import WorkloadCell
 from trainmark.weights.neutral import Weights
+from trainmark.worker.bytecode import keep_bytecode
 from trainmark.worker.training import TrainingEngine
 from trainmark.workloads.data import Arrays
 
@@ -230,6 +231,7 @@ def _package(framework: str) -> Any:
     engine = frameworks().load(framework).engine
     if engine is None:
         raise LookupError(f"trainmark has no engine for {framework}")
+    keep_bytecode(framework)
     return importlib.import_module(engine)
 
 

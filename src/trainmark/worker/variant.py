@@ -24,6 +24,7 @@ from typing import Any
 from trainmark.frameworks import frameworks
 from trainmark.parent_death import die_with
 from trainmark.runfolder.document import CellRecord, WorkloadCell
+from trainmark.worker.bytecode import keep_bytecode
 from trainmark.worker.engine import Engine
 from trainmark.worker.training import TrainingEngine
 
@@ -38,6 +39,7 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     began = float(os.environ.get(BEGIN_VARIABLE, time.time()))
     cell = CellRecord.from_json(request["cell"]).workload_cell()
+    keep_bytecode(cell.framework)
     import_module(cell.framework)
     imported_s = time.time() - began
     engine = _build(cell, request["without"])
