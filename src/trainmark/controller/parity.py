@@ -136,7 +136,7 @@ class _Check:
             found = self._probe(self._rounded_requests(precision))
             runs = {side: [_observe_change(result, before) for result in results] for side, results in found.items()}
             own = {
-                side: check_rounding(exact, runs[0], theirs, precision=precision)
+                side: check_rounding(exact, runs[0], theirs, before=before, precision=precision)
                 for side, theirs in runs.items()
                 if side
             }
