@@ -67,6 +67,22 @@ def test_the_max_pool_is_the_frameworks(dtype: torch.dtype) -> None:
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-2 if dtype is torch.bfloat16 else 1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("channels", "side"), [(256, 28), (2048, 7)])
+def test_the_gradients_at_the_end_of_a_block_are_the_frameworks(channels: int, side: int, dtype: torch.dtype) -> None:
+    from trainmark.workloads.torch_norm import _join_gradients
+
+    shape = (32, channels, side, side)
+    given = [
+        torch.randn(shape, device="cuda", dtype=dtype).contiguous(memory_format=torch.channels_last) for _ in range(4)
+    ]
+    passed, *sums = _join_gradients(*given)
+    wanted, *wanted_sums = _join_gradients(*(tensor.double() for tensor in given))
+    torch.testing.assert_close(passed, wanted.to(dtype), rtol=1e-2 if dtype is torch.bfloat16 else 1e-6, atol=1e-6)
+    for got, right in zip(sums, wanted_sums, strict=True):
+        assert (got - right).norm() <= 1e-5 * right.norm()
+
+
 def test_the_resize_kernel_is_the_products() -> None:
     """The products round to fp16 in between, to a quarter of a grey level."""
     from trainmark.worker.torch import resample as products

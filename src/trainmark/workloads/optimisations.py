@@ -48,6 +48,18 @@ OPTIMISATIONS = (
         needs=("compile",),
     ),
     Optimisation(
+        name="found_signs",
+        meaning="ReLU's gradient finds its signs from BatchNorm's input",
+        workloads=("resnet50",),
+        needs=("compile", "sum_norms"),
+    ),
+    Optimisation(
+        name="joined_gradients",
+        meaning="one kernel for the gradient at the end of a block and its sums",
+        workloads=("resnet50",),
+        needs=("compile", "shared_blocks", "sum_norms"),
+    ),
+    Optimisation(
         name="block_stem",
         meaning="the first convolution on 2x2 blocks of pixels",
         workloads=("hrnet_w18", "psenet", "resnet50", "tsm"),

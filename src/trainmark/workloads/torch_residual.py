@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.models.resnet import ResNet
 
+from trainmark.workloads.torch_norm import norm_add_relu, norm_relu
 from trainmark.workloads.torch_parts import run_part, uncompiled
 
 
@@ -70,23 +71,28 @@ def _paths(block: Any, started: Started) -> Unjoined:
 def _next_block(
     block: Any, keeps_input: bool, branch: Tensor, norm: Any, shortcut: Tensor, shortcut_norm: Any
 ) -> Started:
-    return start_block(block, join(branch, norm, shortcut, shortcut_norm), keeps_input=keeps_input)
+    x, same = norm_add_relu(norm, branch, _normalise(shortcut, shortcut_norm))
+    return start_block(block, x, same, keeps_input=keeps_input)
 
 
-def start_block(block: Any, x: Tensor, *, keeps_input: bool = False) -> Started:
-    """Up to the last convolution of the block, and that of its shortcut."""
-    branch = functional.relu(block.bn1(block.conv1(x)))
-    branch = functional.relu(block.bn2(block.conv2(branch)))
+def start_block(block: Any, x: Tensor, same: Tensor | None = None, *, keeps_input: bool = False) -> Started:
+    """Up to the last convolution of the block, and that of its shortcut. `same`: `x` for the shortcut."""
+    same = x if same is None else same
+    branch = norm_relu(block.bn1, block.conv1(x))
+    branch = norm_relu(block.bn2, block.conv2(branch))
     branch = block.conv3(branch)
     if block.downsample is None:
-        return Started(x, branch, None)
-    return Started(x if keeps_input else None, branch, block.downsample[0](x))
+        return Started(same, branch, None)
+    return Started(same if keeps_input else None, branch, block.downsample[0](same))
 
 
 def join(branch: Tensor, norm: Any, shortcut: Tensor, shortcut_norm: Any) -> Tensor:
-    if shortcut_norm is not None:
-        shortcut = shortcut_norm(shortcut)
-    return functional.relu(norm(branch) + shortcut)
+    return functional.relu(norm(branch) + _normalise(shortcut, shortcut_norm))
+
+
+def _normalise(shortcut: Tensor, norm: Any) -> Tensor:
+    normalised: Tensor = shortcut if norm is None else norm(shortcut)
+    return normalised
 
 
 class PartedResNet(ResNet):  # type: ignore[misc]
@@ -106,7 +112,7 @@ class PartedResNet(ResNet):  # type: ignore[misc]
 
 
 def _enter(network: Any, images: Tensor) -> Started:
-    x = network.maxpool(network.relu(network.bn1(network.conv1(images))))
+    x = network.maxpool(norm_relu(network.bn1, network.conv1(images)))
     return start_block(network.layer1[0], x)
 
 

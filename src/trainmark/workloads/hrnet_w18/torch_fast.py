@@ -32,7 +32,7 @@ class FastNetwork(Network):
         if "block_stem" in uses:
             first[0] = SpaceToDepthConv2d.of(first[0])
         if "sum_norms" in uses:
-            speed_up_norms(self)
+            speed_up_norms(self, uses)
         module: Any
         for module in self.modules():  # where the compiled parts find them
             module.channel_multiple = CHANNEL_MULTIPLE if "padded_channels" in uses else 1

@@ -27,7 +27,7 @@ class FastPSENet(PSENet):
         if "gathering_pool" in uses:
             self.stem[3] = MaxPool3x3Stride2()
         if "sum_norms" in uses:
-            speed_up_norms(self)
+            speed_up_norms(self, uses)
         self.gathers_gradients = "gathering_resize" in uses
         self.pads_channels = "padded_channels" in uses
         self._is_parted = "shared_blocks" in uses

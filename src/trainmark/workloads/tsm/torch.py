@@ -78,7 +78,7 @@ def build_model(
     if "gathering_pool" in uses:
         speed_up_pool(model)
     if "sum_norms" in uses:
-        speed_up_norms(model)
+        speed_up_norms(model, uses)
     return model
 
 
