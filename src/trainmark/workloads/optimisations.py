@@ -51,7 +51,7 @@ OPTIMISATIONS = (
         name="found_signs",
         meaning="ReLU's gradient finds its signs from BatchNorm's input",
         workloads=("resnet50",),
-        needs=("compile", "sum_norms"),
+        needs=("compile", "shared_blocks", "sum_norms"),
     ),
     Optimisation(
         name="joined_gradients",

@@ -5,6 +5,9 @@ fp32. Tried because the compiled reductions ran at about half of the card's copy
 7,214 images/s against 6,974 before, in two leases of an H200 and together with one fill of the learning rate instead
 of two. The kernels were not profiled again, so that the recurrence was the reason is a guess. The difference of sums
 loses digits where a channel's mean is large against its spread; the tests of equal losses are the guard.
+
+Together with the ReLU behind it a norm can also do with fewer passes over memory in its gradient; the count is in
+docs/concepts/recipes.md.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from trainmark.workloads.torch import to_type
+
+JOINED_CHANNELS = 64
+"""The kernel for gradients of two users has programs for as many channels, so a tensor must have a multiple of it."""
 
 
 def speed_up_norms(model: nn.Module, uses: Collection[str]) -> None:
@@ -102,11 +108,9 @@ class SumBatchNorm2d(nn.BatchNorm2d):
         self.running_var.lerp_(variance * (count / max(count - 1, 1)), self.momentum)
 
 
-JOINED_CHANNELS = 64
-"""The kernel has programs for as many, so a tensor must have a multiple of it."""
-
-
 class _ScaleRelu(torch.autograd.Function):
+    """`relu(x * scale + shift)`, whose gradient computes the sign again."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         ctx.save_for_backward(x, scale, shift)
@@ -121,6 +125,8 @@ class _ScaleRelu(torch.autograd.Function):
 
 
 class _ScaleAddRelu(torch.autograd.Function):
+    """`relu(x * scale + shift + shortcut)` under two names. `wide` is `x`, in at least fp32, and gets its gradient."""
+
     @staticmethod
     def forward(
         ctx: Any, wide: Tensor, x: Tensor, scale: Tensor, shift: Tensor, shortcut: Tensor
