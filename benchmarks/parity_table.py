@@ -21,7 +21,7 @@ from pathlib import Path
 
 from trainmark.controller.parity_options import precisions_of, usable_frameworks
 from trainmark.controller.parity_proofs import is_installed, read_proofs
-from trainmark.runfolder.parity import MATHEMATICS, ROUNDING, TRAJECTORY, WORK, PairRecord, StageRecord
+from trainmark.runfolder.parity import MATHEMATICS, ROUNDING, TRAJECTORY, USUAL_SEED, WORK, PairRecord, StageRecord
 
 WORKLOADS = ("resnet50", "tsm", "hrnet_w18", "psenet", "mask_rcnn")
 _COLUMNS = ((MATHEMATICS, "fp64"), (ROUNDING, "fp32"), (ROUNDING, "bf16"), (TRAJECTORY, "fp32"), (WORK, "fp32"))
@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("store", type=Path)
     parser.add_argument("--workloads", default=",".join(WORKLOADS))
     parser.add_argument("--stages", default=f"{WORK},{MATHEMATICS},{ROUNDING},{TRAJECTORY}")
+    parser.add_argument("--seed", type=int, default=USUAL_SEED, help="of weights, batches and orders (default: 1)")
     parser.add_argument("--jobs", type=int, default=1, help="processes of one command at a time (default: 1)")
     parser.add_argument("--at-once", type=int, default=1, help="commands at a time (default: 1)")
     parser.add_argument("--seconds", type=float, help="after which commands are cut off (default: no limit)")
@@ -43,15 +44,16 @@ def main() -> int:
         begin = time.monotonic()
         with ThreadPoolExecutor(args.at_once) as pool:
             list(pool.map(lambda cell: run_missing(*cell, args, begin), cells))
-    print_table(args.store, workloads)
+    print_table(args.store, workloads, args.seed)
     return 0
 
 
 def run_missing(workload: str, stage: str, args: argparse.Namespace, begin: float) -> None:
-    if is_done(args.store, workload, stage):
+    if is_done(args.store, workload, stage, args.seed):
         return
     names = ",".join(usable_frameworks(workload))
     command = ["parity", workload, "--frameworks", names, "--stages", stage, "--jobs", str(args.jobs)]
+    command += ["--seed", str(args.seed)]
     started = time.monotonic()
     left = None if args.seconds is None else max(1.0, args.seconds - (started - begin))
     process = subprocess.Popen(
@@ -67,28 +69,28 @@ def run_missing(workload: str, stage: str, args: argparse.Namespace, begin: floa
     print(f"{workload} {stage}: {ended} after {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
 
 
-def is_done(store: Path, workload: str, stage: str) -> bool:
+def is_done(store: Path, workload: str, stage: str, seed: int = USUAL_SEED) -> bool:
     """For every pair of what is installed here. A trajectory that is too short to count is not done."""
     names = usable_frameworks(workload)
     wanted = {(one, other) for number, one in enumerate(names) for other in names[number + 1 :]}
     found = {
         (pair.one.framework, pair.other.framework)
-        for pair, own in stages_of(store, workload)
+        for pair, own in stages_of(store, workload, seed)
         if own.stage == stage and not own.is_short
     }
     return wanted <= found
 
 
-def stages_of(store: Path, workload: str) -> Iterator[tuple[PairRecord, StageRecord]]:
+def stages_of(store: Path, workload: str, seed: int) -> Iterator[tuple[PairRecord, StageRecord]]:
     """The newest first, of today's code and the installed frameworks."""
     for record in read_proofs([store]).current:
-        pairs = record.pairs if record.workload == workload else ()
+        pairs = record.pairs if (record.workload, record.seed) == (workload, seed) else ()
         for pair in pairs:
             if all(is_installed(workload, side) for side in (pair.one, pair.other)):
                 yield from ((pair, stage) for stage in pair.stages)
 
 
-def print_table(store: Path, workloads: list[str]) -> None:
+def print_table(store: Path, workloads: list[str], seed: int) -> None:
     heads = [f"{stage} {precision}" if stage == ROUNDING else stage for stage, precision in _COLUMNS]
     print(f"| workload | pair | {' | '.join(heads)} |\n|{'---|' * (len(heads) + 2)}")
     versions: dict[str, None] = {}
@@ -97,7 +99,7 @@ def print_table(store: Path, workloads: list[str]) -> None:
         names = usable_frameworks(workload)
         for number, one in enumerate(names):
             found |= {(one, other): {} for other in names[number + 1 :]}
-        for pair, stage in stages_of(store, workload):
+        for pair, stage in stages_of(store, workload, seed):
             key = (pair.one.framework, pair.other.framework)
             found.setdefault(key, {}).setdefault((stage.stage, stage.precision), stage)
             versions |= dict.fromkeys((pair.one.version, pair.other.version))

@@ -10,7 +10,16 @@ from trainmark.errors import InputError
 from trainmark.frameworks import frameworks
 from trainmark.messages.message import Message
 from trainmark.messages.parity import parity_no_precision, parity_recipes_differ
-from trainmark.runfolder.parity import LEAST_STEPS, MATHEMATICS, REFERENCE, ROUNDING, STAGES, TRAJECTORY, WORK
+from trainmark.runfolder.parity import (
+    LEAST_STEPS,
+    MATHEMATICS,
+    REFERENCE,
+    ROUNDING,
+    STAGES,
+    TRAJECTORY,
+    USUAL_SEED,
+    WORK,
+)
 from trainmark.store.rows import RunRow
 
 USUAL_PRECISIONS = ("fp32", "bf16")
@@ -65,7 +74,7 @@ def _precisions(framework: str, device: str) -> Collection[str]:
     return [name for name in known if name in ROUNDING_LIMITS]
 
 
-def command_for(one: RunRow, other: RunRow, needs: Sequence[Need]) -> str:
+def command_for(one: RunRow, other: RunRow, needs: Sequence[Need], *, seed: int = USUAL_SEED) -> str:
     """That meets these needs, as far as they are of one device: another device is another command."""
     device = next((need.device for need in needs if need.device is not None), "cpu")
     wanted = [need for need in needs if need.device in (None, device)]
@@ -81,6 +90,7 @@ def command_for(one: RunRow, other: RunRow, needs: Sequence[Need]) -> str:
         stages={need.stage for need in wanted},
         precisions=[need.precision for need in wanted if need.precision],
         device=device,
+        seed=seed,
     )
 
 
@@ -94,6 +104,7 @@ def parity_command(
     device: str = "cpu",
     size: str = USUAL_SIZE,
     steps: int = LEAST_STEPS,
+    seed: int = USUAL_SEED,
 ) -> str:
     """What is usual is left out."""
     words = ["trainmark parity", workload, "--frameworks", ",".join(frameworks)]
@@ -109,4 +120,6 @@ def parity_command(
         words += ["--size", size]
     if TRAJECTORY in stages and steps != LEAST_STEPS:
         words += ["--steps", str(steps)]
+    if seed != USUAL_SEED:
+        words += ["--seed", str(seed)]
     return " ".join(words)

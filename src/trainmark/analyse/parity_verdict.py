@@ -45,8 +45,22 @@ _OTHER_LIMIT = 1.0
 
 Runs = Sequence[RunRow]
 """Of one side: repeats, which differ only by chance."""
-Found = tuple[str, PairRecord]
-"""A pair, with the device of its check."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a check found of a pair, and the device and seed of the check."""
+
+    pair: PairRecord
+    device: str
+    seed: int
+
+    def about(self, need: Need) -> Iterator[StageRecord]:
+        """Its records of a stage, as far as they are of the precision and device that are needed."""
+        for record in self.pair.stages:
+            is_precision = need.precision in (None, record.precision)
+            if record.stage == need.stage and is_precision and need.device in (None, self.device):
+                yield record
 
 
 def why_not_equal(one: Runs, other: Runs, proofs: Proofs) -> Message | None:
@@ -59,10 +73,10 @@ def why_not_equal(one: Runs, other: Runs, proofs: Proofs) -> Message | None:
     if impossible is not None:
         return messages.parity_impossible(**names, why=impossible)
     pairs = list(_matching(proofs.current, first, second))
-    of_version = [found for found in pairs if _are_of(found[1], one, other, _has_version)]
-    of_code = [found for found in of_version if _are_of(found[1], one, other, _has_code)]
+    of_version = [found for found in pairs if _are_of(found.pair, one, other, _has_version)]
+    of_code = [found for found in of_version if _are_of(found.pair, one, other, _has_code)]
     needs = needs_of(first, second)
-    missing = [need for need in needs if not any(_meets(need, *stage) for stage in _stages(of_code))]
+    missing = [need for need in needs if not _newest_by_seed(need, of_code)]
     command = command_for(first, second, missing or needs)
     if missing and any(code_of(row) is None or proofs.is_other(row) for row in (*one, *other)):
         return messages.parity_runs_outdated(**names, then=command)
@@ -85,38 +99,37 @@ def code_of(row: RunRow) -> str | None:
 def _why_unproven(
     one: RunRow, other: RunRow, needs: Sequence[Need], missing: Sequence[Need], pairs: Sequence[Found]
 ) -> Message | None:
-    """The newest record of each stage decides."""
+    """A stage holds if its newest record of every seed does: a check is not passed by trying seeds until one passes."""
     names = {"one": str(one.framework), "other": str(other.framework)}
     for need in needs:
-        found = [record for device, record in _stages(pairs) if _is_about(need, device, record)]
-        newest = next((record for record in found if _counts(record)), None)
-        if newest is not None and not _holds(newest):
-            again = command_for(one, other, [need])
-            return messages.parity_stage_failed(**names, stage=need.name, worst=newest.worst, command=again)
+        newest = _newest_by_seed(need, pairs)
+        failed = next(((seed, record) for seed, record in newest.items() if not _holds(record)), None)
+        if failed is not None:
+            seed, record = failed
+            again = command_for(one, other, [need], seed=seed)
+            return messages.parity_stage_failed(**names, stage=need.name, worst=record.worst, command=again)
+        if newest:
+            continue
         command = command_for(one, other, missing)
-        if newest is None and found:
+        if any(True for found in pairs for _ in found.about(need)):
             return messages.parity_stage_short(
                 **names, stage=need.name, steps=LEAST_STEPS, repeats=LEAST_REPEATS, command=command
             )
-        if newest is None:
-            return messages.parity_stage_missing(**names, stage=need.name, device=need.device, command=command)
+        return messages.parity_stage_missing(**names, stage=need.name, device=need.device, command=command)
     return None
 
 
 # -- stages ------------------------------------------------------------------------------------------------------------
 
 
-def _stages(pairs: Sequence[Found]) -> Iterator[tuple[str, StageRecord]]:
-    return ((device, record) for device, pair in pairs for record in pair.stages)
-
-
-def _is_about(need: Need, device: str, record: StageRecord) -> bool:
-    is_device = need.device in (None, device)
-    return record.stage == need.stage and is_device and need.precision in (None, record.precision)
-
-
-def _meets(need: Need, device: str, record: StageRecord) -> bool:
-    return _is_about(need, device, record) and _counts(record)
+def _newest_by_seed(need: Need, pairs: Sequence[Found]) -> dict[int, StageRecord]:
+    """Of what proves something."""
+    newest: dict[int, StageRecord] = {}
+    for found in pairs:
+        for record in found.about(need):
+            if _counts(record):
+                newest.setdefault(found.seed, record)
+    return newest
 
 
 def _counts(record: StageRecord) -> bool:
@@ -144,7 +157,7 @@ def _matching(records: Sequence[ParityRecord], one: RunRow, other: RunRow) -> It
             continue
         for pair in record.pairs:
             if {(side.framework, side.recipe) for side in (pair.one, pair.other)} == wanted:
-                yield record.device, pair
+                yield Found(pair=pair, device=record.device, seed=record.seed)
 
 
 def _are_of(pair: PairRecord, one: Runs, other: Runs, check: Callable[[Contestant, RunRow], bool]) -> bool:

@@ -39,6 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of a trajectory (default: 200, the least that compare accepts)",
     )
+    parser.add_argument(
+        "--seed", type=integer(), default=1, metavar="N", help="of the weights, batches and orders (default: 1)"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="float64 is always on the CPU")
     parser.add_argument(
         "--jobs", type=integer(), default=1, metavar="N", help="processes at a time, which share the cores (default: 1)"
@@ -94,6 +97,7 @@ def _read_options(args: argparse.Namespace) -> ParityOptions:
         size=args.size,
         device=args.device,
         steps=args.steps,
+        seed=args.seed,
     )
 
 

@@ -78,6 +78,7 @@ def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
         card_version=card.version,
         size=options.size,
         device=options.device,
+        seed=options.seed,
         code=check_code(framework for framework, _ in options.contestants),
         unix_s=time.time(),
         pairs=tuple(

@@ -13,7 +13,7 @@ from trainmark.errors import InputError
 from trainmark.frameworks import frameworks
 from trainmark.plan.feasible import Reach, why_not
 from trainmark.plan.machine import read_machine
-from trainmark.runfolder.parity import LEAST_REPEATS, LEAST_STEPS, REFERENCE, ROUNDING, STAGES
+from trainmark.runfolder.parity import LEAST_REPEATS, LEAST_STEPS, REFERENCE, ROUNDING, STAGES, USUAL_SEED
 from trainmark.spec.cell import Cell, DataSource
 from trainmark.workloads.card import Card
 from trainmark.workloads.registry import load_card
@@ -34,7 +34,8 @@ class ParityOptions:
     """Of the stage of trajectories."""
     repeats: int = LEAST_REPEATS
     """Of the reference there."""
-    seed: int = 1
+    seed: int = USUAL_SEED
+    """Of the weights, the batches and the order of samples."""
 
     @property
     def name(self) -> str:
@@ -58,6 +59,7 @@ class ParityOptions:
             device=self.device,
             size=self.size,
             steps=self.steps,
+            seed=self.seed,
         )
 
 

@@ -315,6 +315,7 @@ class ParityDocument(TypedDict):
     card_version: int
     size: str
     device: str
+    seed: int
     code: str
     answer: str
     holds: bool

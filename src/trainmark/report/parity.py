@@ -55,6 +55,7 @@ def describe_parity(record: ParityRecord) -> dict[str, Any]:
         "card_version": record.card_version,
         "size": record.size,
         "device": record.device,
+        "seed": record.seed,
         "code": record.code,
         "answer": find_answer(record).english,
         "holds": record.holds,

@@ -21,6 +21,7 @@ MATHEMATICS, ROUNDING, TRAJECTORY, WORK = "mathematics", "rounding", "trajectory
 STAGES = (MATHEMATICS, ROUNDING, TRAJECTORY, WORK)
 REFERENCE = ("torch", "reference")
 """Framework and recipe that the others are measured against."""
+USUAL_SEED = 1
 LEAST_STEPS, LEAST_REPEATS = 200, 8
 """Of a trajectory that proves something: a fault may need many steps to show, and the noise several repeats."""
 _SCHEMA = 2
@@ -123,6 +124,8 @@ class ParityRecord:
     card_version: int
     size: str
     device: str
+    seed: int = USUAL_SEED
+    """Of the weights, the batches and the order of samples."""
     code: str
     """Digest of trainmark's code that makes and judges the check; that of the trainings is with each side."""
     unix_s: float
@@ -139,6 +142,7 @@ class ParityRecord:
         listed = given.get("pairs")
         pairs = [PairRecord.from_json(item) for item in listed] if isinstance(listed, list) else []
         workload, version = as_text(given.get("workload")), as_int(given.get("card_version"))
+        seed = as_int(given.get("seed"))
         if given.get("schema") != _SCHEMA or workload is None or version is None:
             return None
         return cls(
@@ -146,6 +150,7 @@ class ParityRecord:
             card_version=version,
             size=as_text(given.get("size")) or "",
             device=as_text(given.get("device")) or "",
+            seed=USUAL_SEED if seed is None else seed,
             code=as_text(given.get("code")) or "",
             unix_s=as_float(given.get("unix_s")) or 0.0,
             pairs=tuple(pair for pair in pairs if pair is not None),

@@ -28,6 +28,7 @@ def proof(**change: Any) -> ParityRecord:
         "steps": 200,
         "repeats": 8,
         "code": "c0de",
+        "seed": 1,
     }
     given |= {"measured": 0.0, "recipes": {"torch": "reference", "paddle": "reference"}, "parts": {}, "versions": {}}
     given |= change
@@ -54,6 +55,7 @@ def proof(**change: Any) -> ParityRecord:
         card_version=given.get("card_version", 1),
         size="small",
         device=given["device"],
+        seed=given["seed"],
         code="x",
         unix_s=0.0,
         pairs=(PairRecord(one=one, other=other, stages=records),),
@@ -117,6 +119,16 @@ def test_a_proof_counts_for_its_versions_and_needs_all_stages(proofs: Proofs, co
     if found is not None:
         workload = make_cell().workload
         assert f"trainmark parity {workload} --frameworks torch,paddle" in str(found)
+
+
+def test_a_stage_must_hold_for_every_seed_that_was_tried(tmp_path: Path) -> None:
+    """Else a check that fails could be repeated until chance lets it pass."""
+    found = ask(tmp_path, Proofs(current=[proof(), proof(failed="rounding", seed=7)]))
+    assert found is not None
+    assert found.code == "parity-stage-failed"
+    assert "--stages rounding --precision fp32 --seed 7" in str(found)
+    later = [proof(seed=7), proof(failed="rounding", seed=7), proof()]
+    assert ask(tmp_path / "later", Proofs(current=later)) is None
 
 
 def test_all_runs_of_a_side_must_be_of_the_code_of_the_proof(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_the_command_has_all_options_but_the_usual_ones() -> None:
     options = replace(TWO, recipe="fast", precisions=("amp",), size="full", device="cuda", steps=300)
     words = "--frameworks torch,jax --recipe fast --precision amp --device cuda --size full"
     assert options.command == f"trainmark parity resnet50 {words} --steps 300"
+    assert replace(TWO, seed=2).command == f"{TWO.command} --seed 2"
     rounding = replace(options, stages=("rounding",)).command
     assert "--stages rounding --precision amp" in rounding
     assert "--steps" not in rounding

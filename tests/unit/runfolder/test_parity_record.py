@@ -23,6 +23,7 @@ RECORD = ParityRecord(
     card_version=1,
     size="small",
     device="cpu",
+    seed=3,
     code="x",
     unix_s=1.0,
     pairs=(PairRecord(one=ONE, other=OTHER, stages=(STAGE,)),),
@@ -57,6 +58,12 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_a_file_that_contradicts_itself_does_not_hold(change: dict[str, Any], tmp_path: Path) -> None:
     [record] = read_changed(tmp_path, **change)
     assert not record.holds
+
+
+def test_a_file_from_before_there_were_seeds_is_of_the_usual_one(tmp_path: Path) -> None:
+    path = write_parity(tmp_path, RECORD)
+    path.write_text(json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != "seed"}))
+    assert [record.seed for record in read_parity(tmp_path)] == [1]
 
 
 @pytest.mark.parametrize("schema", [1, 3, None, "2"])
