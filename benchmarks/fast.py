@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from json_rows import JsonRows, Row
-from trainmark.compile_cache import CACHE_VARIABLE, count_bytes
+from trainmark.cache_folder import CACHE_VARIABLE, count_bytes
 from trainmark.controller.turns import Prepared, Spread, Variant, measure_in_turns, ratio, summarise
 from trainmark.errors import RunError
 from trainmark.spec.cell import Cell, DataSource

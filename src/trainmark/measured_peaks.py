@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
-from trainmark.compile_cache import own_cache_folder
+from trainmark.cache_folder import own_cache_folder
 from trainmark.runfolder.files import read_bounded, write_text
 from trainmark.runfolder.values import as_float, as_int, as_object, as_text
 

@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 BOTTOM = {"units", "errors", "messages", "plugins", "frameworks", "runfolder", "parent_death", "rank_environment",
-    "host", "gpus", "mark", "observe", "redaction", "silence_limit", "compile_cache", "freed_memory",
+    "host", "gpus", "mark", "observe", "redaction", "silence_limit", "cache_folder", "freed_memory",
     "measured_peaks"}  # fmt: skip
 MAY_IMPORT = {
     "units": set(),
@@ -35,8 +35,8 @@ MAY_IMPORT = {
     "mark": set(),
     "observe": set(),
     "redaction": set(),
-    "compile_cache": set(),
-    "measured_peaks": {"compile_cache", "runfolder"},
+    "cache_folder": set(),
+    "measured_peaks": {"cache_folder", "runfolder"},
     "silence_limit": {"runfolder"},
     "spec": BOTTOM,
     "plan": BOTTOM | {"spec"},

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from schema_checking import check_document
+from trainmark.cache_folder import compile_cache_folder, count_bytes
 from trainmark.cli.main import main
-from trainmark.compile_cache import compile_cache_folder, count_bytes
 from trainmark.measured_peaks import Peak, describe_peaks, find_matrix_peak, keep_peaks, peaks_file, read_peaks
 from trainmark.worker.torch import ceilings
 

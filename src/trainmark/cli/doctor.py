@@ -10,9 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from trainmark.cache_folder import compile_cache_folder, count_bytes
 from trainmark.cli.output import next_command, print_commands, print_json, stdout_console
 from trainmark.cli.parser import add_json_option, add_machine_options, add_store_option, integer, read_cluster_options
-from trainmark.compile_cache import compile_cache_folder, count_bytes
 from trainmark.errors import InputError
 from trainmark.measured_peaks import Peak, describe_peaks, read_peaks
 from trainmark.plan.machine import Machine, read_machine

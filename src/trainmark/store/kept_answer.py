@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import trainmark
-from trainmark.compile_cache import own_cache_folder
+from trainmark.cache_folder import own_cache_folder
 from trainmark.runfolder.files import read_bounded, write_text
 from trainmark.store.index import Store
 

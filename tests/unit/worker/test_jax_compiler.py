@@ -10,7 +10,7 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-from trainmark.compile_cache import CACHE_VARIABLE  # noqa: E402
+from trainmark.cache_folder import CACHE_VARIABLE  # noqa: E402
 from trainmark.worker.jax.compiler import keep_compiled  # noqa: E402
 from trainmark.worker.jax.engine import JaxEngine  # noqa: E402
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from trainmark.compile_cache import compile_cache_folder
+from trainmark.cache_folder import compile_cache_folder
 
 _LEAST_KEPT_S = 1.0
 """Programs that compile faster are not worth a file."""

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 import trainmark.workloads
-from trainmark.compile_cache import compile_cache_folder
+from trainmark.cache_folder import compile_cache_folder
 from trainmark.parent_death import die_with
 from trainmark.runfolder.document import CellRecord, WorkloadCell
 from trainmark.worker.feed import BatchShape

@@ -6,7 +6,7 @@ import os
 import shutil
 import warnings
 
-from trainmark.compile_cache import CACHE_VARIABLE, compile_cache_folder
+from trainmark.cache_folder import CACHE_VARIABLE, compile_cache_folder
 
 _MAX_VARIANTS = 128
 """Of one function that several kinds of blocks share, at each of the sizes that batches are padded to: about 60 in Mask
