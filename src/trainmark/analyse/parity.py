@@ -91,17 +91,9 @@ def relative_difference(one: NDArray[Any] | None, other: NDArray[Any] | None, *,
 
 
 def check_rounding(
-    exact: Sequence[Observed],
-    reference: Sequence[Observed],
-    other: Sequence[Observed],
-    *,
-    before: Tensors,
-    precision: str,
+    exact: Sequence[Observed], reference: Sequence[Observed], other: Sequence[Observed], *, precision: str
 ) -> StageRecord:
-    """Errors against float64 in the first step on each of several batches; `_QUANTILES` says which of them count.
-
-    `before`: the weights before the step. Their change is known only to the last digit of the weights themselves.
-    """
+    """Errors against float64 in the first step on each of several batches; `_QUANTILES` says which of them count."""
     limit = ROUNDING_LIMITS[precision]
     found: dict[str, float] = {}
     parts: dict[str, float | None] = {}
@@ -116,8 +108,7 @@ def check_rounding(
         for name, tensor in exact[0].kinds()[kind].items():
             if tensor.size >= _LEAST_ELEMENTS:
                 sides = [[errors[name] for errors in side] for side in (own, theirs)]
-                least = max(floor, _last_digits(name, before, exact)) if kind == "weights" else floor
-                found[f"{kind}: {name}"] = _ratio(*sides, quantile=quantile, floor=least) / _ONE_TENSOR
+                found[f"{kind}: {name}"] = _ratio(*sides, quantile=quantile, floor=floor) / _ONE_TENSOR
     return conclude(ROUNDING, precision, found, limit=limit, parts=parts)
 
 
@@ -130,17 +121,6 @@ def _ratio(own: Sequence[float], theirs: Sequence[float], *, quantile: float, fl
         return math.inf
     base, other = (float(np.quantile(side, quantile, method="inverted_cdf")) for side in (own, theirs))
     return max(other / max(base, floor), statistics.median(theirs) / max(*own, floor))
-
-
-def _last_digits(name: str, before: Tensors, exact: Sequence[Observed]) -> float:
-    """Half a unit in the last digits of a weight in float32, relative to its change on a typical batch.
-
-    Where nearly all gradients of a tensor are zero on paper, a framework whose errors are below that changes nothing,
-    and looks exact; one that is a little above it does not.
-    """
-    sizes = [float(np.linalg.norm(run.weights[name].astype(np.float64).ravel())) for run in exact]
-    size = statistics.median(sizes)
-    return _EPSILON["fp32"] * float(np.linalg.norm(before[name].astype(np.float64).ravel())) / size if size else 0.0
 
 
 def _errors(exact: Observed, run: Observed, kind: str) -> dict[str, float]:

@@ -23,9 +23,6 @@ EXACT = Observed(
     statistics={"bn.running_mean": RNG.normal(size=8)},
 )
 
-BEFORE = {"a": np.zeros((10, 20))}
-"""Weights: with these, no digit of a change is lost in them."""
-
 
 def nudged(relative: float, *, seed: int, only: str | None = None, given: Observed = EXACT) -> Observed:
     """With noise of a relative size in every tensor, or only in those of one kind."""
@@ -76,10 +73,10 @@ def runs(*errors: float, first_seed: int = 100, only: str | None = None, given: 
 
 def test_the_same_error_holds_and_a_larger_one_fails() -> None:
     exact, reference = [EXACT] * NUM_BATCHES, runs(1e-4)
-    same = check_rounding(exact, reference, runs(1e-4, first_seed=7), before=BEFORE, precision="fp32")
+    same = check_rounding(exact, reference, runs(1e-4, first_seed=7), precision="fp32")
     assert same.holds
     assert 0.7 < (same.measured or 0) < 1.4
-    worse = check_rounding(exact, reference, runs(4e-4, first_seed=7), before=BEFORE, precision="fp32")
+    worse = check_rounding(exact, reference, runs(4e-4, first_seed=7), precision="fp32")
     assert not worse.holds
     assert worse.limit == 2
 
@@ -87,8 +84,8 @@ def test_the_same_error_holds_and_a_larger_one_fails() -> None:
 def test_half_precision_may_be_three_times_as_far() -> None:
     exact, reference = [EXACT] * NUM_BATCHES, runs(1e-2)
     other = runs(2.5e-2, first_seed=7, only="gradients")
-    assert check_rounding(exact, reference, other, before=BEFORE, precision="bf16").holds
-    assert not check_rounding(exact, reference, other, before=BEFORE, precision="fp32").holds
+    assert check_rounding(exact, reference, other, precision="bf16").holds
+    assert not check_rounding(exact, reference, other, precision="fp32").holds
 
 
 def test_one_bad_tensor_among_many_good_ones_fails() -> None:
@@ -98,7 +95,7 @@ def test_one_bad_tensor_among_many_good_ones_fails() -> None:
         replace(run, gradients={**run.gradients, "w5": run.gradients["w5"] + wrong})
         for run in runs(1e-4, first_seed=2, given=many)
     ]
-    found = check_rounding([many] * NUM_BATCHES, runs(1e-4, given=many), bad, before=BEFORE, precision="fp32")
+    found = check_rounding([many] * NUM_BATCHES, runs(1e-4, given=many), bad, precision="fp32")
     assert not found.holds
     assert found.worst == "gradients: w5"
 
@@ -108,27 +105,10 @@ def test_a_loss_that_the_reference_has_exactly_may_be_wrong_in_its_last_digit() 
 
     def holds(error: float) -> bool:
         other = [replace(one, terms={"loss": np.array(0.5 * (1 + error))}) for one in exact]
-        return check_rounding(exact, exact, other, before=BEFORE, precision="fp32").holds
+        return check_rounding(exact, exact, other, precision="fp32").holds
 
     assert holds(2e-7)
     assert not holds(9e-7)
-
-
-@pytest.mark.parametrize(("units", "holds"), [(0.4, True), (5.0, True), (20.0, False)])
-def test_a_change_need_not_be_known_better_than_the_last_digits_of_the_weights(units: float, holds: bool) -> None:
-    """As where all but a few gradients are zero on paper: PyTorch's error can be far below such a digit by chance."""
-    before = RNG.uniform(0.5, 1.0, size=(10, 20))
-    change = np.where(np.arange(200).reshape(10, 20) % 50 == 0, 1e-3, 0.0)
-    exact = [replace(EXACT, weights={"a": change})] * NUM_BATCHES
-    digit = 2.0**-24 * before
-
-    def run(units: float, seed: int) -> Observed:
-        noise = np.random.default_rng(seed).normal(size=change.shape)
-        return replace(EXACT, weights={"a": change + units * digit * noise})
-
-    reference, other = ([run(size, seed + n) for n in range(NUM_BATCHES)] for size, seed in ((0.01, 0), (units, 99)))
-    found = check_rounding(exact, reference, other, before={"a": before}, precision="fp32")
-    assert ("weights: a" not in found.failed) is holds
 
 
 ONE_GRADIENT = replace(EXACT, outputs={}, terms={}, gradients={"a": EXACT.gradients["a"]})
@@ -151,16 +131,12 @@ def test_signs_that_change_by_chance_neither_make_a_fault_nor_hide_one(excess: f
     rng = np.random.default_rng(1)
     exact = [ONE_GRADIENT] * NUM_BATCHES
     pairs = ((signs_change(1.0, rng), signs_change(excess, rng)) for _ in range(200))
-    assert (
-        least <= sum(not check_rounding(exact, *pair, before=BEFORE, precision="fp32").holds for pair in pairs) <= most
-    )
+    assert least <= sum(not check_rounding(exact, *pair, precision="fp32").holds for pair in pairs) <= most
 
 
 def test_what_is_wrong_on_most_batches_fails_though_it_is_right_on_some() -> None:
     other = runs(1e-4, 1e-4, 3e-2, 3e-2, 3e-2, 3e-2, only="gradients")
-    assert not check_rounding(
-        [EXACT] * NUM_BATCHES, runs(1e-4, 1e-4, 1e-2), other, before=BEFORE, precision="fp32"
-    ).holds
+    assert not check_rounding([EXACT] * NUM_BATCHES, runs(1e-4, 1e-4, 1e-2), other, precision="fp32").holds
 
 
 @pytest.mark.parametrize("side", ["reference", "other"])
@@ -168,7 +144,7 @@ def test_a_value_that_is_not_finite_on_one_batch_fails(side: str) -> None:
     sides = {"reference": runs(1e-4), "other": runs(1e-4, first_seed=7)}
     broken = sides[side][3]
     sides[side][3] = replace(broken, gradients={**broken.gradients, "a": np.full_like(broken.gradients["a"], np.nan)})
-    found = check_rounding([EXACT] * NUM_BATCHES, sides["reference"], sides["other"], before=BEFORE, precision="fp32")
+    found = check_rounding([EXACT] * NUM_BATCHES, sides["reference"], sides["other"], precision="fp32")
     assert not found.holds
     assert found.measured is None
 
