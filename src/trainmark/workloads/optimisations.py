@@ -37,7 +37,7 @@ OPTIMISATIONS = (
     ),
     Optimisation(
         name="shared_blocks",
-        meaning="equal blocks are compiled once (shorter compilation, same kernels)",
+        meaning="equal blocks are compiled once",
         workloads=("psenet", "resnet50", "tsm"),
         needs=("compile",),
     ),

@@ -71,19 +71,22 @@ def _paths(block: Any, started: Started) -> Unjoined:
 def _next_block(
     block: Any, keeps_input: bool, branch: Tensor, norm: Any, shortcut: Tensor, shortcut_norm: Any
 ) -> Started:
-    x, same = norm_add_relu(norm, branch, _normalise(shortcut, shortcut_norm))
-    return start_block(block, x, same, keeps_input=keeps_input)
+    x, for_shortcut = norm_add_relu(norm, branch, _normalise(shortcut, shortcut_norm))
+    return start_block(block, x, for_shortcut, keeps_input=keeps_input)
 
 
-def start_block(block: Any, x: Tensor, same: Tensor | None = None, *, keeps_input: bool = False) -> Started:
-    """Up to the last convolution of the block, and that of its shortcut. `same`: `x` for the shortcut."""
-    same = x if same is None else same
+def start_block(block: Any, x: Tensor, for_shortcut: Tensor | None = None, *, keeps_input: bool = False) -> Started:
+    """Up to the last convolution of the block, and that of its shortcut.
+
+    `for_shortcut`: `x` under a second name, so that its gradient arrives separately.
+    """
+    for_shortcut = x if for_shortcut is None else for_shortcut
     branch = norm_relu(block.bn1, block.conv1(x))
     branch = norm_relu(block.bn2, block.conv2(branch))
     branch = block.conv3(branch)
     if block.downsample is None:
-        return Started(same, branch, None)
-    return Started(same if keeps_input else None, branch, block.downsample[0](same))
+        return Started(for_shortcut, branch, None)
+    return Started(for_shortcut if keeps_input else None, branch, block.downsample[0](for_shortcut))
 
 
 def join(branch: Tensor, norm: Any, shortcut: Tensor, shortcut_norm: Any) -> Tensor:

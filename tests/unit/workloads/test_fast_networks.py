@@ -39,13 +39,23 @@ def build_tsm(recipe: str) -> nn.Module:
         speed_up_shifts(model)
         speed_up_stem(model)
         speed_up_pool(model)
-        speed_up_norms(model, ("found_signs", "joined_gradients"))
+        speed_up_norms(model, ())
     return model
 
 
-def build_resnet(recipe: str) -> nn.Module:
+def build_resnet(recipe: str, without: tuple[str, ...] = ()) -> nn.Module:
     torch.manual_seed(0)
-    return resnet50.build_model(recipe=recipe, device_type="cuda", num_classes=7, size=RESNET_CARD.sizes["small"])
+    return resnet50.build_model(
+        recipe=recipe, device_type="cuda", num_classes=7, size=RESNET_CARD.sizes["small"], without=without
+    )
+
+
+def build_resnet_joining(recipe: str) -> nn.Module:
+    return build_resnet(recipe, ("found_signs",))
+
+
+def build_resnet_finding(recipe: str) -> nn.Module:
+    return build_resnet(recipe, ("joined_gradients",))
 
 
 def build_psenet(recipe: str) -> nn.Module:
@@ -58,7 +68,9 @@ def build_hrnet(recipe: str) -> nn.Module:
     return hrnet.build_model(recipe=recipe, device_type="cuda", num_classes=19, size=HRNET_CARD.sizes["small"])
 
 
-@pytest.mark.parametrize("build", [build_tsm, build_psenet, build_hrnet, build_resnet])
+@pytest.mark.parametrize(
+    "build", [build_tsm, build_psenet, build_hrnet, build_resnet, build_resnet_joining, build_resnet_finding]
+)
 def test_the_network_is_the_same_function(build: Callable[[str], nn.Module]) -> None:
     images = torch.randn(4, 3, 64, 64, dtype=torch.float64)
     reference, fast = build("reference").double().train(), build("fast").double().train()
@@ -202,6 +214,22 @@ def test_only_even_factors_take_the_kernel() -> None:
     ]  # fmt: skip
     for size, factor in factors:
         assert torch_resize._factor(x, size) == factor
+
+
+@pytest.mark.parametrize(
+    ("build", "finds", "joins"),
+    [
+        (build_resnet, True, True),
+        (build_resnet_joining, False, True),
+        (build_resnet_finding, True, False),
+        (build_psenet, False, False),
+    ],
+)
+def test_each_of_the_shorter_gradients_can_be_left_out(
+    build: Callable[[str], nn.Module], finds: bool, joins: bool
+) -> None:
+    norms = [module for module in build("fast").modules() if isinstance(module, torch_norm.SumBatchNorm2d)]
+    assert {(norm.finds_signs, norm.joins_gradients) for norm in norms} == {(finds, joins)}
 
 
 @pytest.mark.skipif(not has_cpp_compiler(), reason="no C++ compiler")

@@ -16,6 +16,9 @@ def test_what_needs_something_that_is_left_out_is_left_out_too() -> None:
     assert "parallel_branches" not in everything
     without = optimisations_of("tsm", "cuda", without=["fused_optimizer"])
     assert everything - without == {"fused_optimizer", "whole_step_graph"}
+    shorter = {"found_signs", "joined_gradients"}
+    assert shorter <= optimisations_of("resnet50", "cuda")
+    assert not shorter & optimisations_of("resnet50", "cuda", without=["shared_blocks"])
     assert optimisations_of("mask_rcnn", "cuda", without=["fixed_shapes"]) == {"channels_last", "fused_optimizer"}
 
 
