@@ -185,16 +185,21 @@ def test_a_killed_controller_takes_its_ranks_with_it(tmp_path: Path, seen: list[
     assert len(row.seconds) >= 1, "the steps so far are kept"
 
 
-def test_out_of_memory_and_nan_are_results_and_the_sweep_goes_on(tmp_path: Path, seen: list[str]) -> None:
+@pytest.mark.parametrize("framework", ["torch", "paddle", "jax"])
+def test_out_of_memory_and_nan_are_results_and_the_sweep_goes_on(
+    framework: str, tmp_path: Path, seen: list[str]
+) -> None:
     """A sweep of two cells: one needs more memory than it may have, the other has a rate that no loss stands."""
-    flags = [*CPU, "--batch-size", "256,2", "--lr", "1e30"]
+    flags = [*CPU, "--framework", framework, "--batch-size", "256,2", "--lr", "1e30"]
     process = start(tmp_path, *flags, TRAINMARK_MEMORY_LIMIT="2GB")
     out, _ = process.communicate(timeout=300)
     assert process.returncode == 1
     folders = {read_json(path / "run.json")["cell"]["batch_size_per_device"]: path for path in tmp_path.glob("*/")}  # type: ignore[index]
     memory, nan = (read_json(folders[batch] / "exit.json") or {} for batch in (256, 2))
     for name, ending in (("out of memory", memory), ("loss is no number", nan)):
-        seen.append(f"{name:<26}{ending['outcome']:<9}{ending['wall_s']:>13.1f} s  {ending['reason']}")
+        seen.append(
+            f"{name + ', ' + framework:<26}{ending['outcome']:<9}{ending['wall_s']:>13.1f} s  {ending['reason']}"
+        )
     assert memory["outcome"] == "oom"
     assert memory["reason"].endswith(
         "; out of memory within the 1.9 GiB that this process may use: use a smaller --batch-size"

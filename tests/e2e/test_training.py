@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from test_runs import command, results, trainmark
 
@@ -39,13 +40,14 @@ def start_and_kill_after_two_epochs(argv: list[str], store: Path) -> None:
     process.wait()
 
 
-def test_a_training_killed_and_resumed_has_the_losses_of_an_undisturbed_one(tmp_path: Path) -> None:
-    data = ["--data", str(make_images(tmp_path / "data", per_class=8))]
-    (whole,) = results(trainmark(*ARGV, *data, "--store", str(tmp_path / "whole"), check=False))
+@pytest.mark.parametrize("framework", ["torch", "paddle", "jax"])
+def test_a_training_killed_and_resumed_has_the_losses_of_an_undisturbed_one(framework: str, tmp_path: Path) -> None:
+    argv = [*ARGV, "--framework", framework, "--data", str(make_images(tmp_path / "data", per_class=8))]
+    (whole,) = results(trainmark(*argv, "--store", str(tmp_path / "whole"), check=False))
     torn = tmp_path / "torn"
-    start_and_kill_after_two_epochs([*ARGV, *data, "--store", str(torn)], torn)
+    start_and_kill_after_two_epochs([*argv, "--store", str(torn)], torn)
     (first,) = (path.name for path in torn.iterdir() if path.is_dir())
-    done = trainmark(*ARGV, *data, "--store", str(torn), check=False)
+    done = trainmark(*argv, "--store", str(torn), check=False)
     assert f"resuming from {first}" in done.stderr
     (resumed,) = results(done)
     assert resumed["resumed_from"] == resumed["retry_of"] == first

@@ -133,7 +133,7 @@ class Worker:
             )
         except Exception as error:
             traceback.print_exc()
-            reason = exchange_failed(error=f"{type(error).__name__}: {error}"[:300])
+            reason = exchange_failed(error=_in_one_line(error)[:300])
             record = {"kind": Kind.COMMUNICATION, **reason.to_reason()}
         self._recorder.write(record)
         self._recorder.write({"kind": Kind.PHASE, "phase": "communication", "edge": "end"})
@@ -170,7 +170,7 @@ class Worker:
         is_memory = False
         with contextlib.suppress(ImportError, OSError):  # loading the framework may be what failed
             is_memory = self._load_package().is_out_of_memory(error)
-        text = f"{type(error).__name__}: {error}".removesuffix(": ")[:1000]
+        text = _in_one_line(error)[:1000]
         if not is_memory:
             return LoopEnd(outcome=Outcome.FAILED, reason=raised(error=text), num_steps=None)
         reason = out_of_memory(error=text, limit_bytes=self._run.memory_limit_bytes)
@@ -215,6 +215,11 @@ class Worker:
             raise InputError(f"trainmark has no engine for {framework.name}")
         package: EnginePackage = importlib.import_module(framework.engine)
         return package
+
+
+def _in_one_line(error: Exception) -> str:
+    """Paddle's errors have several lines; a reason is shown as one."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
 
 
 class _Signals:

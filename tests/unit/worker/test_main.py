@@ -50,7 +50,7 @@ def test_the_controller_says_why_it_asks_to_stop(tmp_path: Path) -> None:
 def test_an_exception_is_the_reason(
     tmp_path: Path, is_memory: bool, limit_bytes: int | None, outcome: Outcome, english: str
 ) -> None:
-    end = worker_of(tmp_path, limit_bytes=limit_bytes, is_memory=is_memory).explain(RuntimeError("no luck"))
+    end = worker_of(tmp_path, limit_bytes=limit_bytes, is_memory=is_memory).explain(RuntimeError("no\n    luck"))
     assert end.outcome is outcome
     assert end.reason.english.startswith(english)
 
