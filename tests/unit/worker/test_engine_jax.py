@@ -141,6 +141,8 @@ def test_two_processes_train_one_model(tmp_path: Path) -> None:
     assert first["slowest"] == second["slowest"] == 1.0
     assert first["all_reduce"] >= 1
     assert (tmp_path / "checkpoint").exists()
+    steps = [path.name for path in (tmp_path / "cache").iterdir() if path.name.startswith("jit__step-")]
+    assert len(set(steps)) == 4, f"each process keeps its two programs for the next run: {steps}"
 
 
 def test_precisions_that_it_does_not_have_are_refused() -> None:

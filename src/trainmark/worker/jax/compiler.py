@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
+from jax._src import distributed
 
 from trainmark.cache_folder import compile_cache_folder
 
@@ -21,6 +24,23 @@ def keep_compiled(device: str) -> None:
     if settings.jax_compilation_cache_dir is None:
         jax.config.update("jax_compilation_cache_dir", str(_folder(device)))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _LEAST_KEPT_S)
+
+
+@contextlib.contextmanager
+def kept_by_every_process() -> Iterator[None]:
+    """While a program is compiled: every process of a run keeps it.
+
+    JAX leaves that to the first process, which is enough on GPUs. On a CPU the name of a kept program is another one in
+    each process, so that all others would compile theirs again in every run.
+    """
+    state = distributed.global_state
+    own = state.process_id
+    if jax.default_backend() == "cpu":
+        state.process_id = 0
+    try:
+        yield
+    finally:
+        state.process_id = own
 
 
 def _folder(device: str) -> Path:

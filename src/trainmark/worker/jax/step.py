@@ -15,6 +15,7 @@ from jax.extend.core import Jaxpr
 
 from trainmark.messages.message import Message
 from trainmark.messages.scaling import one_process
+from trainmark.worker.jax.compiler import kept_by_every_process
 from trainmark.worker.jax.optimizer import build_optimizer, clip_by_norm, names_of_state, rates_of
 from trainmark.worker.jax.placement import AXIS, OWN, SAME, Placement
 from trainmark.worker.jax.workload import Batch, JaxWorkload
@@ -127,7 +128,8 @@ class TrainStep:
         traced = jax.jit(step, donate_argnums=0).trace(self.state, batch, rate)
         if is_watched:
             self.watched_graph = traced.jaxpr.jaxpr
-        compiled = traced.lower().compile(compiler_options=self._compiler_options)
+        with kept_by_every_process():
+            compiled = traced.lower().compile(compiler_options=self._compiler_options)
         self._compiled[is_exchanging, is_watched] = compiled
 
     def trace_forward(self, batch: Batch) -> Jaxpr:
