@@ -49,7 +49,10 @@ def read_file(path: Path) -> WeightsFile:
 
 def refuse(name: str, error: WeightsError) -> WeightsError:
     """The same error with the name of the file in front."""
-    hint = error.hint or "pass a state dict (.pth, .pt, .pdparams or .safetensors) from a source you trust"
+    hint = (
+        error.hint
+        or "pass the checkpoint of a run, or a state dict (.pth, .pt, .pdparams, .safetensors) from a source you trust"
+    )
     return WeightsError(f"--weights {name}: {error.what}", why=error.why, hint=hint)
 
 
