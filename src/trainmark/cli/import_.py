@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 _MAX_NAMED = 20
 _FRAMEWORKS = ("torch", "paddle", "tensorflow", "mxnet", "oneflow")
-_PRECISIONS = ("fp32", "tf32", "amp", "bf16", "fp16", "pure_fp16")
+_PRECISIONS = ("fp32", "tf32", "amp", "bf16", "fp16")
+_OTHER_NAMES = {"pure_fp16": "fp16"}
+"""Names of a precision that others use; accepted, and not in the help."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     facts.add_argument("--model", metavar="NAME", help="name of the model")
     facts.add_argument("--workload", metavar="NAME", help="one of `trainmark list workloads`")
     facts.add_argument("--framework", choices=_FRAMEWORKS)
-    facts.add_argument("--precision", choices=_PRECISIONS)
+    facts.add_argument("--precision", type=_precision, choices=_PRECISIONS)
     facts.add_argument("--devices", type=integer(), metavar="N", help="number of devices on all nodes together")
     facts.add_argument("--nodes", type=integer(), metavar="N", help="number of machines")
     facts.add_argument("--batch-size", type=integer(), metavar="N", help="samples per device and step")
@@ -40,6 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=integer(), metavar="N", help="processes (default: all cores)")
     add_store_option(parser)
     add_json_option(parser)
+
+
+def _precision(text: str) -> str:
+    return _OTHER_NAMES.get(text, text)
 
 
 def run(args: argparse.Namespace) -> int:

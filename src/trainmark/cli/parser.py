@@ -180,7 +180,8 @@ def add_spec_options(parser: argparse.ArgumentParser, *, is_optional: bool = Fal
         "--weights",
         metavar="FILE",
         type=path_word,
-        help="start from a checkpoint: .pth or .pt, .pdparams, .safetensors; read as data, never run",
+        help="start from a checkpoint of a run in any framework, or a .pth, .pt, .pdparams or .safetensors file; "
+        "read as data, never run",
     )
     how = parser.add_argument_group("how long and how often")
     for metavar, options in _NUMBER_OPTIONS.items():

@@ -8,13 +8,13 @@ from typing import Any
 
 from trainmark.logs.dialect import Dialect
 from trainmark.logs.paths import facts_of_name
-from trainmark.logs.record import Claim, Facts
+from trainmark.logs.record import PURE_FP16, SIXTEEN_BITS, Claim, Facts
 from trainmark.messages.logs import config_contradicted, path_disagrees
 from trainmark.messages.message import Message
 from trainmark.units import plain
 
-_SIXTEEN_BITS = ("amp", "fp16", "pure_fp16")
-"""Names for 16-bit training. A log often shows only that it is 16-bit; a path may be more specific."""
+_FP16 = ("amp", "fp16", SIXTEEN_BITS, PURE_FP16)
+"""Names for training in fp16, pure or mixed, which do not contradict each other."""
 
 _COUNTED = 3
 """The strength of a claim about what happened; see `Claim`."""
@@ -118,15 +118,22 @@ def _share(total: int | None, devices: int) -> int | None:
 
 
 def _precision(log: str | None, path: str | None, dialect: Dialect | None) -> str | None:
+    """What the log tells counts, and the path where the log does not tell which kind of 16-bit training it was.
+
+    A path that says only `fp16` keeps that name, although it is often AMP.
+    """
+    of_path = "fp16" if path == PURE_FP16 else path
     if log is None:
-        return path or (dialect.default_precision if dialect is not None else None)
-    return path if path is not None and path in _SIXTEEN_BITS and log in _SIXTEEN_BITS else log
+        return of_path or (dialect.default_precision if dialect is not None else None)
+    if log == SIXTEEN_BITS:
+        return of_path if path in _FP16 else "amp"
+    return "fp16" if log == "amp" and path == PURE_FP16 else log  # Paddle's switch `use_amp` is on for both kinds
 
 
 def _agree(name: str, log: Any, path: Any) -> bool:
     if log is None or path is None or log == path:
         return True
-    return name == "precision" and log in _SIXTEEN_BITS and path in _SIXTEEN_BITS
+    return name == "precision" and log in _FP16 and path in _FP16
 
 
 def _contradictions(claims: Sequence[Claim]) -> list[Claim]:

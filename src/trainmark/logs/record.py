@@ -82,7 +82,8 @@ class Facts:
     batch_size_per_device: int | None = None
     global_batch_size: int | None = None
     precision: str | None = None
-    """`fp32`, `tf32`, `amp`, `bf16`, and other people's `fp16` and `pure_fp16`."""
+    """`fp32`, `tf32`, `amp`, `bf16` or `fp16` (pure half precision: weights in fp16 too). Before facts are merged also
+    `SIXTEEN_BITS` of a log and `PURE_FP16` of a path, whose `fp16` may be either kind."""
     unit: str | None = None
     repeat: int | None = None
     machine: str | None = None
@@ -100,6 +101,10 @@ class Facts:
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
 
 
+SIXTEEN_BITS = "16-bit"
+"""The precision of a log that says fp16 and not which kind: AMP or pure half precision."""
+PURE_FP16 = "pure_fp16"
+"""What other people call pure half precision, in paths of logs."""
 FACT_NAMES = tuple(field.name for field in fields(Facts))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from trainmark.logs.dialect import Found, Groups, Probe, read_wholes
 from trainmark.logs.noise import decode
 from trainmark.logs.printed import NUMBER, number, patterns, whole
-from trainmark.logs.record import LogRecord
+from trainmark.logs.record import SIXTEEN_BITS, LogRecord
 
 
 def _read_ai_rank(groups: Groups) -> Found:
@@ -41,9 +41,11 @@ def _precision(groups: Groups) -> Mapping[str, Any]:
     """One line may have several switches: `fp16=True, amp=False` is still 16-bit."""
     is_on = {name for name, text in groups.items() if text.lower() in (b"true", b"1", b"float16", b"o1", b"o2")}
     if "pure" in is_on:
-        return {"precision": "pure_fp16"}
-    if is_on & {"amp", "fp16", "bits", "dtype", "level"}:
+        return {"precision": "fp16"}
+    if "amp" in is_on:
         return {"precision": "amp"}
+    if is_on:
+        return {"precision": SIXTEEN_BITS}
     return {"precision": "fp32"}
 
 
@@ -142,9 +144,9 @@ ENDS = (
     _switches(b"16-bits training", strength=3),
     _switches(b"opt_level "),
     _says(b"AMP is activated", rb"AMP is activated", {"precision": "amp"}, strength=3),
-    _says(b"+ precision=fp16", rb"^\+ precision=fp16", {"precision": "amp"}),
+    _says(b"+ precision=fp16", rb"^\+ precision=fp16", {"precision": SIXTEEN_BITS}),
     _says(b"+ precision=fp32", rb"^\+ precision=fp32", {"precision": "fp32"}),
-    _says(b"--precision=fp16", rb"--precision=fp16\b", {"precision": "amp"}),
+    _says(b"--precision=fp16", rb"--precision=fp16\b", {"precision": SIXTEEN_BITS}),
     _says(b"--precision=fp32", rb"--precision=fp32\b", {"precision": "fp32"}),
     _says(b"allow_tf32", rb"allow_tf32['\"]?\s?[:=]\s?True", {"precision": "tf32"}, strength=3),
     _says(b"allow_tf32", rb"allow_tf32['\"]?\s?[:=]\s?False", {"is_tf32_off": True}, strength=3),

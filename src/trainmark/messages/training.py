@@ -11,8 +11,8 @@ from trainmark.messages.message import Message, declare
 
 @declare(
     "checkpoint-refused",
-    en="the checkpoint {name} was refused and nothing of it was used: {why}",
-    zh="检查点 {name} 被拒绝，未使用其中任何内容：{why}",
+    en="the checkpoint {name} was refused and nothing of it was used: {why}; run without --resume to start over",
+    zh="检查点 {name} 被拒绝，未使用其中任何内容：{why}；不带 --resume 运行即可重新开始",
 )
 def checkpoint_refused(*, name: str, why: Message) -> None: ...
 

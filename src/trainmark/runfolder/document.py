@@ -68,6 +68,7 @@ class CellRecord:
         given: Json = value if isinstance(value, dict) else {}
         command = given.get("command")
         texts: dict[str, Any] = {name: as_text(given.get(name)) for name in _CELL_TEXTS}
+        texts["precision"] = _OLDER_PRECISIONS.get(texts["precision"], texts["precision"])
         integers: dict[str, Any] = {name: as_int(given.get(name)) for name in _CELL_INTEGERS}
         return cls(
             **texts,
@@ -100,6 +101,8 @@ class CellRecord:
 
 
 _CELL_TEXTS = ("workload", "framework", "recipe", "precision", "size", "device", "data", "weights")
+_OLDER_PRECISIONS = {"pure_fp16": "fp16"}
+"""As older versions called it in imported logs."""
 _CELL_INTEGERS = ("nodes", "devices_per_node", "batch_size_per_device", "epochs", "seed", "repeat", "devices")
 _MAY_BE_NULL = ("epochs", "lr", "until_target", "weights")
 _ONLY_IF_KNOWN = ("devices", "command", "weights")

@@ -78,9 +78,12 @@ def _match(
     if not sources:
         raise WeightsError("nothing in it fits", why=f"read as {layout.name}, no tensor has a place in the model")
     kept = [name for name in shapes if name not in sources]
+    differing = {layout.rename(item.name) for item in left_out}
+    begun = {name.rpartition(".")[0] for name in (*sources, *(name for name in differing if name))}
     must = [
         name for name in kept
-        if layout.covers(name) and name not in layout.differing and not name.startswith(class_layers)
+        if layout.covers(name) and name not in layout.differing and name not in differing
+        and not (name.startswith(class_layers) and name.rpartition(".")[0] not in begun)
     ]  # fmt: skip
     if must:
         raise WeightsError("it is incomplete", why=f"read as {layout.name}, it lacks {enumerate_some(must)}")

@@ -3,7 +3,7 @@
 Convolutions are (out, in, height, width), linear layers (out, in), BatchNorm has `weight`, `bias`, `running_mean` and
 `running_var`. The counter `num_batches_tracked` is left out: only PyTorch has it, and no step depends on it.
 
-On disk this is a safetensors file, whose metadata say what the weights belong to.
+On disk this is a safetensors file, whose metadata say what the weights belong to; `reading.read_file` reads it.
 """
 
 from __future__ import annotations
@@ -50,22 +50,6 @@ def write_weights(path: Path, weights: Weights, about: Mapping[str, str]) -> Non
 
     contiguous = {name: np.ascontiguousarray(array) for name, array in weights.items()}
     save_file(contiguous, path, metadata={_FORMAT_KEY: FORMAT, **about})
-
-
-def read_weights(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """The tensors and what `write_weights` was told about them. Nothing in the file is executed."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            about: dict[str, str] = dict(file.metadata() or {})
-            if about.pop(_FORMAT_KEY, None) != FORMAT:
-                raise WeightsError(
-                    f"cannot read {path}", why=f"its metadata do not say {_FORMAT_KEY}={FORMAT!r}, as trainmark writes"
-                )
-            return {name: file.get_tensor(name) for name in sorted(file.keys())}, about
-    except (OSError, SafetensorError, TypeError, ValueError) as error:
-        raise WeightsError(f"cannot read {path}", why=str(error).splitlines()[0]) from error
 
 
 def _shape(shape: Sequence[int]) -> str:

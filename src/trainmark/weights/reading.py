@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import stat
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from trainmark.units import format_bytes
+from trainmark.weights.array_archive import ArrayArchiveError, ArrayInArchive, is_array_archive, read_archive
 from trainmark.weights.neutral import FORMAT, WeightsError
 from trainmark.weights.paddle_file import read_paddle
-from trainmark.weights.stored import StoredTensor, StoredWeights, number_of, to_float32
-from trainmark.weights.torch_file import is_legacy, read_torch_archive, read_torch_legacy
+from trainmark.weights.stored import Array, StoredTensor, StoredWeights, number_of, to_float32
+from trainmark.weights.torch_file import ZIP_ERRORS, is_legacy, read_torch_archive, read_torch_legacy
 
 MAX_BYTES = 4 << 30
 """The largest public checkpoint of our workloads, Mask R-CNN's with its optimizer, has 0.4 GB."""
@@ -44,7 +49,10 @@ def read_file(path: Path) -> WeightsFile:
 
 def refuse(name: str, error: WeightsError) -> WeightsError:
     """The same error with the name of the file in front."""
-    hint = error.hint or "pass a state dict (.pth, .pt, .pdparams or .safetensors) from a source you trust"
+    hint = (
+        error.hint
+        or "pass the checkpoint of a run, or a state dict (.pth, .pt, .pdparams, .safetensors) from a source you trust"
+    )
     return WeightsError(f"--weights {name}: {error.what}", why=error.why, hint=hint)
 
 
@@ -68,15 +76,51 @@ def read_bytes(path: Path) -> bytes:
 
 def _parse(data: bytes) -> StoredWeights:
     if data[:4] == b"PK\x03\x04":
-        return read_torch_archive(data)
+        return _read_zip(data)
     if is_legacy(data):
         return read_torch_legacy(data)
     if data[:1] == b"\x80":
         return read_paddle(data)
     if data[8:9] == b"{":
         return _read_safetensors(data)
-    why = "it is neither safetensors, nor a zip archive of PyTorch, nor a pickle of Paddle or an older PyTorch"
+    why = "it is neither safetensors, nor a zip archive, nor a pickle of Paddle or an older PyTorch"
     raise WeightsError("unknown format", why=why)
+
+
+def _read_zip(data: bytes) -> StoredWeights:
+    """Ours of Paddle and JAX, and PyTorch's, which has no arrays of numpy in it."""
+    try:
+        names = zipfile.ZipFile(io.BytesIO(data)).namelist()
+    except ZIP_ERRORS as error:
+        raise WeightsError("damaged, or not a zip archive", why=str(error)[:200]) from error
+    return _read_checkpoint(data) if is_array_archive(names) else read_torch_archive(data)
+
+
+def _read_checkpoint(data: bytes) -> StoredWeights:
+    try:
+        archive = read_archive(io.BytesIO(data))
+    except ArrayArchiveError as error:
+        raise WeightsError("cannot be read as a checkpoint of Paddle or JAX", why=str(error)) from error
+    return StoredWeights(
+        kind=f"checkpoint of {archive.framework[:20]}",
+        tensors={name: _checkpoint_tensor(array) for name, array in archive.parts["model"].items()},
+        is_paddle=archive.framework == "paddle",
+        is_own=True,
+    )
+
+
+def _checkpoint_tensor(array: ArrayInArchive) -> StoredTensor:
+    def read() -> Array:
+        try:
+            values = array.read()
+        except ArrayArchiveError as error:
+            raise WeightsError("damaged", why=str(error)) from error
+        if values.dtype.kind != "f":
+            raise WeightsError("wrong type", why=f"a tensor has values of type {values.dtype}, expected floating point")
+        with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, which is refused later
+            return values.astype(np.float32)
+
+    return StoredTensor(shape=array.shape, dtype=array.dtype.name, read=read)
 
 
 def _read_safetensors(data: bytes) -> StoredWeights:

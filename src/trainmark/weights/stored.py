@@ -33,7 +33,7 @@ class StoredWeights:
     """What a file holds, before anything is known about the network it belongs to."""
 
     kind: str
-    """`safetensors`, `PyTorch`, `PyTorch (before 1.6)` or `Paddle`."""
+    """`safetensors`, `PyTorch`, `PyTorch (before 1.6)`, `Paddle`, `checkpoint of paddle` or `checkpoint of jax`."""
     tensors: Mapping[str, StoredTensor]
     is_paddle: bool = False
     """Linear layers are (in, out), and BatchNorm has `_mean` and `_variance`."""

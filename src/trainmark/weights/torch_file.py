@@ -30,7 +30,7 @@ _OWN_KEYS = {"model", "scaler", "randomness", "progress"}
 """Of a checkpoint that trainmark wrote."""
 
 
-_ZIP_ERRORS = (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError, OSError, KeyError)
+ZIP_ERRORS = (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError, OSError, KeyError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class _Archive:
     def __init__(self, data: bytes) -> None:
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
-        except _ZIP_ERRORS as error:
+        except ZIP_ERRORS as error:
             raise WeightsError("damaged, or not a zip archive", why=str(error)[:200]) from error
         self._most_bytes = len(data)
         self._members = {member.filename: member for member in self._zip.infolist()}
@@ -145,7 +145,7 @@ class _Archive:
             raise WeightsError("damaged", why="a part is larger than the file")
         try:
             return self._zip.read(member)
-        except _ZIP_ERRORS as error:
+        except ZIP_ERRORS as error:
             raise WeightsError("damaged", why=str(error)[:200]) from error
 
 

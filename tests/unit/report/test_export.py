@@ -15,7 +15,7 @@ import pytest
 from making import make_cell, make_run
 from trainmark.analyse.laws import judge
 from trainmark.cli.main import main
-from trainmark.report.export.paddle_benchmark import MISSIONS
+from trainmark.report.export.paddle_benchmark import MISSIONS, write_log
 from trainmark.report.exporting import Exported, exports
 from trainmark.store.folder import read_run
 from trainmark.store.rows import RunRow
@@ -74,6 +74,12 @@ def test_paddle_benchmark_of_several_devices(tmp_path: Path) -> None:
     assert document["gpu_num"] == 8
     assert document["FINAL_RESULT"] == 320.0, "an already global speed is not multiplied by the devices"
     assert document["log_file"] == "resnet50_bs4_fp16_mp_bs4_fp16_8"
+
+
+def test_paddle_benchmark_calls_pure_half_precision_by_its_own_name(tmp_path: Path) -> None:
+    found = row(tmp_path, precision="fp16")
+    assert json.loads(stream("paddle-benchmark", [found]))["log_file"] == "resnet50_bs4_pure_fp16_sp_bs4_pure_fp16_1"
+    assert "use AMP to train. AMP level = O2\n" in write_log(found)
 
 
 def test_the_last_loss_is_given_where_it_is_known(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from small_jax import jax, shrink_resnet
 from making import make_images, make_workload_cell
 from stepping import losses_of
 from trainmark.errors import InputError
+from trainmark.weights.loading import load_start
 from trainmark.worker.checkpoint import CheckpointRefusedError
 from trainmark.worker.jax import is_out_of_memory
 from trainmark.worker.jax.engine import JaxEngine
@@ -45,6 +46,11 @@ def test_a_checkpoint_resumes_bit_for_bit(engine: JaxEngine, tmp_path: Path, mon
     monkeypatch.setattr(engine, "learning_rate", lambda _: 0.01)  # the first steps of a warm-up change no digit
     first = losses_of(engine, 3)
     engine.save(tmp_path / "checkpoint", {"num_steps": 3.0})
+    saved = engine.export_weights()
+    shapes = {name: array.shape for name, array in saved.items()}
+    start = load_start(tmp_path / "checkpoint", workload="resnet50", shapes=shapes, recipe="reference", seed=0)
+    assert start.kept == ()
+    assert all(np.array_equal(saved[name], value) for name, value in start.arrays.items()), "--weights"
     after = losses_of(engine, 3)
     weights = engine.export_weights()
     assert engine.restore(tmp_path / "checkpoint") == {"num_steps": 3.0}

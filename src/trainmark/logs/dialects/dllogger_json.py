@@ -6,7 +6,7 @@ from typing import Any
 
 from trainmark.logs.dialect import Dialect, Found, Groups, Probe
 from trainmark.logs.printed import finite, patterns, read_object
-from trainmark.logs.record import LogRecord, RecordKind
+from trainmark.logs.record import SIXTEEN_BITS, LogRecord, RecordKind
 
 _RATES = {
     "train.total_ips": "images",
@@ -53,9 +53,10 @@ def _parameters(data: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {batch: _count(data.get("batch_size")), "devices": _count(data.get("world_size"))}
     if isinstance(data.get("arch"), str):
         found["model"] = data["arch"][:60]
-    switches = [data[name] for name in ("amp", "fp16") if isinstance(data.get(name), bool)]
+    switches = {name: data[name] for name in ("amp", "fp16") if isinstance(data.get(name), bool)}
     if switches:
-        found["precision"] = "amp" if any(switches) else "fp32"
+        sixteen = "amp" if switches.get("amp") else SIXTEEN_BITS
+        found["precision"] = sixteen if any(switches.values()) else "fp32"
     return found
 
 

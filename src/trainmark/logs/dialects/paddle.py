@@ -28,7 +28,7 @@ _STEP = patterns(
 
 def _precision(groups: Groups) -> Mapping[str, Any]:
     level = groups.get("level", b"")
-    return {"precision": "pure_fp16" if level == b"O2" else "amp"}
+    return {"precision": "fp16" if level == b"O2" else "amp"}
 
 
 DIALECT = Dialect(

@@ -35,7 +35,7 @@ MISSIONS = {
     "tsm": Mission(name="视频分类", direction=0),
     "psenet": Mission(name="OCR", direction=0, is_total_batch=True),
 }
-_PRECISIONS = {"amp": "fp16"}
+_PRECISIONS = {"amp": "fp16", "fp16": "pure_fp16"}
 """Their name of a precision, if it differs from ours. TF32 is never called fp32."""
 
 _OUR_LOGS = ("trainmark", "command")
@@ -101,7 +101,8 @@ def write_log(row: RunRow) -> str:
     loss_of = dict(zip(row.loss_steps.tolist(), row.losses.tolist(), strict=True))
     head = f"model: {plain(row.model or row.workload or 'unknown')}, GPUs used: {devices}"
     lines = [f"{head}, batch_size: {row.batch_size_per_device}"]
-    lines += ["use AMP to train"] if row.precision == "amp" else []
+    levels = {"amp": "use AMP to train", "fp16": "use AMP to train. AMP level = O2"}
+    lines += [levels[row.precision]] if row.precision in levels else []
     facts = zip(row.steps.tolist(), row.seconds.tolist(), row.samples.tolist(), strict=True)
     for step, seconds, samples in facts:
         loss = f" loss: {loss_of[step]:.6g}," if step in loss_of else ""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,9 +14,9 @@ from jax import Array
 from numpy.typing import NDArray
 
 from trainmark.messages.message import Message
-from trainmark.messages.training import checkpoint_damaged, checkpoint_has_objects
 from trainmark.weights.neutral import Weights, require_tensors
-from trainmark.worker.checkpoint import CheckpointRefusedError, first_line
+from trainmark.worker.array_checkpoint import read_state, write_state
+from trainmark.worker.checkpoint import first_line
 from trainmark.worker.jax.compiler import keep_compiled
 from trainmark.worker.jax.marks import Mark, Watcher
 from trainmark.worker.jax.placement import Placement, choose_platform
@@ -190,19 +188,10 @@ class JaxEngine(TrainingEngine[Batch]):
         self._train_step.write_slots(state["optimizer"])
 
     def _dump(self, state: Mapping[str, Any], file: BinaryIO) -> None:
-        """An npz file: the arrays by name, and everything else as JSON."""
-        arrays = {f"{part}/{name}": value for part in _ARRAYS for name, value in state[part].items()}
-        plain = {name: value for name, value in state.items() if name not in _ARRAYS}
-        arrays[_PLAIN] = np.array(json.dumps(plain))
-        np.savez(file, allow_pickle=False, **arrays)
+        write_state(state, file, framework="jax")
 
     def _load(self, path: Path) -> Mapping[str, Any]:
-        try:
-            return _read_arrays(path)
-        except (EOFError, OSError, LookupError, ValueError, zipfile.BadZipFile) as error:
-            has_objects = "allow_pickle" in str(error)
-            why = checkpoint_has_objects() if has_objects else checkpoint_damaged(error=first_line(error))
-            raise CheckpointRefusedError(path, why) from error
+        return read_state(path, framework="jax")
 
     def _randomness(self) -> None:
         """Dropout follows from the seed, the rank and the number of steps, which is part of the state."""
@@ -240,22 +229,3 @@ class JaxEngine(TrainingEngine[Batch]):
     def close(self) -> None:
         self._watcher.close()
         super().close()
-
-
-_ARRAYS = ("model", "optimizer")
-_PLAIN = "plain"
-
-
-def _read_arrays(path: Path) -> dict[str, Any]:
-    """Never larger in memory than on disk: compressed parts, which trainmark does not write, are refused."""
-    state: dict[str, Any] = {part: {} for part in _ARRAYS}
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        if any(part.compress_type != zipfile.ZIP_STORED for part in zipfile.ZipFile(file).infolist()):
-            raise ValueError("has compressed parts")
-        for name in arrays.files:
-            part, _, inner = name.partition("/")
-            if name == _PLAIN:
-                state.update(json.loads(str(arrays[name])))
-            else:
-                state[part][inner] = arrays[name]
-    return state

@@ -16,8 +16,8 @@ from paddle import Tensor
 from trainmark import rank_environment
 from trainmark.messages.message import Message
 from trainmark.weights.neutral import Weights
+from trainmark.worker.array_checkpoint import read_state, write_state
 from trainmark.worker.memory import peak_host_bytes
-from trainmark.worker.paddle.checkpoint import read_state, write_state
 from trainmark.worker.paddle.ranks import (
     copy_statistics_of_first,
     join_processes,
@@ -174,10 +174,10 @@ class PaddleEngine(TrainingEngine[Batch]):
         self._first_weights = self._fingerprint()
 
     def _dump(self, state: Mapping[str, Any], file: BinaryIO) -> None:
-        write_state(state, file)
+        write_state(state, file, framework="paddle")
 
     def _load(self, path: Path) -> Mapping[str, Any]:
-        return read_state(path)
+        return read_state(path, framework="paddle")
 
     def _randomness(self) -> list[Any]:
         """Of each generator its device, seed, offset and the text of its engine as a list of characters."""
