@@ -50,9 +50,6 @@ DIFFERENT = {
 }
 """Where the log itself contradicts what is said of it; docs/concepts/imported-logs.md proves each."""
 
-AMP_BY_LOG = ("hrnet_torch_bs8_fp16_gpu1", "hrnet_torch_bs8_fp16_gpu8", "hrnet_c32_fp16.log")
-"""Called fp16 by their files' names, which may be either kind; mmseg's `Fp16OptimizerHook` in the log is AMP."""
-
 
 def read_truth() -> list[dict[str, Any]]:
     path = LOGS / "TRUTH.json"
@@ -79,7 +76,7 @@ def expected(row: dict[str, Any]) -> dict[str, Any]:
         "framework": FRAMEWORKS[row["framework"].split()[0]],
         "devices": row["devices"],
         "batch_per_device": row["batch_per_device"] or None,
-        "precision": "amp" if row["file"].endswith(AMP_BY_LOG) else {"pure_fp16": "fp16"}.get(precision, precision),
+        "precision": {"pure_fp16": "fp16"}.get(precision, precision),
         "records": row["records"],
         "median": row["median"],
         "last": row["last"],

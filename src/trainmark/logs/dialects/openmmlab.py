@@ -7,6 +7,7 @@ from typing import Any
 
 from trainmark.logs.dialect import Dialect, Groups, Probe, read_eval, read_step, read_wholes
 from trainmark.logs.printed import NUMBER, number, patterns, whole
+from trainmark.logs.record import SIXTEEN_BITS
 
 _TIME = (
     rb"\btime: (?P<seconds>" + NUMBER + rb")",
@@ -95,7 +96,14 @@ DIALECT = Dialect(
         ),
         Probe(
             anchor=b"Fp16OptimizerHook",
-            patterns=patterns(rb"Fp16OptimizerHook|AmpOptimWrapper"),
+            patterns=patterns(rb"Fp16OptimizerHook"),
+            read=lambda _: {"precision": SIXTEEN_BITS},  # a name of theirs for mixed precision, which says only fp16
+            where="ends",
+            strength=3,
+        ),
+        Probe(
+            anchor=b"AmpOptimWrapper",
+            patterns=patterns(rb"AmpOptimWrapper"),
             read=lambda _: {"precision": "amp"},
             where="ends",
             strength=3,
