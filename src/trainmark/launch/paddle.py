@@ -26,7 +26,7 @@ def _argv(job: Job, *rendezvous: str) -> tuple[str, ...]:
         f"--job_id={job.run_id}",
         f"--log_dir={job.folder / 'paddle'}",
         "--max_restart=0",
-        *ranked_argv(job),
+        *ranked_argv(job, "paddle"),
     )
 
 
