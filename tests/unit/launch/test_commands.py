@@ -146,10 +146,13 @@ def test_paddle_on_two_machines() -> None:
     command = paddle.build_commands(TWO_NODES)[1]
     words = shlex.split(command.argv[2])
     assert words[words.index("/py") :] == [
-        "/py", "-P", "-m", "paddle.distributed.launch", "--nnodes=2", "--nproc_per_node=4",
-        f"--master=10.0.0.1:{JOB.port}", "--rank=1", "--job_id=r1", "--log_dir=/runs/r1/paddle", "--max_restart=0",
-        *rank_argv("paddle"),
+        "/py", "-P", "-m", "trainmark.worker.paddle.private", "paddle.distributed.launch", "--nnodes=2",
+        "--nproc_per_node=4", f"--master=10.0.0.1:{JOB.port}", "--rank=1", "--job_id=r1", "--log_dir=/runs/r1/paddle",
+        "--enable_gpu_log=0", "--max_restart=0", *rank_argv("paddle"),
     ]  # fmt: skip
+    assert "PADDLE_DISTRI_BACKEND" not in command.environment
+    on_cpu = paddle.build_commands(replace(JOB, device="cpu"))[0]
+    assert on_cpu.environment["PADDLE_DISTRI_BACKEND"] == "gloo", "with a build for GPUs, too"
 
 
 def test_spawn_on_one_machine_and_on_two() -> None:
