@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from clusters import need, slurm
+from clusters import need, network_namespaces, slurm
 from test_runs import results, trainmark
 
 from making import make_images
@@ -117,6 +117,17 @@ def test_mpirun_averages_the_gradients(tmp_path: Path, monkeypatch: pytest.Monke
     assert first[1] != second[1], "they see different samples"
     assert first[2] == second[2], "and take the same steps"
     assert (first[3], second[3]) == (True, True)
+
+
+def test_paddles_launcher_on_two_machines(tmp_path: Path) -> None:
+    """The machines know themselves by another address than the others use."""
+    with network_namespaces() as namespaces:
+        where = ["--nodes", "2", "--cluster", str(namespaces.cluster(tmp_path)), "--store", str(tmp_path / "s")]
+        done = trainmark("run", "resnet50", *SMALL, *where, "--retries", "0", "--json", check=False)
+    (result,) = results(done)
+    folder = tmp_path / "s" / result["id"]
+    assert (result["outcome"], result["devices"]) == ("ok", 2), (folder / OUTPUT_FILE).read_text()[-2000:]
+    assert json.loads((folder / COMMAND_FILE).read_text())["launcher"] == "paddle"
 
 
 def test_slurm_is_chosen_inside_an_allocation_and_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

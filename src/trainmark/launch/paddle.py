@@ -17,7 +17,9 @@ def build_commands(job: Job) -> tuple[Command, ...]:
         return (Command(argv=_argv(job), environment=environment),)
     master = f"--master={job.master_address}:{job.port}"
     return tuple(
-        on_host(job, host, _argv(job, master, f"--rank={number}"), environment) for number, host in enumerate(job.hosts)
+        # Its own address: Paddle takes that of its host name, which Debian maps to the loopback address.
+        on_host(job, host, _argv(job, master, f"--rank={number}", f"--host={host.address}"), environment)
+        for number, host in enumerate(job.hosts)
     )
 
 

@@ -147,7 +147,8 @@ def test_paddle_on_two_machines() -> None:
     words = shlex.split(command.argv[2])
     assert words[words.index("/py") :] == [
         "/py", "-P", "-m", "trainmark.worker.paddle.private", "paddle.distributed.launch", "--nnodes=2",
-        "--nproc_per_node=4", f"--master=10.0.0.1:{JOB.port}", "--rank=1", "--job_id=r1", "--log_dir=/runs/r1/paddle",
+        "--nproc_per_node=4", f"--master=10.0.0.1:{JOB.port}", "--rank=1", "--host=10.0.0.2",
+        "--job_id=r1", "--log_dir=/runs/r1/paddle",
         "--enable_gpu_log=0", "--max_restart=0", *rank_argv("paddle"),
     ]  # fmt: skip
     assert "PADDLE_DISTRI_BACKEND" not in command.environment

@@ -10,7 +10,7 @@ import paddle
 from paddle import distributed, nn
 from paddle.base import core
 
-from trainmark import rank_environment
+from trainmark import host, rank_environment
 from trainmark.worker.host_exchange import HostRanks, connect
 from trainmark.worker.ranks import Ranks, sample_exchange
 from trainmark.workloads.paddle_layers import BatchNorm2D, SyncBatchNorm
@@ -31,13 +31,17 @@ def join_processes(device_type: str) -> PaddleRanks:
     rank = rank_environment.read("RANK", os.environ, default=0)
     world_size = rank_environment.read("WORLD_SIZE", os.environ, default=1)
     os.environ |= paddle_variables(device_type, os.environ)
+    master = os.environ["PADDLE_MASTER"].rpartition(":")[0]
+    interface = host.interface_to(master)
+    if interface is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     distributed.init_parallel_env()
     store = core.create_or_get_global_tcp_store()
     is_one_machine = rank_environment.read("LOCAL_WORLD_SIZE", os.environ, default=1) == world_size
     connections = connect(
         rank=rank,
         world_size=world_size,
-        host="127.0.0.1" if is_one_machine else os.environ["PADDLE_MASTER"].rpartition(":")[0],
+        host="127.0.0.1" if is_one_machine else master,
         put=store.set,
         get=lambda key: bytes(store.get(key)).decode(),
     )
