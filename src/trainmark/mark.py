@@ -25,7 +25,7 @@ from typing import Any
 
 VARIABLE = "TRAINMARK_MARK"
 """The variable with the path of the run folder."""
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PADDLE_TRAINER_ID", "SLURM_PROCID")
+_RANKS = ("RANK", "PADDLE_TRAINER_ID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 """As in trainmark.rank_environment."""
 _MOST_PROCESSES = 4096
 _MAX_TEXT = 80

@@ -146,9 +146,13 @@ def worker_argv(job: Job) -> tuple[str, ...]:
     return job.argv or (*own_python(job.python), WORKER_MODULE, str(job.folder))
 
 
-def ranked_argv(job: Job) -> tuple[str, ...]:
-    """For launchers that do not set the variables of torchrun: `RANK_MODULE` sets them in each process."""
-    return (*own_python(job.python), RANK_MODULE, *worker_argv(job))
+def ranked_argv(job: Job, launcher: str | None = None) -> tuple[str, ...]:
+    """For launchers that do not set the variables of torchrun: `RANK_MODULE` sets them in each process.
+
+    `launcher` is its name in `trainmark.rank_environment`; None if it is not one of those.
+    """
+    named = () if launcher is None else (f"--launcher={launcher}",)
+    return (*own_python(job.python), RANK_MODULE, *named, *worker_argv(job))
 
 
 def worker_environment(job: Job) -> dict[str, str]:

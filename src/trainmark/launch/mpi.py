@@ -23,7 +23,7 @@ def build_commands(job: Job) -> tuple[Command, ...]:
         "--tag-output",
         *(word for name in passed for word in ("-x", name)),
         *job.cluster.mpi_arguments,
-        *ranked_argv(job),
+        *ranked_argv(job, "mpi"),
     )
     lines = "".join(f"{host.name} slots={job.processes_per_node}\n" for host in job.hosts)
     return (Command(argv=argv, environment=environment, files={HOST_FILE: lines} if lines else {}),)

@@ -1,5 +1,8 @@
 """`python -m trainmark.launch.rank_command CMD ...` runs CMD with the rank variables of torchrun, under any launcher.
 
+`--launcher=NAME` before CMD names the launcher (paddle, mpi or slurm), so that the rank variables of an outer shell do
+not count. Without it, those of all launchers are looked at.
+
 Standard library only, so that it runs inside any container.
 
 Where a signal of the controller does not reach the process (Slurm), the controller renews a lease: a file that it
@@ -25,12 +28,14 @@ LEASE = "TRAINMARK_LEASE"
 """The variable with the path of the lease."""
 LEASE_S = 60.0
 _POLL_S = 1.0
+_LAUNCHER = "--launcher="
 
 
 def main(argv: list[str]) -> int:
-    command = argv[1:]
+    is_named = argv[1].startswith(_LAUNCHER)
+    launcher, command = (argv[1].removeprefix(_LAUNCHER), argv[2:]) if is_named else (None, argv[1:])
     die_with(os.getppid())
-    found = translate(os.environ)
+    found = translate(os.environ, launcher)
     if "SLURM_PROCID" in os.environ and "MASTER_ADDR" in found:
         found["MASTER_ADDR"] = _resolve(found["MASTER_ADDR"])
     environment = {**os.environ, **found}

@@ -23,7 +23,9 @@ def build_commands(job: Job) -> tuple[Command, ...]:
 
 
 def _srun(job: Job, environment: dict[str, str]) -> Command:
-    return Command(argv=(*_step(job), *job.cluster.slurm_arguments, *ranked_argv(job)), environment=environment)
+    return Command(
+        argv=(*_step(job), *job.cluster.slurm_arguments, *ranked_argv(job, "slurm")), environment=environment
+    )
 
 
 def _sbatch(job: Job, environment: dict[str, str]) -> Command:
@@ -54,7 +56,7 @@ def _script(job: Job) -> str:
 
     Since Slurm 22.05 srun takes the cores per task from SRUN_CPUS_PER_TASK instead of SLURM_CPUS_PER_TASK.
     """
-    step = shlex.join((*_step(job), *ranked_argv(job)))
+    step = shlex.join((*_step(job), *ranked_argv(job, "slurm")))
     started, code = (shlex.quote(str(job.folder / name)) for name in (_STARTED_FILE, _EXIT_FILE))
     cores = '[ -z "$SLURM_CPUS_PER_TASK" ] || export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"'
     return f"{cores}; : > {started}; {step}; code=$?; echo $code > {code}.part; mv {code}.part {code}; exit $code"

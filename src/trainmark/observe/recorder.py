@@ -16,7 +16,7 @@ import os
 import time
 from typing import Callable
 
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PADDLE_TRAINER_ID", "SLURM_PROCID")
+_RANKS = ("RANK", "PADDLE_TRAINER_ID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 """As in trainmark.rank_environment, which an interpreter without trainmark cannot import."""
 _MOST_PROCESSES = 4096
 _MAX_NOTES_BYTES = 65536

@@ -19,7 +19,12 @@ from trainmark.spec.cluster import Cluster, Host
 
 JOB = Job(run_id="r1", folder=Path("/runs/r1"), python="/py", processes_per_node=4, num_cores=8)
 WORKER = ("/py", "-P", "-m", "trainmark.worker.main", "/runs/r1")
-RANKED = ("/py", "-P", "-m", "trainmark.launch.rank_command", *WORKER)
+
+
+def rank_argv(launcher: str) -> tuple[str, ...]:
+    return ("/py", "-P", "-m", "trainmark.launch.rank_command", f"--launcher={launcher}", *WORKER)
+
+
 CLUSTER = Cluster(
     hosts=(Host(name="a", address="10.0.0.1"), Host(name="b", address="10.0.0.2")),
     remote_shell=("ssh", "{host}"),
@@ -94,7 +99,7 @@ def test_mpirun_with_a_host_file() -> None:
     names = ("PATH", *VARIABLES, "MASTER_PORT", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
     assert command.argv == (
         "mpirun", "--hostfile", "/runs/r1/hostfile", "-np", "8", "--map-by", "ppr:4:node", "--bind-to", "none",
-        "--tag-output", *(word for name in names for word in ("-x", name)), "--mca", "btl", "tcp", *RANKED,
+        "--tag-output", *(word for name in names for word in ("-x", name)), "--mca", "btl", "tcp", *rank_argv("mpi"),
     )  # fmt: skip
     assert command.files == {"hostfile": "a slots=4\nb slots=4\n"}
     ranked = {"MASTER_PORT": str(JOB.port), "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "10.0.0.1"}
@@ -112,7 +117,7 @@ def test_srun_inside_an_allocation() -> None:
     (command,) = slurm.build_commands(job)
     assert command.argv == (
         "srun", "--job-name=r1", "--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--gpus-per-node=4",
-        "--kill-on-bad-exit=1", "--label", "--unbuffered", "--export=ALL", "--partition=gpu", *RANKED,
+        "--kill-on-bad-exit=1", "--label", "--unbuffered", "--export=ALL", "--partition=gpu", *rank_argv("slurm"),
     )  # fmt: skip
     assert command.environment["TRAINMARK_LEASE"] == "/runs/r1/lease"
     assert command.started_file is None
@@ -121,7 +126,7 @@ def test_srun_inside_an_allocation() -> None:
 def test_sbatch_waits_and_can_be_cancelled() -> None:
     (command,) = slurm.build_commands(replace(JOB, num_nodes=2, device="cpu"))
     size = "--job-name=r1 --nodes=2 --ntasks=8 --ntasks-per-node=4"
-    step = f"srun {size} --kill-on-bad-exit=1 --label --unbuffered --export=ALL {' '.join(RANKED)}"
+    step = f"srun {size} --kill-on-bad-exit=1 --label --unbuffered --export=ALL {' '.join(rank_argv('slurm'))}"
     cores = '[ -z "$SLURM_CPUS_PER_TASK" ] || export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"'
     begin = f"{cores}; : > /runs/r1/slurm_started"
     end = "code=$?; echo $code > /runs/r1/slurm_exit.part; mv /runs/r1/slurm_exit.part /runs/r1/slurm_exit; exit $code"
@@ -141,10 +146,14 @@ def test_paddle_on_two_machines() -> None:
     command = paddle.build_commands(TWO_NODES)[1]
     words = shlex.split(command.argv[2])
     assert words[words.index("/py") :] == [
-        "/py", "-P", "-m", "paddle.distributed.launch", "--nnodes=2", "--nproc_per_node=4",
-        f"--master=10.0.0.1:{JOB.port}", "--rank=1", "--job_id=r1", "--log_dir=/runs/r1/paddle", "--max_restart=0",
-        *RANKED,
+        "/py", "-P", "-m", "trainmark.worker.paddle.private", "paddle.distributed.launch", "--nnodes=2",
+        "--nproc_per_node=4", f"--master=10.0.0.1:{JOB.port}", "--rank=1", "--host=10.0.0.2",
+        "--job_id=r1", "--log_dir=/runs/r1/paddle",
+        "--enable_gpu_log=0", "--max_restart=0", *rank_argv("paddle"),
     ]  # fmt: skip
+    assert "PADDLE_DISTRI_BACKEND" not in command.environment
+    on_cpu = paddle.build_commands(replace(JOB, device="cpu"))[0]
+    assert on_cpu.environment["PADDLE_DISTRI_BACKEND"] == "gloo", "with a build for GPUs, too"
 
 
 def test_spawn_on_one_machine_and_on_two() -> None:
