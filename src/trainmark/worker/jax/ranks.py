@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 _FOREVER_MS = 7 * 24 * 3600 * 1000
 """One rank may evaluate for hours while the others wait; the supervisor ends a run that hangs."""
+_SHUTDOWN_S = 30
+"""A rank that has finished waits this long for the others to finish too: JAX's own 300 s keep a failed run alive."""
 _NUMPY = {"_reconstruct", "ndarray", "dtype", "scalar"}
 
 
@@ -68,6 +70,7 @@ def join_processes() -> JaxRanks:
         process_id=rank,
         local_device_ids=[rank_environment.read("LOCAL_RANK", os.environ, default=0)],
         coordinator_bind_address=address,
+        shutdown_timeout_seconds=_SHUTDOWN_S,
     )
     # JAX takes SIGTERM for itself; our own handler ends the loop at the next edge and writes a checkpoint.
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
