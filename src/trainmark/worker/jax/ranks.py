@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import io
 import os
-import pickle
 import signal
 import time
 from collections.abc import Sequence
@@ -17,6 +14,7 @@ from jax import lax
 from jax._src import distributed
 
 from trainmark import rank_environment
+from trainmark.worker.jax.parcels import pack, unpack
 from trainmark.worker.jax.placement import AXIS, OWN, SAME, Placement
 from trainmark.worker.ranks import Ranks, sample_exchange
 
@@ -26,7 +24,6 @@ _FOREVER_MS = 7 * 24 * 3600 * 1000
 """One rank may evaluate for hours while the others wait; the supervisor ends a run that hangs."""
 _SHUTDOWN_S = 30
 """A rank that has finished waits this long for the others to finish too: JAX's own 300 s keep a failed run alive."""
-_NUMPY = {"_reconstruct", "ndarray", "dtype", "scalar"}
 
 
 class JaxRanks(Ranks):
@@ -42,9 +39,9 @@ class JaxRanks(Ranks):
 
     def gather(self, part: T) -> list[T]:
         self._round += 1
-        self._client.key_value_set_bytes(self._key(self._round, self.rank), pickle.dumps(part))
+        self._client.key_value_set_bytes(self._key(self._round, self.rank), pack(part))
         keys = (self._key(self._round, rank) for rank in range(self.world_size))
-        parts = [_load(self._client.blocking_key_value_get_bytes(key, _FOREVER_MS)) for key in keys]
+        parts = [unpack(self._client.blocking_key_value_get_bytes(key, _FOREVER_MS)) for key in keys]
         # All ranks are in this round, so all have read the one before.
         self._client.key_value_delete(self._key(self._round - 1, self.rank))
         return parts
@@ -95,19 +92,3 @@ def time_all_reduce(num_bytes: int, *, placement: Placement, ranks: Ranks, max_s
         return ranks.slowest(time.perf_counter() - begin)
 
     return sample_exchange(run, max_seconds)
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Numbers, texts, arrays and our own records: nothing whose creation runs code of the sender's choice."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.partition(".")[0] == "numpy" and name in _NUMPY:
-            return super().find_class(module, name)
-        found = super().find_class(module, name) if module.startswith("trainmark.") else None
-        if isinstance(found, type) and dataclasses.is_dataclass(found):
-            return found
-        raise pickle.UnpicklingError(f"another rank sent a {module}.{name}")
-
-
-def _load(data: bytes) -> Any:
-    return _PlainUnpickler(io.BytesIO(data)).load()
