@@ -29,6 +29,8 @@ def main(argv: Sequence[str]) -> int:
     options = _parse(argv)
     die_with(os.getppid())
     children = [_start(options, local_rank) for local_rank in range(options.processes)]
+    # Held back until `_wait_for_a_death` asks for it. Not earlier: the children would inherit this.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
 
     def pass_on(number: int, _: FrameType | None) -> None:
         _signal(children, number)
@@ -86,9 +88,17 @@ def _wait(children: Sequence[subprocess.Popen[bytes]], *, first_rank: int) -> in
             break
         if time.monotonic() > deadline:
             _signal(children, signal.SIGKILL)
-        time.sleep(_POLL_S)
+        _wait_for_a_death()
     code = 0 if failed is None else children[failed].returncode
     return 128 - code if code < 0 else code
+
+
+def _wait_for_a_death() -> None:
+    """At most until the next look: another rank may die of this death within milliseconds."""
+    if hasattr(signal, "sigtimedwait"):
+        signal.sigtimedwait({signal.SIGCHLD}, _POLL_S)
+    else:  # macOS
+        time.sleep(_POLL_S)
 
 
 def _find_cause(codes: Sequence[int | None]) -> int:
