@@ -93,7 +93,7 @@ _BUILT_IN = (
         summary="JAX",
         module="jax",
         distribution="jax",
-        parts=("jaxlib",),
+        parts=("jaxlib", "optax"),
         is_extra=True,
         engine="trainmark.worker.jax",
     ),

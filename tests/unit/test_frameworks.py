@@ -10,7 +10,7 @@ from trainmark.frameworks import frameworks
 
 
 def test_a_framework_may_be_installed_under_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = {"paddlepaddle-gpu": "3.3.1", "jax": "0.11.2", "jaxlib": "0.11.1"}
+    installed = {"paddlepaddle-gpu": "3.3.1", "jax": "0.11.2", "jaxlib": "0.11.1", "optax": "0.2.8"}
 
     def version(name: str) -> str:
         if name not in installed:
@@ -20,5 +20,5 @@ def test_a_framework_may_be_installed_under_another_name(monkeypatch: pytest.Mon
     monkeypatch.setattr(metadata, "version", version)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     assert frameworks().load("paddle").installed_version() == "3.3.1"
-    assert frameworks().load("jax").versions_of_parts() == {"jaxlib": "0.11.1"}
+    assert frameworks().load("jax").versions_of_parts() == {"jaxlib": "0.11.1", "optax": "0.2.8"}
     assert frameworks().load("torch").installed_version() == "unknown"

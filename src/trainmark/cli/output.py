@@ -72,8 +72,10 @@ def print_commands(commands: Sequence[Command], *, is_json: bool) -> None:
 
 
 def talk(text: str) -> None:
+    """In one write: `print` writes the end of the line separately, and threads that talk would share a line."""
     with contextlib.suppress(*UNHEARD):
-        print(plain(text), file=sys.stderr, flush=True)
+        sys.stderr.write(plain(text) + "\n")
+        sys.stderr.flush()
 
 
 def next_command(text: str, *, store: str = "runs") -> None:

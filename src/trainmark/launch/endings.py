@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainmark.launch import rank_death
 from trainmark.launch.tracebacks import find_error
 from trainmark.messages.commands import (
     command_exited,
@@ -64,6 +65,10 @@ def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: tu
     if ended_by is not None and ended_by[0] in (Outcome.HANG, Outcome.TIMEOUT) and _is_all_ok(run_ends):
         reason = processes_remained(reason=Message.from_reason(run_ends[min(run_ends)]))
         return Ending(outcome=Outcome.OK, reason=reason, look_at=rank_file(min(run_ends)))
+    has_failed = any(end.get("is_cause") and not end.get("is_inferred") for end in run_ends.values())
+    if ended_by is not None and ended_by[0] is Outcome.HANG and has_failed:
+        # The others waited for a rank that had recorded its failure and did not exit.
+        return decide(run_ends=run_ends, returncode=1, ended_by=None)
     if ended_by is not None:
         outcome, reason = ended_by
         stuck = (end.get("look_at") for end in run_ends.values() if end.get("outcome") == outcome)
@@ -90,6 +95,11 @@ def decide(*, run_ends: Mapping[int, Json], returncode: int | None, ended_by: tu
 def _is_all_ok(run_ends: Mapping[int, Json]) -> bool:
     """Whether every rank itself reported success: a hang after that does not spoil a finished run."""
     return bool(run_ends) and all(end.get("outcome") == Outcome.OK and "unix_s" in end for end in run_ends.values())
+
+
+def is_failure(end: Json) -> bool:
+    """Whether a rank that ended like this leaves the others waiting for it."""
+    return _parse_outcome(end.get("outcome")) in (Outcome.NAN, Outcome.OUT_OF_MEMORY, Outcome.FAILED)
 
 
 def _importance(end: Json, rank: int) -> tuple[float, bool, float, int]:
@@ -220,6 +230,8 @@ _SRUN = re.compile(
     r"srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[\d,-]*: "
     r"(?:(?P<word>Killed|Terminated|Aborted|Segmentation fault)|Exited with exit code (?P<code>\d+))"
 )
+_PADDLE = re.compile(r"Container rank (?P<rank>\d{1,9}) status failed cmd \[.*\] code (?P<code>-?\d{1,3}) log ")
+"""The number is that within the node."""
 _NODE_FAILURE = re.compile(r"srun: error: Node failure on (?P<host>\S{1,255})")
 _WORDS = {"Killed": 9, "Terminated": 15, "Aborted": 6, "Segmentation fault": 11}
 
@@ -231,6 +243,13 @@ class Death:
     """Negative: the number of the signal."""
     pid: int | None = None
     host: str | None = None
+    is_first: bool = True
+    """Whether it is known to have died before the other ranks that this launcher watches."""
+
+    @property
+    def is_cause(self) -> bool:
+        """Nothing in a run sends SIGKILL before a rank has died; other ends may be a reaction to another rank's."""
+        return self.is_first or self.code == -signal.SIGKILL
 
     @property
     def name(self) -> Message:
@@ -238,11 +257,11 @@ class Death:
 
 
 def find_deaths(output: str) -> list[Death]:
-    """The first death that each launcher reported: later ones are its consequence."""
+    """The first death that each launcher reported: later ones are its consequence. Those by SIGKILL come first."""
     found: dict[int, Death] = {}
     for death in _read_deaths(output):
         found.setdefault(death.rank, death)
-    return list(found.values())
+    return sorted(found.values(), key=lambda death: death.code != -signal.SIGKILL)
 
 
 def _read_deaths(output: str) -> Iterator[Death]:
@@ -255,6 +274,13 @@ def _read_deaths(output: str) -> Iterator[Death]:
     for match in _SRUN.finditer(output):
         code = -_WORDS[match["word"]] if match["word"] else int(match["code"])
         yield Death(rank=int(match["rank"]), code=128 - code if 128 < code < 160 else code, host=match["host"])
+    own = list(rank_death.PATTERN.finditer(output))
+    for match in own:
+        code = -int(match["signal"]) if match["signal"] else int(match["code"])
+        is_first = match["first"] != "ended"
+        yield Death(rank=int(match["rank"]), code=code, pid=int(match["pid"]), host=match["host"], is_first=is_first)
+    for match in () if own else _PADDLE.finditer(output):
+        yield Death(rank=int(match["rank"]), code=int(match["code"]), is_first=False)
 
 
 def infer_ends(
@@ -274,9 +300,12 @@ def infer_ends(
         return {}
     silent = {rank: name for rank, name in started.items() if rank not in ends}
     inferred = {rank: _end(rank_vanished(who=name), Outcome.KILLED) for rank, name in silent.items()}
-    for death in find_deaths(output):
+    deaths = find_deaths(output)
+    for death in deaths:
         if death.rank not in ends:
-            inferred[death.rank] = {**_judge(death.name, death.code, output, was_oom_killed), "is_cause": True}
+            is_cause = death.is_cause and (death.code == -signal.SIGKILL or deaths[0].code != -signal.SIGKILL)
+            end = _judge(death.name, death.code, output, was_oom_killed)
+            inferred[death.rank] = {**end, "is_cause": True} if is_cause else end
         else:
             inferred[death.rank] = {**ends[death.rank], "afterwards": _describe_death(death.name, death.code)}
     failure = _NODE_FAILURE.search(output)

@@ -7,7 +7,8 @@ Standard library only, so that it runs inside any container.
 
 Where a signal of the controller does not reach the process (Slurm), the controller renews a lease: a file that it
 writes again and again. This process then stays as the parent of CMD and ends it when the file no longer changes, so
-that a dead controller leaves no processes behind.
+that a dead controller leaves no processes behind. It also stays under Paddle's launcher, to print how CMD died: the
+launcher itself may name a rank that died later.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ import sys
 import time
 from pathlib import Path
 
+from trainmark import rank_environment
+from trainmark.launch.rank_death import report_death
 from trainmark.parent_death import die_with, dying_with
-from trainmark.rank_environment import translate
 
 LEASE = "TRAINMARK_LEASE"
 """The variable with the path of the lease."""
@@ -35,15 +37,17 @@ def main(argv: list[str]) -> int:
     is_named = argv[1].startswith(_LAUNCHER)
     launcher, command = (argv[1].removeprefix(_LAUNCHER), argv[2:]) if is_named else (None, argv[1:])
     die_with(os.getppid())
-    found = translate(os.environ, launcher)
+    found = rank_environment.translate(os.environ, launcher)
     if "SLURM_PROCID" in os.environ and "MASTER_ADDR" in found:
         found["MASTER_ADDR"] = _resolve(found["MASTER_ADDR"])
     environment = {**os.environ, **found}
     lease = environment.pop(LEASE, None)
     try:
-        if lease is None:
-            os.execvpe(command[0], command, environment)  # noqa: S606 - no shell is wanted
-        return _run_under(Path(lease), command, environment)
+        if lease is not None:
+            return _run_under(Path(lease), command, environment)
+        if launcher == "paddle":
+            return _run_and_tell(command, environment)
+        os.execvpe(command[0], command, environment)  # noqa: S606 - no shell is wanted
     except OSError as error:
         print(f"{command[0]}: {error.strerror}", file=sys.stderr)
         return 127
@@ -64,6 +68,23 @@ def _resolve(node: str) -> str:
     return node
 
 
+def _run_and_tell(command: list[str], environment: dict[str, str]) -> int:
+    child = _start(command, environment)
+    returncode = child.wait()
+    if returncode:
+        rank = rank_environment.read("RANK", environment, default=0)
+        report_death(rank, child.pid, returncode, is_first=False)
+    return returncode if returncode >= 0 else _end_alike(-returncode)
+
+
+def _start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Signals to this process are passed on to the command."""
+    child = subprocess.Popen(command, env=environment, preexec_fn=dying_with(os.getpid()))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda received, _: child.send_signal(received))
+    return child
+
+
 def _run_under(lease: Path, command: list[str], environment: dict[str, str]) -> int:
     seen, since = _read(lease), time.monotonic()
     while _read(lease) == seen:  # a job that waited in a queue must not start if the controller is gone
@@ -71,9 +92,7 @@ def _run_under(lease: Path, command: list[str], environment: dict[str, str]) -> 
             print(f"no sign of the controller for {LEASE_S:g} s: nothing is started", file=sys.stderr)
             return 1
         time.sleep(_POLL_S / 4)
-    child = subprocess.Popen(command, env=environment, preexec_fn=dying_with(os.getpid()))
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda received, _: child.send_signal(received))
+    child = _start(command, environment)
     since = time.monotonic()
     while True:
         try:

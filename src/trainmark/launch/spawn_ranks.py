@@ -1,7 +1,8 @@
 """`python -m trainmark.launch.spawn_ranks --nodes N --processes P -- CMD ...` runs CMD P times, each as a rank.
 
-Each process has the rank variables of torchrun. They end together: if one fails, the others get SIGTERM, as on a
-request to stop, and SIGKILL a little later, since a process that waits for a dead one hangs. Standard library only.
+Each process has the rank variables of torchrun. They end together: if one fails, a line says which and how. The others
+get SIGTERM, as on a request to stop, and SIGKILL a little later, since a process that waits for a dead one hangs.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
+from trainmark.launch.rank_death import report_death
 from trainmark.parent_death import die_with, dying_with
 
 _GRACE_S = 10.0
@@ -27,13 +29,15 @@ def main(argv: Sequence[str]) -> int:
     options = _parse(argv)
     die_with(os.getppid())
     children = [_start(options, local_rank) for local_rank in range(options.processes)]
+    # Held back until `_wait_for_a_death` asks for it. Not earlier: the children would inherit this.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
 
     def pass_on(number: int, _: FrameType | None) -> None:
         _signal(children, number)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, pass_on)
-    return _wait(children)
+    return _wait(children, first_rank=options.node_rank * options.processes)
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -68,21 +72,39 @@ def _start(options: argparse.Namespace, local_rank: int) -> subprocess.Popen[byt
     return subprocess.Popen(options.command, env=environment, preexec_fn=dying_with(os.getpid()))
 
 
-def _wait(children: Sequence[subprocess.Popen[bytes]]) -> int:
+def _wait(children: Sequence[subprocess.Popen[bytes]], *, first_rank: int) -> int:
     """The exit code of the process that failed first; 0 if all succeeded."""
     failed: int | None = None
     deadline = float("inf")
-    while any(child.poll() is None for child in children):
-        codes = [child.returncode for child in children if child.returncode]
-        if failed is None and codes:
-            failed, deadline = codes[0], time.monotonic() + _GRACE_S
+    while True:
+        codes = [child.poll() for child in children]  # of all: one that lives must not hide one that is dead
+        if failed is None and any(codes):
+            failed = _find_cause(codes)
+            is_first = len([code for code in codes if code]) == 1
+            report_death(first_rank + failed, children[failed].pid, codes[failed] or 0, is_first=is_first)
+            deadline = time.monotonic() + _GRACE_S
             _signal(children, signal.SIGTERM)
+        if None not in codes:
+            break
         if time.monotonic() > deadline:
             _signal(children, signal.SIGKILL)
-        time.sleep(_POLL_S)
-    codes = [child.returncode for child in children if child.returncode]
-    code = failed if failed is not None else codes[0] if codes else 0
+        _wait_for_a_death()
+    code = 0 if failed is None else children[failed].returncode
     return 128 - code if code < 0 else code
+
+
+def _wait_for_a_death() -> None:
+    """At most until the next look: another rank may die of this death within milliseconds."""
+    if hasattr(signal, "sigtimedwait"):
+        signal.sigtimedwait({signal.SIGCHLD}, _POLL_S)
+    else:  # macOS
+        time.sleep(_POLL_S)
+
+
+def _find_cause(codes: Sequence[int | None]) -> int:
+    """Of those that died since the last look: one that SIGKILL ended; the others may have died of its death."""
+    dead = [index for index, code in enumerate(codes) if code]
+    return next((index for index in dead if codes[index] == -signal.SIGKILL), dead[0])
 
 
 def _signal(children: Sequence[subprocess.Popen[bytes]], number: int) -> None:

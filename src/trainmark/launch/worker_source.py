@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from trainmark.launch import hang
-from trainmark.launch.endings import infer_ends
+from trainmark.launch.endings import infer_ends, is_failure
 from trainmark.launch.hang import Silent
 from trainmark.launch.processes import read_oom_kills
 from trainmark.launch.registry import is_direct
@@ -46,6 +46,8 @@ class WorkerSource:
         self._others_at = self._last_sign = time.monotonic()
         self._num_oom_kills = read_oom_kills()
         self._stuck: list[int] = []
+        self._failed: dict[int, Json] = {}
+        """Ends that ranks recorded before the others fell silent."""
 
     def begin(self) -> None:
         self._last_sign = time.monotonic()
@@ -73,6 +75,7 @@ class WorkerSource:
         self._read_others()
         if self._have_all_ended():
             return processes_hang(seconds=silence_s)
+        self._failed = {number: rank.end for number, rank in self._ranks.items() if rank.end and is_failure(rank.end)}
         ranks = [rank.describe(number) for number, rank in sorted(self._ranks.items())]
         states = hang.read_states(self._folder.name)
         host = os.uname().nodename
@@ -90,17 +93,24 @@ class WorkerSource:
         self._read_others()
         self._ranks[0].read_new()
         ends = {number: rank.end for number, rank in self._ranks.items() if rank.end is not None}
+        if self._failed:
+            return ends | {number: {**end, "is_cause": True} for number, end in self._failed.items()}
         if self._stuck:
             return ends | self._stuck_ends()
         inferred = infer_ends(
             ends,
             started={number: rank.describe(number).name for number, rank in self._ranks.items() if rank.has_started},
             has_launcher=not is_direct((read_json(self._folder / COMMAND_FILE) or {}).get("launcher")),
-            output=read_end(self._folder / OUTPUT_FILE, _LAST_BYTES),
+            output=self._read_output(),
             returncode=returncode,
             was_oom_killed=(read_oom_kills() or 0) > (self._num_oom_kills or 0),
         )
         return ends | inferred
+
+    def _read_output(self) -> str:
+        """Paddle's launcher prints what rank 0 printed only; the other ranks have files of their own."""
+        others = sorted((self._folder / "paddle").glob("workerlog.*"))
+        return "\n".join(read_end(path, _LAST_BYTES) for path in (self._folder / OUTPUT_FILE, *others))
 
     def _have_all_ended(self) -> bool:
         return all(rank.end is not None for rank in self._ranks.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -22,7 +23,7 @@ from trainmark.worker.telemetry.sensors import GpuSensor
 
 PACKAGES = (
     "torch", "torchvision", "torchaudio", "triton", "paddlepaddle", "paddlepaddle-gpu", "tensorflow", "keras", "jax",
-    "jaxlib", "flax", "oneflow", "mindspore", "mxnet", "transformers", "accelerate", "deepspeed", "lightning",
+    "jaxlib", "optax", "flax", "oneflow", "mindspore", "mxnet", "transformers", "accelerate", "deepspeed", "lightning",
     "pytorch-lightning", "timm", "datasets", "peft", "trl", "torchtitan", "torchao", "mmcv", "mmengine",
     "megatron-core", "transformer-engine", "flash-attn", "xformers", "bitsandbytes", "apex", "nvidia-dali-cuda120",
     "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-cublas-cu12",
@@ -31,8 +32,19 @@ PACKAGES = (
 )  # fmt: skip
 """Packages that decide how fast a training is, and the two that we measure with."""
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
-              "TORCHINDUCTOR_CACHE_DIR", "LD_PRELOAD")  # fmt: skip
-_VARIABLE_PREFIXES = ("NCCL_", "GLOO_", "MKL_", "CUDNN_", "NVIDIA_TF32")
+              "TORCHINDUCTOR_CACHE_DIR", "LD_PRELOAD", "NPROC")  # fmt: skip
+"""NPROC: the threads of XLA on a CPU."""
+_VARIABLE_PREFIXES = ("NCCL_", "GLOO_", "MKL_", "CUDNN_", "NVIDIA_TF32", "XLA_", "JAX_", "FLAGS_")
+"""FLAGS_: of Paddle."""
+_IS_PLACE = r"(?i:_(?:TO|DIR|PATH|FILE|ADDRESS|ADDRESSES|PORT))"
+_NOT_SPEED = re.compile(
+    rf"(?:XLA|JAX|FLAGS)_.*{_IS_PLACE}"
+    r"|FLAGS_selected_.*"
+    r"|JAX_(?:PROCESS_ID|NUM_PROCESSES|LOCAL_DEVICE_IDS|PARTITION_INDEX|SLICE_INDEX|COORDINATOR_.*)"
+    r"|JAX_(?:.*_CACHE_.*|.*_COMPILATION_CACHE|LOG_.*|LOGGING_.*|DEBUG_.*|TRACEBACK_.*|DUMP_.*|TEST_.*)"
+)
+"""Variables that differ between ranks or between equal runs, or say only where files are kept and what is logged."""
+_XLA_FILE = re.compile(rf"\s*--\w+{_IS_PLACE}=\S*")
 
 
 def describe_environment(
@@ -54,7 +66,7 @@ def describe_environment(
         "gpus": [{"name": gpu.name, "uuid": gpu.uuid} for gpu in gpus],
         "driver": driver,
         "packages": installed_versions(PACKAGES),
-        "variables": {key: value for key, value in os.environ.items() if _matters(key)},
+        "variables": _variables(os.environ),
         "container": describe_container(),
         "image": describe_image(image),
         "git": own_git(),
@@ -71,8 +83,16 @@ def write_environment(folder: Path, document: Mapping[str, Any]) -> None:
     write_json(folder / ENVIRONMENT_FILE, {**document, "variables": variables}, is_private=True)
 
 
+def _variables(environment: Mapping[str, str]) -> dict[str, str]:
+    found = {key: value for key, value in environment.items() if _matters(key)}
+    if "XLA_FLAGS" in found:
+        found["XLA_FLAGS"] = _XLA_FILE.sub("", found["XLA_FLAGS"]).strip()
+    return found
+
+
 def _matters(key: str) -> bool:
-    return key in _VARIABLES or key.startswith(_VARIABLE_PREFIXES)
+    is_known = key in _VARIABLES or key.startswith(_VARIABLE_PREFIXES)
+    return is_known and _NOT_SPEED.fullmatch(key) is None
 
 
 def installed_versions(packages: Iterable[str]) -> dict[str, str]:

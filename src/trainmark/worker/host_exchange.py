@@ -11,22 +11,22 @@ An exchange takes about 0.1 ms on one machine. Paddle's gloo gives up after 30 s
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import io
-import pickle
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from typing import Any, TypeVar
 
+from trainmark.worker.parcels import pack, unpack
 from trainmark.worker.ranks import Ranks
 
 T = TypeVar("T")
 
 _KEY = "trainmark/host_exchange"
-_NUMPY = {"_reconstruct", "ndarray", "dtype", "scalar"}
+_GREETING_S = 10.0
+"""Who connects and then stays silent is not one of us: only the ranks know the port and the key."""
 
 
 class HostRanks(Ranks):
@@ -46,14 +46,14 @@ class HostRanks(Ranks):
     def gather_on_first(self, part: T) -> list[T]:
         if self.rank == 0:
             return [part, *(self._receive(rank) for rank in range(1, self.world_size))]
-        self._send(0, pickle.dumps(part))
+        self._send(0, pack(part))
         return []
 
     def broadcast(self, value: T) -> T:
         if self.rank > 0:
             received: T = self._receive(0)
             return received
-        data = pickle.dumps(value)
+        data = pack(value)
         for rank in range(1, self.world_size):
             self._send(rank, data)
         return value
@@ -73,7 +73,7 @@ class HostRanks(Ranks):
             data = self._to(rank).recv_bytes()
         except (EOFError, OSError) as error:
             raise _lost(rank) from error
-        return _PlainUnpickler(io.BytesIO(data)).load()
+        return unpack(data)
 
     def _to(self, rank: int) -> Connection:
         return self._connections[rank - 1 if self.rank == 0 else 0]
@@ -94,36 +94,48 @@ def connect(
         return [connection]
     key = secrets.token_hex(32)
     own = host if host.startswith("127.") else ""  # a name that others use may not be one of this machine
-    with Listener((own, 0), family="AF_INET", backlog=world_size, authkey=bytes.fromhex(key)) as listener:
+    with Listener((own, 0), family="AF_INET", backlog=world_size) as listener:
         put(_KEY, f"{listener.address[1]} {key}")
         found: dict[int, Connection] = {}
         while len(found) < world_size - 1:
             with contextlib.suppress(AuthenticationError, EOFError, OSError):  # a stranger's, such as a port scanner's
                 connection = listener.accept()
-                _tune(connection)
-                found[int(connection.recv_bytes())] = connection
+                found[_greet(connection, bytes.fromhex(key))] = connection
     return [found[number] for number in range(1, world_size)]
+
+
+def _greet(connection: Connection, key: bytes) -> int:
+    """The rank at the other end, which has shown that it knows the key."""
+    _limit_waiting(connection, _GREETING_S)
+    deliver_challenge(connection, key)
+    answer_challenge(connection, key)
+    rank = int(connection.recv_bytes())
+    _limit_waiting(connection, 0)
+    _tune(connection)
+    return rank
+
+
+def _limit_waiting(connection: Connection, seconds: float) -> None:
+    """0: no limit. Later reads fail with an OSError when it is over."""
+    with _socket_of(connection) as opened:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(seconds), 0))
 
 
 def _tune(connection: Connection) -> None:
     """Send at once. Keep alive: a firewall may forget a connection that is silent during a long evaluation."""
-    with socket.socket(fileno=connection.fileno()) as opened:
+    with _socket_of(connection) as opened:
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        opened.detach()
+
+
+@contextlib.contextmanager
+def _socket_of(connection: Connection) -> Iterator[socket.socket]:
+    opened = socket.socket(fileno=connection.fileno())
+    try:
+        yield opened
+    finally:
+        opened.detach()  # it stays the connection's
 
 
 def _lost(rank: int) -> ConnectionError:
     return ConnectionError(f"connection to rank {rank} was lost")
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Numbers, texts, arrays and our own records: nothing whose creation runs code of the sender's choice."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.partition(".")[0] == "numpy" and name in _NUMPY:
-            return super().find_class(module, name)
-        found = super().find_class(module, name) if module.startswith("trainmark.") else None
-        if isinstance(found, type) and dataclasses.is_dataclass(found):
-            return found
-        raise pickle.UnpicklingError(f"another rank sent a {module}.{name}")

@@ -13,7 +13,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from trainmark.messages.message import Message
@@ -348,8 +348,9 @@ class MeasuredLoop:
         """A run that completed may still have trained nothing. One verdict for all ranks: single ones are noisier."""
         if end.outcome is not Outcome.OK:
             return end
-        trends = self.engine.gather(LossTrend.of(self._losses))
-        trend = LossTrend.mean([one for one in trends if one is not None])
+        own = LossTrend.of(self._losses)
+        trends = self.engine.gather(None if own is None else asdict(own))
+        trend = LossTrend.mean([LossTrend(**one) for one in trends if one is not None])
         why_not = why_not_plausible if self.limits.epochs is None else why_not_training
         problem = why_not(trend) if trend is not None else None
         if problem is None and self._at.num_steps >= _MIN_STEPS and not self.engine.weights_changed():

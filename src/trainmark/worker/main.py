@@ -12,7 +12,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from trainmark import rank_environment
 from trainmark.errors import InputError
@@ -63,7 +63,9 @@ def main(argv: list[str]) -> int:
     except Exception as error:
         traceback.print_exc()
         end = worker.explain(error)
-    worker.finish(end)
+        worker.finish(end, may_wait=False)
+    else:
+        worker.finish(end)
     return 0 if end.outcome is Outcome.OK else 1
 
 
@@ -81,6 +83,7 @@ class Worker:
         )
         self._recorder = Recorder(folder / rank_file(self._rank), is_read_from_afar=here != all_ranks)
         self._alarm = Alarm(folder / stacks_file(self._rank), SilenceLimit.of(run))
+        self._has_others = all_ranks > 1
         self._engine: Engine | None = None
         self._has_ended = False
 
@@ -176,13 +179,18 @@ class Worker:
         reason = out_of_memory(error=text, limit_bytes=self._run.memory_limit_bytes)
         return LoopEnd(outcome=Outcome.OUT_OF_MEMORY, reason=reason, num_steps=None)
 
-    def finish(self, end: LoopEnd) -> None:
-        """The end is recorded before anything is closed: a hang while closing cannot fail a finished run."""
+    def finish(self, end: LoopEnd, *, may_wait: bool = True) -> None:
+        """The end is recorded before anything is closed: a hang while closing cannot fail a finished run.
+
+        `may_wait`: the other ranks end too, so closing may wait for them.
+        """
         if end.outcome is not Outcome.OK:
             print(f"{end.outcome}: {end.reason.english}", file=sys.stderr)
         self._record_end(end)
         self._recorder.close()
         self._alarm.close()
+        if self._has_others and not may_wait:
+            _leave_at_once()
         if self._engine is not None:
             with contextlib.suppress(Exception):
                 self._engine.close()
@@ -220,6 +228,17 @@ class Worker:
 def _in_one_line(error: Exception) -> str:
     """Paddle's errors have several lines; a reason is shown as one."""
     return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+
+
+def _leave_at_once() -> NoReturn:
+    """Without any code that runs at exit: leaving the group of processes there would wait for ranks that still train.
+
+    The launcher sees this process end and ends the others. The processes that make samples end with it.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(1)
 
 
 class _Signals:

@@ -37,7 +37,11 @@ class Ranks(ABC):
 
     @abstractmethod
     def gather(self, part: T) -> list[T]:
-        """Every rank's part, in the order of ranks, on every rank. Parts are any objects that can be pickled."""
+        """Every rank's part, in the order of ranks, on every rank.
+
+        Parts are None, numbers, texts, numpy arrays, and lists and dictionaries of them: what any framework can send
+        without pickle. A tuple may arrive as a list.
+        """
 
     def gather_on_first(self, part: T) -> list[T]:
         """As `gather`, for large parts: only rank 0 needs to receive them."""

@@ -35,6 +35,16 @@ Root Cause (first observed failure):
   error_file: <N/A>
   traceback : Signal 9 (SIGKILL) received by PID 20991
 """
+PADDLE = """LAUNCH INFO 2026-11-18 20:35:28,113 Pod failed
+LAUNCH ERROR 2026-11-18 20:35:28,114 Container failed !!!
+Container rank 0 status failed cmd ['python', '-m', 'x', 'a] code 1 log b'] code -6 log /runs/r/paddle/workerlog.0
+LAUNCH INFO 2026-11-18 20:35:28,114 ------------------------- ERROR LOG DETAIL -------------------------
+"""
+"""Of Paddle 3.3.1, when rank 1 was killed and rank 0 aborted in the same second."""
+OWN = """  what():  [gloo/transport/tcp/pair.cc:584] TIMEOUT self_rank = 0 pair_rank = 1 peer_str = [127.0.0.1]:54186
+trainmark: rank 0 (pid 20990 on vm) ended: signal 6
+trainmark: rank 1 (pid 20991 on vm) ended: signal 9
+"""
 GLOO = {"outcome": "failed", "reason": "RuntimeError: Connection closed by peer", "unix_s": 5.0}
 
 
@@ -50,6 +60,9 @@ GLOO = {"outcome": "failed", "reason": "RuntimeError: Connection closed by peer"
         ("srun: error: n1: tasks 4-7: Killed", Death(rank=4, code=-9, host="n1")),
         ("srun: error: n1: task 1: Exited with exit code 137", Death(rank=1, code=-9, host="n1")),
         ("srun: error: n1: task 1: Exited with exit code 2", Death(rank=1, code=2, host="n1")),
+        (PADDLE, Death(rank=0, code=-6, is_first=False)),
+        ("trainmark: rank 1 (pid 5 on vm) was the first to end: signal 9", Death(rank=1, code=-9, pid=5, host="vm")),
+        ("trainmark: rank 2 (pid 5 on vm) was the first to end: exit code 3", Death(rank=2, code=3, pid=5, host="vm")),
     ],
 )
 def test_launchers_tell_who_died(output: str, death: Death) -> None:
@@ -91,6 +104,20 @@ def test_a_node_that_died_is_named_not_the_connection_that_was_lost_to_it() -> N
     assert why_retry(ending, printed) == "it was killed from outside"
     done = {"outcome": "ok", "reason": "20 steps done", "unix_s": 4.0}
     assert end_of({0: done, 1: done}, printed).outcome is Outcome.OK, "all steps were done"
+
+
+def test_a_rank_that_was_killed_is_named_though_the_launcher_names_one_that_aborted() -> None:
+    ending = end_of({}, PADDLE + OWN)
+    assert ending.outcome is Outcome.KILLED
+    assert ending.reason.english.startswith("rank 1 (pid 20991 on vm) was killed by SIGKILL")
+    assert end_of({0: GLOO}, PADDLE + OWN).reason == ending.reason
+    assert end_of({0: GLOO}, PADDLE + OWN, killed=True).outcome is Outcome.OUT_OF_MEMORY
+
+
+def test_a_rank_that_aborts_because_another_failed_is_not_the_cause() -> None:
+    own = {1: {"outcome": "failed", "reason": "KeyError: 1", "unix_s": 4.0}}
+    assert end_of(own, PADDLE).reason.english == "rank 1: KeyError: 1"
+    assert end_of({}, PADDLE).reason.english == "rank 0 was killed by SIGABRT", "nothing else is known"
 
 
 def test_a_kill_by_the_kernel_for_memory_is_out_of_memory() -> None:

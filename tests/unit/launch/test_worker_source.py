@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from trainmark.launch.endings import decide
 from trainmark.launch.hang import Silent, describe, find_culprits
 from trainmark.launch.worker_source import WorkerSource
 from trainmark.messages.message import Message
 from trainmark.messages.ranks import rank_ended
 from trainmark.runfolder.document import RunDocument
 from trainmark.runfolder.files import Json, rank_file
+from trainmark.runfolder.records import Outcome
 from trainmark.silence_limit import SilenceLimit, dump_after_s
 
 
@@ -128,3 +130,18 @@ def test_a_training_outlives_a_file_server_that_is_away_for_a_minute() -> None:
         SilenceLimit.of(RunDocument.from_json({"cell": {"epochs": 90}, "measure": {"hang_least_s": 5}})).after(steps)
         == 5.0
     )
+
+
+def test_a_rank_that_failed_is_the_cause_of_the_silence_of_the_others(tmp_path: Path, clock: list[float]) -> None:
+    """It has recorded its end, but its process does not exit; rank 0 fails only when it is ended."""
+    source = WorkerSource(tmp_path)
+    write(tmp_path, 0, *steps(1, 6))
+    write(tmp_path, 1, *steps(1, 5), {"kind": "run_end", "outcome": "oom", "reason": "no memory", "unix_s": 5.0})
+    clock[0] += 2
+    source.read_new()
+    clock[0] += 50
+    reason = source.explain_silence(50.0)
+    write(tmp_path, 0, {"kind": "run_end", "outcome": "failed", "reason": "connection lost", "unix_s": 60.0})
+    run_ends = source.close(-9)
+    ending = decide(run_ends=run_ends, returncode=-9, ended_by=(Outcome.HANG, reason))
+    assert (ending.outcome, ending.reason.english) == (Outcome.OUT_OF_MEMORY, "rank 1: no memory")

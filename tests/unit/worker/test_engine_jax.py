@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -23,8 +24,8 @@ from trainmark.weights.loading import load_start
 from trainmark.worker.checkpoint import CheckpointRefusedError
 from trainmark.worker.jax import is_out_of_memory
 from trainmark.worker.jax.engine import JaxEngine
-from trainmark.worker.jax.ranks import _load
 from trainmark.worker.jax.step import Precision, Scaler
+from trainmark.worker.parcels import pack, unpack
 
 pytestmark = pytest.mark.jax
 
@@ -161,21 +162,38 @@ def test_memory_errors_are_told_from_others() -> None:
     assert not is_out_of_memory(RuntimeError("shape mismatch"))
 
 
+def test_ranks_exchange_values_and_arrays() -> None:
+    statistics = np.arange(6, dtype=np.float32).reshape(2, 3)
+    sent = [
+        "host",
+        {"a": 1.5, "b": None, "c": [True, "ü\n"]},
+        {"mean": statistics, "n": np.int64(3)},
+        (1, float("inf")),
+    ]
+    found = unpack(pack(sent))
+    assert found[:2] == sent[:2]
+    assert found[2]["mean"].dtype == np.float32
+    np.testing.assert_array_equal(found[2]["mean"], statistics)
+    assert found[2]["n"] == 3
+    assert found[3] == [1, float("inf")]
+    np.testing.assert_array_equal(unpack(pack(np.array(2.0))), np.array(2.0))
+    assert b"\n" not in pack([0.1, 2]), "no archive where there is no array"
+    assert unpack(pack([0.1 + 0.2])) == [0.1 + 0.2], "to the last bit"
+
+
 class Hostile:
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.touch, (Path("ran"),)
 
 
-def test_a_rank_takes_only_plain_values_from_another() -> None:
-    import pickle
-
-    from trainmark.worker.sanity import LossTrend
-
-    plain = ["host", {"a": 1.5, "b": None}, np.arange(3.0), LossTrend(begin=1.0, end=0.5, error=0.1, is_still=False)]
-    found = _load(pickle.dumps(plain))
-    assert found[:2] == plain[:2]
-    assert found[3] == plain[3]
-    np.testing.assert_array_equal(found[2], plain[2])
-    with pytest.raises(pickle.UnpicklingError, match="another rank sent"):
-        _load(pickle.dumps(Hostile()))
+def test_nothing_that_a_rank_sends_can_run_code() -> None:
+    for value in (Hostile(), {1: 2}, b"bytes"):
+        with pytest.raises(TypeError):
+            pack(value)
+    with pytest.raises(ValueError, match="allow_pickle"):
+        pack(np.array([Hostile()], dtype=object))
+    body = io.BytesIO()
+    np.savez(body, np.array([Hostile()], dtype=object))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        unpack(b'{"array of the parcel": 0}\n' + body.getvalue())
     assert not Path("ran").exists()

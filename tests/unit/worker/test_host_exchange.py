@@ -15,8 +15,10 @@ from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from trainmark.worker import host_exchange
 from trainmark.worker.host_exchange import HostRanks, connect
 
 NUM = 3
@@ -48,7 +50,7 @@ def in_processes(work: Callable[[int, Path], Any], folder: Path) -> list[Any]:
 
 def exchange_all(rank: int, folder: Path) -> tuple[Any, ...]:
     ranks = join(rank, folder)
-    large = ranks.gather_on_first(os.urandom(20_000_000))
+    large = ranks.gather_on_first(np.zeros(20_000_000, np.uint8))
     begin = time.perf_counter()
     for _ in range(100):
         agreed = ranks.agree(rank, (7 * rank, 5))
@@ -100,7 +102,9 @@ def test_a_lost_rank_is_noticed_by_all(tmp_path: Path) -> None:
     assert in_processes(lose_the_last, tmp_path) == lost
 
 
-def test_a_stranger_changes_nothing() -> None:
+def test_strangers_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them says nothing, another one something else."""
+    monkeypatch.setattr(host_exchange, "_GREETING_S", 1.0)
     published: list[str] = []
     is_published = threading.Event()
 
@@ -110,9 +114,10 @@ def test_a_stranger_changes_nothing() -> None:
 
     def join_second() -> list[Any]:
         is_published.wait()
-        with socket.create_connection(("127.0.0.1", int(published[0].split()[0]))) as stranger:
+        address = ("127.0.0.1", int(published[0].split()[0]))
+        with socket.create_connection(address), socket.create_connection(address) as stranger:
             stranger.sendall(b"\0\0\0\4GET ")
-        return connect(rank=1, world_size=2, host="127.0.0.1", put=put, get=lambda _: published[0])
+            return connect(rank=1, world_size=2, host="127.0.0.1", put=put, get=lambda _: published[0])
 
     second: list[Any] = []
     thread = threading.Thread(target=lambda: second.extend(join_second()))
@@ -134,7 +139,7 @@ def test_nobody_runs_code_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     ours, theirs = Pipe()
     theirs.send_bytes(pickle.dumps(Trap()))
-    with pytest.raises(pickle.UnpicklingError, match="mkdir"):
+    with pytest.raises(ValueError, match=r"decode|Expecting"):
         HostRanks([ours], rank=0, world_size=2).gather_on_first(0)
     assert not Path("trap").exists()
     ours.close()

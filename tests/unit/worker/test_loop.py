@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -306,7 +305,7 @@ def test_the_losses_of_all_ranks_are_judged_as_one(tmp_path: Path, others_fall: 
 
     class Rank(FakeEngine):
         def gather(self, part: Any) -> list[Any]:
-            return [part, replace(part, begin=2.0, end=2.0 - others_fall)]
+            return [part, {**part, "begin": 2.0, "end": 2.0 - others_fall}]
 
     recorder = Recorder(tmp_path / "r")
     clock = FakeClock()

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import io
 import os
-import pickle
 import signal
 import time
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,41 +13,20 @@ from jax import lax
 from jax._src import distributed
 
 from trainmark import rank_environment
+from trainmark.worker.host_exchange import HostRanks, connect
 from trainmark.worker.jax.placement import AXIS, OWN, SAME, Placement
 from trainmark.worker.ranks import Ranks, sample_exchange
 
-T = TypeVar("T")
+_START_MS = 300_000
+"""All ranks have met a moment before."""
+_SHUTDOWN_S = 30
+"""A rank that has finished waits this long for the others to finish too: JAX's own 300 s keep a failed run alive."""
 
-_FOREVER_MS = 7 * 24 * 3600 * 1000
-"""One rank may evaluate for hours while the others wait; the supervisor ends a run that hangs."""
-_NUMPY = {"_reconstruct", "ndarray", "dtype", "scalar"}
 
-
-class JaxRanks(Ranks):
-    """Over the key-value store of jax.distributed's coordinator, on the host."""
-
-    def __init__(self, client: Any, *, rank: int, world_size: int) -> None:
-        super().__init__(rank=rank, world_size=world_size)
-        self._client = client
-        self._round = 0
-
-    def maximum(self, values: Sequence[float]) -> list[float]:
-        return [max(column) for column in zip(*self.gather(list(values)), strict=True)]
-
-    def gather(self, part: T) -> list[T]:
-        self._round += 1
-        self._client.key_value_set_bytes(self._key(self._round, self.rank), pickle.dumps(part))
-        keys = (self._key(self._round, rank) for rank in range(self.world_size))
-        parts = [_load(self._client.blocking_key_value_get_bytes(key, _FOREVER_MS)) for key in keys]
-        # All ranks are in this round, so all have read the one before.
-        self._client.key_value_delete(self._key(self._round - 1, self.rank))
-        return parts
-
+class JaxRanks(HostRanks):
     def close(self) -> None:
+        super().close()
         jax.distributed.shutdown()
-
-    def _key(self, number: int, rank: int) -> str:
-        return f"trainmark/{number}/{rank}"
 
 
 def join_processes() -> JaxRanks:
@@ -68,10 +43,19 @@ def join_processes() -> JaxRanks:
         process_id=rank,
         local_device_ids=[rank_environment.read("LOCAL_RANK", os.environ, default=0)],
         coordinator_bind_address=address,
+        shutdown_timeout_seconds=_SHUTDOWN_S,
     )
     # JAX takes SIGTERM for itself; our own handler ends the loop at the next edge and writes a checkpoint.
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-    return JaxRanks(distributed.global_state.client, rank=rank, world_size=world_size)
+    client: Any = distributed.global_state.client
+    connections = connect(
+        rank=rank,
+        world_size=world_size,
+        host=host,
+        put=client.key_value_set,
+        get=lambda key: str(client.blocking_key_value_get(key, _START_MS)),
+    )
+    return JaxRanks(connections, rank=rank, world_size=world_size)
 
 
 def time_all_reduce(num_bytes: int, *, placement: Placement, ranks: Ranks, max_seconds: float) -> list[float]:
@@ -92,19 +76,3 @@ def time_all_reduce(num_bytes: int, *, placement: Placement, ranks: Ranks, max_s
         return ranks.slowest(time.perf_counter() - begin)
 
     return sample_exchange(run, max_seconds)
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Numbers, texts, arrays and our own records: nothing whose creation runs code of the sender's choice."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.partition(".")[0] == "numpy" and name in _NUMPY:
-            return super().find_class(module, name)
-        found = super().find_class(module, name) if module.startswith("trainmark.") else None
-        if isinstance(found, type) and dataclasses.is_dataclass(found):
-            return found
-        raise pickle.UnpicklingError(f"another rank sent a {module}.{name}")
-
-
-def _load(data: bytes) -> Any:
-    return _PlainUnpickler(io.BytesIO(data)).load()
