@@ -580,6 +580,7 @@ def test_the_set_of_flags_is_pinned() -> None:
             "--lang",
             "--precision",
             "--recipe",
+            "--seed",
             "--size",
             "--stages",
             "--steps",

@@ -151,7 +151,8 @@ def test_a_checkpoint_that_is_not_ours_is_refused_in_our_own_words(
         with pytest.raises(CheckpointRefusedError) as caught:
             engine.restore(tmp_path / name)
         reasons[name] = str(caught.value)
-    assert reasons["hostile"].endswith("trainmark writes only tensors and plain values")
+    hostile = "trainmark writes only tensors and plain values; run without --resume to start over"
+    assert reasons["hostile"].endswith(hostile)
     assert "not a trainmark checkpoint" in reasons["other"]
     assert "damaged" in reasons["cut"]
     assert not any("weights_only" in reason for reason in reasons.values())
