@@ -1,4 +1,4 @@
-"""Agreement between the processes of a run over connections of our own, for frameworks that have nothing suitable.
+"""Agreement between the processes of a run over connections of our own, for Paddle and JAX.
 
 Rank 0 listens; every other rank keeps one connection to it. A rank may wait for another for hours: one computes the
 metric of an evaluation or writes a checkpoint to slow storage meanwhile. A rank that ended closes its connection, which
