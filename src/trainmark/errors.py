@@ -62,3 +62,8 @@ class StoreError(InputError):
 
 class RunError(TrainmarkError):
     pass
+
+
+def first_line(error: BaseException) -> str:
+    """Of an error of somebody else's code: short enough for a reason."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]

@@ -16,9 +16,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.errors import first_line
+
 PARTS = ("model", "optimizer")
 """An array is called `model/NAME` or `optimizer/NAME`."""
-PLAIN = "plain"
+_PLAIN = "plain"
 """Everything else, as JSON text in an array of bytes."""
 _SUFFIX = ".npy"
 _MAX_PLAIN_BYTES = 64 << 20
@@ -55,7 +57,7 @@ class ArrayInArchive:
             flat: NDArray[Any] = np.frombuffer(data, dtype=self.dtype, offset=self.begin)
             return flat.reshape(self.shape, order="F" if self.is_fortran else "C")
         except _ERRORS as error:
-            raise ArrayArchiveError(_first_line(error)) from error
+            raise ArrayArchiveError(first_line(error)) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ def write_archive(
 ) -> None:
     arrays = {f"{part}/{name}": array for part in PARTS for name, array in parts[part].items()}
     text = json.dumps({**plain, "framework": framework}).encode()
-    np.savez(file, allow_pickle=False, **arrays, **{PLAIN: np.frombuffer(text, dtype=np.uint8)})
+    np.savez(file, allow_pickle=False, **arrays, **{_PLAIN: np.frombuffer(text, dtype=np.uint8)})
 
 
 def is_array_archive(names: list[str]) -> bool:
@@ -86,12 +88,12 @@ def read_archive(file: BinaryIO) -> ArrayArchive:
         archive = zipfile.ZipFile(file)
         _check_members(archive.infolist(), file.seek(0, 2))
         arrays = {member.filename: _open_array(archive, member) for member in archive.infolist()}
-        if PLAIN + _SUFFIX not in arrays:
+        if _PLAIN + _SUFFIX not in arrays:
             raise ArrayArchiveError("an npz archive, but not a checkpoint of trainmark")
-        stored_plain = arrays.pop(PLAIN + _SUFFIX)
+        stored_plain = arrays.pop(_PLAIN + _SUFFIX)
         plain = _read_plain(stored_plain)
     except _ERRORS as error:
-        raise ArrayArchiveError(_first_line(error)) from error
+        raise ArrayArchiveError(first_line(error)) from error
     parts: dict[str, dict[str, ArrayInArchive]] = {part: {} for part in PARTS}
     for name, array in arrays.items():
         part, _, inner = name.removesuffix(_SUFFIX).partition("/")
@@ -142,7 +144,3 @@ def _read_plain(array: ArrayInArchive) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ArrayArchiveError("its JSON is not an object")
     return found
-
-
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from trainmark.errors import first_line
 from trainmark.messages.training import checkpoint_damaged, checkpoint_has_objects, checkpoint_of_another
 from trainmark.weights.array_archive import PARTS, ArrayArchiveError, read_archive, write_archive
-from trainmark.worker.checkpoint import CheckpointRefusedError, first_line
+from trainmark.worker.checkpoint import CheckpointRefusedError
 
 
 def write_state(state: Mapping[str, Any], file: BinaryIO, *, framework: str) -> None:

@@ -20,11 +20,6 @@ class CheckpointRefusedError(Exception):
         super().__init__(self.reason.english)
 
 
-def first_line(error: BaseException) -> str:
-    """Short enough for a reason."""
-    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
-
-
 def write_checkpoint(path: Path, dump: Callable[[BinaryIO], None]) -> None:
     """`dump` writes the framework's format. A full disk is an OSError that says so."""
     try:

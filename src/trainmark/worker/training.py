@@ -14,11 +14,12 @@ from typing import Any, BinaryIO, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.errors import first_line
 from trainmark.messages.message import Message
 from trainmark.messages.training import checkpoint_of_another
 from trainmark.runfolder.document import WorkloadCell
 from trainmark.weights.neutral import Weights
-from trainmark.worker.checkpoint import CheckpointRefusedError, first_line, remove_unfinished, write_checkpoint
+from trainmark.worker.checkpoint import CheckpointRefusedError, remove_unfinished, write_checkpoint
 from trainmark.worker.engine import Timestamp, call
 from trainmark.worker.feed import Feed, Sources, build_feed
 from trainmark.worker.ranks import Ranks, read_rank, require_same_data

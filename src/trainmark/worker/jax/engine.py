@@ -13,10 +13,10 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from trainmark.errors import first_line
 from trainmark.messages.message import Message
 from trainmark.weights.neutral import Weights, require_tensors
 from trainmark.worker.array_checkpoint import read_state, write_state
-from trainmark.worker.checkpoint import first_line
 from trainmark.worker.jax.compiler import keep_compiled
 from trainmark.worker.jax.marks import Mark, Watcher
 from trainmark.worker.jax.placement import Placement, choose_platform

@@ -20,6 +20,7 @@ from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmark import rank_environment
+from trainmark.errors import first_line
 from trainmark.messages.message import Message
 from trainmark.messages.training import (
     checkpoint_damaged,
@@ -29,7 +30,7 @@ from trainmark.messages.training import (
 )
 from trainmark.runfolder.document import WorkloadCell
 from trainmark.weights.neutral import Weights
-from trainmark.worker.checkpoint import CheckpointRefusedError, first_line
+from trainmark.worker.checkpoint import CheckpointRefusedError
 from trainmark.worker.feed import BatchShape
 from trainmark.worker.memory import peak_host_bytes
 from trainmark.worker.ranks import Ranks, SingleRank
