@@ -46,9 +46,9 @@ def _shifted(frames: Tensor, num_frames: int, *, backwards: bool) -> Tensor:
     if backwards:
         ahead, behind = behind, ahead
     target[:, :-1, ahead] = source[:, 1:, ahead]
-    target[:, -1, ahead] = 0
+    target[:, -1, ahead].zero_()  # PyTorch 2.11 compiles `= 0` to a copy from the host, which a graph cannot capture
     target[:, 1:, behind] = source[:, :-1, behind]
-    target[:, 0, behind] = 0
+    target[:, 0, behind].zero_()
     target[:, :, 2 * fold :] = source[:, :, 2 * fold :]
     return result
 
