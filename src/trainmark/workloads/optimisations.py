@@ -60,6 +60,12 @@ OPTIMISATIONS = (
         needs=("compile", "shared_blocks", "sum_norms"),
     ),
     Optimisation(
+        name="tuned_pointwise",
+        meaning="pointwise kernels are tried with several block sizes",
+        workloads=("tsm",),
+        needs=("compile",),
+    ),
+    Optimisation(
         name="block_stem",
         meaning="the first convolution on 2x2 blocks of pixels",
         workloads=("hrnet_w18", "psenet", "resnet50", "tsm"),

@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
-from torch import distributed
+from torch import _inductor, distributed
 
 from making import make_workload_cell
 from trainmark.messages.training import no_cpp_compiler, not_compiled
+from trainmark.worker.torch.compiler import compiler_options
 from trainmark.worker.torch.engine import TorchEngine
 from trainmark.workloads.optimisations import network_optimisations, optimisations_of
 from trainmark.workloads.torch_norm import SumBatchNorm2d
@@ -61,3 +62,19 @@ def test_with_several_processes_only_what_is_used_is_claimed(
     assert "fused_optimizer" in engine.facts()["optimisations"]
     assert engine.facts()["flags"]["whole_step_graph"] is False
     engine.close()
+
+
+@pytest.mark.parametrize(
+    ("workload", "options"),
+    [
+        ("resnet50", {"realize_reads_threshold": 16}),
+        ("tsm", {"max_autotune_pointwise": True}),
+        ("hrnet_w18", {}),
+        ("psenet", {}),
+        ("mask_rcnn", {}),
+    ],
+)
+def test_only_what_was_faster_there_is_asked_of_the_compiler(workload: str, options: dict[str, object]) -> None:
+    assert compiler_options(optimisations_of(workload, "cuda")) == options
+    assert set(options) <= set(_inductor.list_options())
+    assert compiler_options(optimisations_of(workload, "cpu")) == {}

@@ -17,7 +17,7 @@ from trainmark.messages.message import Message
 from trainmark.messages.scaling import one_process, step_captured
 from trainmark.worker.engine import call
 from trainmark.worker.feed import BatchShape
-from trainmark.worker.torch.compiler import configure_compiler
+from trainmark.worker.torch.compiler import compiler_options, configure_compiler
 from trainmark.worker.torch.optimizer import build_optimizer, fill_state, load_state, read_state
 from trainmark.worker.torch.workload import Batch, TorchWorkload
 from trainmark.workloads.card import Optimizer
@@ -238,14 +238,7 @@ class TrainStep:
         return compiled
 
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        # Without max_autotune_pointwise: it gave 7,012 instead of 6,954 images/s on an H200, for several
-        # times as many kernels to compile before the first step.
-        return torch.compile(function, dynamic=False, options=self._compiler_options())
-
-    def _compiler_options(self) -> dict[str, Any] | None:
-        # What has more reads than this and several users is written to memory first. A sign that is found again has
-        # six, and written it costs more than it saves: 0.957 of the speed on an H200.
-        return {"realize_reads_threshold": 16} if "found_signs" in self._uses else None
+        return torch.compile(function, dynamic=False, options=compiler_options(self._uses))
 
     def compile_share(self, batch: Batch, *, claims: Path, is_first: bool) -> None:
         """One step in which only a share of the parts is compiled; the first process has what is outside of parts."""
