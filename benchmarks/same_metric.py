@@ -41,13 +41,15 @@ from trainmark.frameworks import frameworks
 from trainmark.runfolder.document import WorkloadCell
 from trainmark.runfolder.files import write_json
 
-Results = dict[str, dict[str, dict[str, float]]]
+Metrics = dict[str, float]
+Results = dict[str, dict[str, dict[str, Metrics]]]
 """By workload, framework with its version, and seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    metric: str
+    metrics: tuple[str, ...]
+    """Of those that an evaluation gives."""
     batch_size: int
     lr: float
     num_images: int
@@ -71,8 +73,10 @@ THREE_CLASSES = np.select(
 )
 """For each number in a label file, that of its class here; 0, which is not counted, stays."""
 TRAININGS = {
-    "resnet50": Training(metric="top1", batch_size=16, lr=0.003, num_images=280, epochs=16, colour_share=0.8),
-    "hrnet_w18": Training(metric="pixel_accuracy", batch_size=4, lr=0.01, num_images=160, epochs=10, colour_share=0.7),
+    "resnet50": Training(metrics=("top1",), batch_size=16, lr=0.003, num_images=280, epochs=16, colour_share=0.8),
+    "hrnet_w18": Training(
+        metrics=("miou", "pixel_accuracy"), batch_size=4, lr=0.01, num_images=160, epochs=10, colour_share=0.7
+    ),
 }
 
 
@@ -108,8 +112,8 @@ def paint(path: Path, labels: ArrayLike, share: float) -> None:
     Image.fromarray(painted.astype(np.uint8)).save(path, format=kind, quality=90)
 
 
-def train(workload: str, framework: str, data: Path, *, seed: int, epochs: int, device: str) -> float:
-    """The metric on the validation part after the last epoch."""
+def train(workload: str, framework: str, data: Path, *, seed: int, epochs: int, device: str) -> Metrics:
+    """The metrics on the validation part after the last epoch."""
     training = TRAININGS[workload]
     module = frameworks().load(framework).engine
     assert module is not None
@@ -137,7 +141,7 @@ def train(workload: str, framework: str, data: Path, *, seed: int, epochs: int, 
             engine.step()
     metrics = engine.evaluate()
     engine.close()
-    return float(metrics[training.metric])
+    return {name: float(metrics[name]) for name in training.metrics}
 
 
 def compare(one: Sequence[float], two: Sequence[float]) -> tuple[float, float, float]:
@@ -156,18 +160,22 @@ def report(results: Results, margin: float) -> None:
     print("| workload | metric | framework | seeds | mean | from | to |\n|---|---|---|---|---|---|---|")
     for workload, by_framework in results.items():
         for framework, by_seed in by_framework.items():
-            values = list(by_seed.values())
-            numbers = f"{statistics.fmean(values):.4f} | {min(values):.4f} | {max(values):.4f}"
-            print(f"| {workload} | {TRAININGS[workload].metric} | {framework} | {len(values)} | {numbers} |")
-    print("\n| workload | pair | difference | 90% interval | the same within the margin |\n|---|---|---|---|---|")
+            for metric in TRAININGS[workload].metrics:
+                values = [metrics[metric] for metrics in by_seed.values()]
+                numbers = f"{statistics.fmean(values):.4f} | {min(values):.4f} | {max(values):.4f}"
+                print(f"| {workload} | {metric} | {framework} | {len(values)} | {numbers} |")
+    print("\n| workload | metric | pair | difference | 90% interval | the same within the margin |")
+    print("|---|---|---|---|---|---|")
     for workload, by_framework in results.items():
-        for one, two in itertools.combinations(by_framework, 2):
-            pair = [list(by_framework[name].values()) for name in (one, two)]
+        pairs = itertools.combinations(by_framework, 2)
+        for (one, two), metric in itertools.product(pairs, TRAININGS[workload].metrics):
+            pair = [[metrics[metric] for metrics in by_framework[name].values()] for name in (one, two)]
             if min(map(len, pair)) < 2:
                 continue
             difference, low, high = compare(*pair)
             verdict = "yes" if -margin < low and high < margin else "not shown"
-            print(f"| {workload} | {two} - {one} | {difference:+.4f} | {low:+.4f} … {high:+.4f} | {verdict} |")
+            interval = f"{low:+.4f} … {high:+.4f}"
+            print(f"| {workload} | {metric} | {two} - {one} | {difference:+.4f} | {interval} | {verdict} |")
 
 
 def main() -> None:
@@ -187,7 +195,8 @@ def main() -> None:
     if args.child is not None:  # one training in this process; the data are there
         data, seed = args.child
         epochs = args.epochs or TRAININGS[args.workloads].epochs
-        print(train(args.workloads, args.frameworks, Path(data), seed=int(seed), epochs=epochs, device=args.device))
+        metrics = train(args.workloads, args.frameworks, Path(data), seed=int(seed), epochs=epochs, device=args.device)
+        print(json.dumps(metrics))
         return
     with tempfile.TemporaryDirectory() as folder:
         train_missing(args, Path(folder))
@@ -209,18 +218,19 @@ def train_missing(args: argparse.Namespace, data: Path) -> None:
     for workload in {workload for _, workload, _ in tasks}:
         make_data(workload, data / workload, args.images or TRAININGS[workload].num_images)
 
-    def run(task: tuple[int, str, str]) -> tuple[tuple[int, str, str], float]:
+    def run(task: tuple[int, str, str]) -> tuple[tuple[int, str, str], Metrics]:
         seed, workload, framework = task
         own = ["--frameworks", framework, "--workloads", workload, "--child", str(data / workload), str(seed)]
         done = subprocess.run([sys.executable, *sys.argv, *own], check=True, stdout=subprocess.PIPE, text=True)
-        return task, float(done.stdout.split()[-1])
+        return task, json.loads(done.stdout.splitlines()[-1])
 
     with ThreadPoolExecutor(args.jobs) as pool:
         for future in as_completed([pool.submit(run, task) for task in tasks]):
-            (seed, workload, framework), metric = future.result()
-            results.setdefault(workload, {}).setdefault(name[framework], {})[str(seed)] = metric
+            (seed, workload, framework), metrics = future.result()
+            results.setdefault(workload, {}).setdefault(name[framework], {})[str(seed)] = metrics
             write_json(args.results, results)
-            print(f"{workload} {framework} seed {seed}: {metric:.4f}", file=sys.stderr, flush=True)
+            said = ", ".join(f"{metric} {value:.4f}" for metric, value in metrics.items())
+            print(f"{workload} {framework} seed {seed}: {said}", file=sys.stderr, flush=True)
 
 
 def versioned(framework: str, device: str) -> str:
