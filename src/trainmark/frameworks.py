@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
+import shlex
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from trainmark import plugins
 
@@ -28,7 +32,7 @@ class Framework:
     parts: tuple[str, ...] = ()
     """Packages that are installed beside it, have versions of their own and decide what is computed."""
     is_extra: bool = False
-    """Installed by `pip install 'trainmark[NAME]'`."""
+    """Installed as an extra of trainmark, `trainmark[NAME]`."""
     engine: str | None = None
     """The module with `build_engine`, `is_out_of_memory` and `limit_memory`, see `trainmark.worker.engine`.
 
@@ -62,6 +66,10 @@ class Framework:
             with contextlib.suppress(metadata.PackageNotFoundError):
                 found[name] = metadata.version(name)
         return found
+
+    def requirement(self) -> str:
+        """What follows `pip install` in a shell to get this framework with all that trainmark needs beside it."""
+        return required_extra(self.name) if self.is_extra else self.distribution
 
     def precisions_on(self, device: str) -> tuple[str, ...]:
         return self.cpu_precisions if device == "cpu" else self.precisions
@@ -98,6 +106,21 @@ _BUILT_IN = (
         engine="trainmark.worker.jax",
     ),
 )
+
+
+def required_extra(name: str) -> str:
+    """As an argument of `pip install`. A trainmark that was installed from a folder may be on no package index."""
+    from importlib import metadata
+
+    try:
+        origin = json.loads(metadata.distribution("trainmark").read_text("direct_url.json") or "{}")
+    except metadata.PackageNotFoundError:
+        origin = {}
+    folder = unquote(urlsplit(origin.get("url", "")).path)
+    if "dir_info" not in origin or not Path(folder, "pyproject.toml").is_file():
+        return f"'trainmark[{name}]'"
+    option = "-e " if origin["dir_info"].get("editable") else ""
+    return f"{option}{shlex.quote(f'{folder}[{name}]')}"
 
 
 @cache

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from trainmark.frameworks import required_extra
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "trainmark"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
@@ -193,7 +195,7 @@ def test_asking_for_a_framework_that_is_not_installed_gives_the_command_that_ins
     done = _run_without_frameworks(*words)
     assert done.returncode == 2, "nothing can run"
     for name in ("paddle", "jax"):
-        assert f"{name} is not installed; pip install 'trainmark[{name}]'" in done.stderr
+        assert f"{name} is not installed; pip install {required_extra(name)}" in done.stderr
 
 
 def _run_without_frameworks(*words: str) -> subprocess.CompletedProcess[str]:

@@ -14,6 +14,7 @@ from trainmark.cache_folder import compile_cache_folder, count_bytes
 from trainmark.cli.output import next_command, print_commands, print_json, stdout_console
 from trainmark.cli.parser import add_json_option, add_machine_options, add_store_option, integer, read_cluster_options
 from trainmark.errors import InputError
+from trainmark.frameworks import required_extra
 from trainmark.measured_peaks import Peak, describe_peaks, read_peaks
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.units import format_bytes, format_count
@@ -126,7 +127,7 @@ def _print_kept(compiled: dict[str, Any], peaks: Sequence[Peak]) -> None:
 def _find_problems(machine: Machine, store: Path) -> list[dict[str, str]]:
     problems = []
     if not machine.frameworks:
-        problems.append(("no framework is installed", "pip install 'trainmark[torch]'"))
+        problems.append(("no framework is installed", f"pip install {required_extra('torch')}"))
     if not machine.gpus:
         problems.append(("no NVIDIA GPU is visible", "CPU runs work; --size small keeps them short"))
     if machine.gpus and machine.compiler is None:

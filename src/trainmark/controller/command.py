@@ -20,6 +20,7 @@ from trainmark.controller.observed_code import add_observed_code
 from trainmark.controller.script import find_script
 from trainmark.controller.workload import sweep_settings
 from trainmark.errors import InputError
+from trainmark.frameworks import frameworks
 from trainmark.launch import local
 from trainmark.launch.job import Job, Machines
 from trainmark.launch.registry import launchers
@@ -123,7 +124,8 @@ def _choose_launcher(cell: CommandCell, name: str, suite: CommandSuite, machine:
         return local.LAUNCHER.name
     chosen = choose_launcher(name, cell, suite.cluster, framework=None)
     if chosen.frameworks is not None and not set(chosen.frameworks) & machine.frameworks.keys():
-        hint = f"put {{devices}} where the script takes it, or pip install 'trainmark[{chosen.frameworks[0]}]'"
+        missing = frameworks().load(chosen.frameworks[0]).requirement()
+        hint = f"put {{devices}} where the script takes it, or pip install {missing}"
         why = f"it would start {format_count(cell.devices_per_node, 'processes')}"
         raise InputError(f"{chosen.name} is not installed", why=why, hint=hint)
     return chosen.name

@@ -12,6 +12,7 @@ from trainmark.controller.launching import choose_launcher, make_job
 from trainmark.controller.listener import Listener
 from trainmark.controller.preflight import make_shared_folder
 from trainmark.errors import InputError, RunError
+from trainmark.frameworks import required_extra
 from trainmark.launch.job import Command, Job, Machines, Prints, own_python
 from trainmark.launch.registry import launchers
 from trainmark.plan.machine import Machine
@@ -41,7 +42,7 @@ def network_options(
 ) -> NetworkOptions:
     """Fills in what was not given, and refuses what this machine cannot do."""
     if _FRAMEWORK not in machine.frameworks:
-        raise InputError(f"{_FRAMEWORK} is not installed", hint=f"pip install 'trainmark[{_FRAMEWORK}]'")
+        raise InputError(f"{_FRAMEWORK} is not installed", hint=f"pip install {required_extra(_FRAMEWORK)}")
     asked = launchers().load(launcher)
     if asked.prints is Prints.MANIFESTS:
         hint = "use another --launcher"

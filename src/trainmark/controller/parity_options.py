@@ -88,7 +88,7 @@ def check_options(options: ParityOptions) -> Card:
     for name in dict.fromkeys((REFERENCE[0], *options.frameworks)):
         framework = frameworks().load(name)
         if framework.installed_version() is None:
-            raise InputError(f"{framework.summary} is not installed", hint=f"pip install 'trainmark[{name}]'")
+            raise InputError(f"{framework.summary} is not installed", hint=f"pip install {framework.requirement()}")
         if name not in card.frameworks:
             known = ", ".join(card.frameworks)
             raise InputError(f"{card.name} has no implementation in {framework.summary}", hint=f"it has: {known}")

@@ -50,8 +50,7 @@ def _missing_framework(cell: Cell, machine: Machine) -> Message | None:
     if cell.framework in machine.frameworks:
         return None
     framework = frameworks().load(cell.framework)
-    package = f"'trainmark[{framework.name}]'" if framework.is_extra else framework.distribution
-    return framework_missing(framework=framework.name, package=package)
+    return framework_missing(framework=framework.name, package=framework.requirement())
 
 
 def _missing_gpu(cell: Cell, machine: Machine) -> Message | None:

@@ -24,7 +24,7 @@ from trainmark.controller.parity_options import ParityOptions
 from trainmark.controller.parity_probes import ProcessProber
 from trainmark.controller.parity_proofs import read_proofs
 from trainmark.errors import RunError
-from trainmark.frameworks import Framework
+from trainmark.frameworks import Framework, required_extra
 from trainmark.runfolder.parity import STAGES, read_parity, write_parity
 from trainmark.worker import probe
 from trainmark.worker.probe import (
@@ -287,7 +287,8 @@ def test_a_framework_that_is_not_installed_comes_with_the_command_that_installs_
     monkeypatch.undo()  # the real check of the options
     monkeypatch.setattr(Framework, "installed_version", lambda self: None if self.name == "paddle" else "1.0")
     assert main(["parity", "resnet50", "--frameworks", "torch,paddle"]) == 2
-    assert capsys.readouterr().err == "error: PaddlePaddle is not installed\n  hint: pip install 'trainmark[paddle]'\n"
+    hint = f"pip install {required_extra('paddle')}"
+    assert capsys.readouterr().err == f"error: PaddlePaddle is not installed\n  hint: {hint}\n"
 
 
 def test_a_process_that_dies_is_an_error_with_its_last_words(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from making import make_cell
 from trainmark.controller.workload import read_catalog
+from trainmark.frameworks import required_extra
 from trainmark.gpus import Gpu, visible_gpus
 from trainmark.plan.estimate import Duration, PastRun, estimate, total
 from trainmark.plan.expand import expand
@@ -68,7 +69,7 @@ def test_why_a_cell_cannot_run_here() -> None:
     cuda = make_cell(device="cuda", devices_per_node=8)
     assert "8 devices requested, 1 GPU available; use --devices 1 or fewer" in str(why_not(cuda, machine(1), Reach()))
     assert "no NVIDIA GPU" in str(why_not(make_cell(device="cuda"), machine(), Reach()))
-    assert "pip install 'trainmark[torch]'" in str(why_not(make_cell(), machine(frameworks=()), Reach()))
+    assert f"pip install {required_extra('torch')}" in str(why_not(make_cell(), machine(frameworks=()), Reach()))
     assert "tf32" in str(why_not(make_cell(precision="tf32"), machine(), Reach()))
     assert "give --hosts" in str(why_not(make_cell(nodes=2), machine(), Reach()))
     assert why_not(make_cell(nodes=2), machine(), Reach(num_nodes=2)) is None
@@ -184,4 +185,4 @@ def test_what_a_framework_lacks_is_refused_with_the_way_out() -> None:
     )
     for name in ("paddle", "jax"):
         missing = why_not(make_cell(framework=name), machine(frameworks=("torch",)), Reach())
-        assert f"pip install 'trainmark[{name}]'" in str(missing)
+        assert f"pip install {required_extra(name)}" in str(missing)
