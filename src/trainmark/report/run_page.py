@@ -100,12 +100,13 @@ def _result(row: RunRow) -> Iterator[tuple[str, str]]:
     if line.estimate is not None:
         has_interval = line.known is not None and line.known.ci95 is not None
         interval = f", 95% interval {cells['interval']} ({cells['relative']})" if has_interval else ", no interval"
+        method = f"; {line.estimate.method}" if has_interval else ""
         yield "throughput", f"{cells['throughput']}{interval}"
         yield (
             "measured",
             plain(
                 f"{format_count(line.estimate.num_steps, 'steady steps')} after "
-                f"{format_count(line.estimate.num_warmup_steps, 'steps')} of warm-up; {line.estimate.method}"
+                f"{format_count(line.estimate.num_warmup_steps, 'steps')} of warm-up{method}"
             ),
         )
     yield from _utilisation(row, cells["mfu"])
