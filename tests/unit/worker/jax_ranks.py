@@ -26,6 +26,7 @@ def main(images: str, folder: Path) -> None:
         engine.step()
         losses.append(engine.read_loss(engine.queue_loss()))
     engine.save(folder / "checkpoint", {"num_steps": 3.0})
+    save_gradients(engine, folder)
     metrics = engine.evaluate()
     values = engine.export_weights()
     found = {
@@ -39,6 +40,14 @@ def main(images: str, folder: Path) -> None:
     }
     (folder / f"rank{engine.rank}.json").write_text(json.dumps(found))
     engine.close()
+
+
+def save_gradients(engine: JaxEngine, folder: Path) -> None:
+    """Of one batch, before and after the exchange; at a rate of 0 both are those of the same weights."""
+    step, batch = engine._train_step, engine._feed.next_batch()
+    for name, is_exchanging in {"own": False, "mean": True}.items():
+        _, _, gradients = step.run(batch, 0.0, is_exchanging=is_exchanging, is_watched=True)
+        np.savez(folder / f"{name}{engine.rank}.npz", **engine._placement.own(gradients))
 
 
 if __name__ == "__main__":

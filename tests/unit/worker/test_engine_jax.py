@@ -150,8 +150,14 @@ def test_two_processes_train_one_model(tmp_path: Path) -> None:
     assert first["slowest"] == second["slowest"] == 1.0
     assert first["all_reduce"] >= 1
     assert (tmp_path / "checkpoint").exists()
+    own = [np.load(tmp_path / f"own{rank}.npz") for rank in range(2)]
+    means = [np.load(tmp_path / f"mean{rank}.npz") for rank in range(2)]
+    for name in own[0]:
+        assert not np.array_equal(own[0][name], own[1][name]), name
+        np.testing.assert_array_equal(means[0][name], means[1][name])
+        np.testing.assert_allclose(means[0][name], (own[0][name] + own[1][name]) / 2, rtol=1e-5, atol=1e-7)
     steps = [path.name for path in (tmp_path / "cache").iterdir() if path.name.startswith("jit__step-")]
-    assert len(set(steps)) == 4, f"each process keeps its two programs for the next run: {steps}"
+    assert len(set(steps)) == 8, f"each process keeps its four programs for the next run: {steps}"
 
 
 def test_precisions_that_it_does_not_have_are_refused() -> None:
