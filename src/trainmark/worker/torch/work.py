@@ -43,16 +43,19 @@ class Work:
 
 
 def count_work(workload: str, *, size: str, batch_size: int, precision: str) -> Work:
-    """Of a workload whose shapes do not depend on its data, recipe `reference`."""
+    """Of the recipe `reference` on a GPU, or of `fast` where the shapes of `reference` depend on the data."""
     card, module = load_card(workload), load_module(workload, "torch")
     dimensions, exact = card.sizes[size], Precision.of(precision, "cpu")
+    recipe = "reference" if card.has_static_shapes else "fast"
     with FakeTensorMode(), torch.device("cpu"):
         model = module.build_model(
-            recipe="reference", device_type="cpu", num_classes=card.num_classes, size=dimensions
+            recipe=recipe, device_type="cuda", num_classes=card.num_classes, size=dimensions
         ).train()
         batch = module.synthetic_batch(
             batch_size=batch_size, size=dimensions, num_classes=card.num_classes, generator=torch.Generator()
         )
+        if not card.has_static_shapes:
+            batch = module.arrange(model, batch)
         traffic, arithmetic = _Traffic(), FlopCounterMode(display=False)
         with arithmetic, traffic:
             with exact.autocast():
