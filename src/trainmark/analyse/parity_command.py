@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainmark.analyse.parity import ROUNDING_LIMITS
@@ -24,6 +26,8 @@ from trainmark.store.rows import RunRow
 
 USUAL_PRECISIONS = ("fp32", "bf16")
 USUAL_SIZE = "small"
+_DECIDES = re.compile(r"NVIDIA_TF32.*|XLA_FLAGS|(?:JAX|FLAGS)_(?!(?i:.*(?:mem|alloc|platform))).*")
+"""Variables of the environment by which a framework may compute something else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +78,20 @@ def _precisions(framework: str, device: str) -> Collection[str]:
     return [name for name in known if name in ROUNDING_LIMITS]
 
 
-def command_for(one: RunRow, other: RunRow, needs: Sequence[Need], *, seed: int = USUAL_SEED) -> str:
+def deciding_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Of those that a run records, the ones that can change its results."""
+    return {name: value for name, value in sorted(variables.items()) if value and _DECIDES.fullmatch(name)}
+
+
+def command_for(
+    one: RunRow,
+    other: RunRow,
+    needs: Sequence[Need],
+    *,
+    size: str = USUAL_SIZE,
+    steps: int = LEAST_STEPS,
+    seed: int = USUAL_SEED,
+) -> str:
     """That meets these needs, as far as they are of one device: another device is another command."""
     device = next((need.device for need in needs if need.device is not None), "cpu")
     wanted = [need for need in needs if need.device in (None, device)]
@@ -90,6 +107,8 @@ def command_for(one: RunRow, other: RunRow, needs: Sequence[Need], *, seed: int 
         stages={need.stage for need in wanted},
         precisions=[need.precision for need in wanted if need.precision],
         device=device,
+        size=size,
+        steps=steps,
         seed=seed,
     )
 
@@ -107,7 +126,7 @@ def parity_command(
     seed: int = USUAL_SEED,
 ) -> str:
     """What is usual is left out."""
-    words = ["trainmark parity", workload, "--frameworks", ",".join(frameworks)]
+    words = ["trainmark", "parity", workload, "--frameworks", ",".join(frameworks)]
     if recipe != REFERENCE[1]:
         words += ["--recipe", recipe]
     if set(stages) != set(STAGES):
@@ -122,4 +141,4 @@ def parity_command(
         words += ["--steps", str(steps)]
     if seed != USUAL_SEED:
         words += ["--seed", str(seed)]
-    return " ".join(words)
+    return shlex.join(words)  # what a stranger's run folder says may be no name

@@ -6,12 +6,12 @@ that made the runs. What it computed on one device does not count for runs on an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainmark.analyse.identity import framework_version
 from trainmark.analyse.parity import MATHEMATICS_LIMIT, ROUNDING_LIMITS
-from trainmark.analyse.parity_command import Need, command_for, needs_of, why_no_check
+from trainmark.analyse.parity_command import Need, command_for, deciding_variables, needs_of, why_no_check
 from trainmark.messages import parity as messages
 from trainmark.messages.comparison import not_proven_equal
 from trainmark.messages.message import Message
@@ -49,11 +49,13 @@ Runs = Sequence[RunRow]
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a check found of a pair, and the device and seed of the check."""
+    """What a check found of a pair, and how the check was made."""
 
     pair: PairRecord
     device: str
+    size: str
     seed: int
+    variables: Mapping[str, str]
 
     def about(self, need: Need) -> Iterator[StageRecord]:
         """Its records of a stage, as far as they are of the precision and device that are needed."""
@@ -75,13 +77,18 @@ def why_not_equal(one: Runs, other: Runs, proofs: Proofs) -> Message | None:
     pairs = list(_matching(proofs.current, first, second))
     of_version = [found for found in pairs if _are_of(found.pair, one, other, _has_version)]
     of_code = [found for found in of_version if _are_of(found.pair, one, other, _has_code)]
+    set_in_runs = [_variables_of(row) for row in (*one, *other)]
+    of_settings = [found for found in of_code if all(found.variables == own for own in set_in_runs)]
     needs = needs_of(first, second)
-    missing = [need for need in needs if not _newest_by_seed(need, of_code)]
+    missing = [need for need in needs if not _newest_of_each(need, of_settings)]
     command = command_for(first, second, missing or needs)
     if missing and any(code_of(row) is None or proofs.is_other(row) for row in (*one, *other)):
         return messages.parity_runs_outdated(**names, then=command)
+    if of_settings:
+        return _why_unproven(first, second, needs, missing, of_settings)
     if of_code:
-        return _why_unproven(first, second, needs, missing, of_code)
+        changed = _differing([of_code[0].variables, *set_in_runs])
+        return messages.parity_other_settings(**names, names=changed, then=command)
     if pairs:
         what = "version of trainmark's code" if of_version else "version of a framework"
         return messages.parity_outdated(**names, what=what, command=command)
@@ -99,14 +106,15 @@ def code_of(row: RunRow) -> str | None:
 def _why_unproven(
     one: RunRow, other: RunRow, needs: Sequence[Need], missing: Sequence[Need], pairs: Sequence[Found]
 ) -> Message | None:
-    """A stage holds if its newest record of every seed does: a check is not passed by trying seeds until one passes."""
+    """A stage holds if its newest record of every seed and size does: a check is not passed by trying until one is."""
     names = {"one": str(one.framework), "other": str(other.framework)}
     for need in needs:
-        newest = _newest_by_seed(need, pairs)
-        failed = next(((seed, record) for seed, record in newest.items() if not _holds(record)), None)
+        newest = _newest_of_each(need, pairs)
+        failed = next(((key, record) for key, record in newest.items() if not _holds(record)), None)
         if failed is not None:
-            seed, record = failed
-            again = command_for(one, other, [need], seed=seed)
+            (seed, size), record = failed
+            steps = max(record.steps or 0, LEAST_STEPS)
+            again = command_for(one, other, [need], size=size, steps=steps, seed=seed)
             return messages.parity_stage_failed(**names, stage=need.name, worst=record.worst, command=again)
         if newest:
             continue
@@ -122,13 +130,16 @@ def _why_unproven(
 # -- stages ------------------------------------------------------------------------------------------------------------
 
 
-def _newest_by_seed(need: Need, pairs: Sequence[Found]) -> dict[int, StageRecord]:
-    """Of what proves something."""
-    newest: dict[int, StageRecord] = {}
+def _newest_of_each(need: Need, pairs: Sequence[Found]) -> dict[tuple[int, str], StageRecord]:
+    """By seed and size, of what proves something. A failure after many steps is not undone by fewer steps."""
+    newest: dict[tuple[int, str], StageRecord] = {}
     for found in pairs:
         for record in found.about(need):
-            if _counts(record):
-                newest.setdefault(found.seed, record)
+            if not _counts(record):
+                continue
+            newer = newest.setdefault((found.seed, found.size), record)
+            if _holds(newer) and not _holds(record) and (record.steps or 0) > (newer.steps or 0):
+                newest[found.seed, found.size] = record
     return newest
 
 
@@ -157,7 +168,9 @@ def _matching(records: Sequence[ParityRecord], one: RunRow, other: RunRow) -> It
             continue
         for pair in record.pairs:
             if {(side.framework, side.recipe) for side in (pair.one, pair.other)} == wanted:
-                yield Found(pair=pair, device=record.device, seed=record.seed)
+                yield Found(
+                    pair=pair, device=record.device, size=record.size, seed=record.seed, variables=record.variables
+                )
 
 
 def _are_of(pair: PairRecord, one: Runs, other: Runs, check: Callable[[Contestant, RunRow], bool]) -> bool:
@@ -175,3 +188,14 @@ def _has_version(side: Contestant, row: RunRow) -> bool:
 
 def _has_code(side: Contestant, row: RunRow) -> bool:
     return bool(side.code) and side.code == code_of(row)
+
+
+def _variables_of(row: RunRow) -> dict[str, str]:
+    recorded = row.environment.get("variables")
+    known = recorded if isinstance(recorded, dict) else {}
+    return deciding_variables({str(name): str(value) for name, value in known.items()})
+
+
+def _differing(all_set: Sequence[Mapping[str, str]]) -> list[str]:
+    names = sorted({name for own in all_set for name in own})
+    return [name for name in names if len({own.get(name) for own in all_set}) > 1]

@@ -6,6 +6,7 @@ PyTorch's reference recipe is what the others are measured against. Each framewo
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from trainmark.analyse.parity import Observed, check_mathematics, check_rounding, worse_of
+from trainmark.analyse.parity_command import deciding_variables
 from trainmark.analyse.parity_trajectory import check_trajectory
 from trainmark.analyse.parity_work import Work, check_work
 from trainmark.controller.parity_code import check_code
@@ -43,6 +45,7 @@ from trainmark.runfolder.parity import (
     StageRecord,
 )
 from trainmark.weights.neutral import Weights
+from trainmark.worker.environment import recorded_variables
 from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, digest, leaves, spread_arrays
 from trainmark.worker.training_code import training_code
 from trainmark.workloads.card import Card
@@ -80,6 +83,7 @@ def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
         size=options.size,
         device=options.device,
         seed=options.seed,
+        variables=deciding_variables(recorded_variables(os.environ)),
         code=check_code(framework for framework, _ in options.contestants),
         unix_s=time.time(),
         pairs=tuple(

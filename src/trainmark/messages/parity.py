@@ -62,6 +62,16 @@ def parity_outdated(*, one: str, other: str, what: str, command: str) -> None: .
 
 
 @declare(
+    "parity-other-settings",
+    en="{one} and {other} are not proven equal: {names}, which can change results, had other values in the parity "
+    "check than in these runs; set {names} as in the runs, then run: {then}",
+    zh="尚未证明 {one} 与 {other} 等价：{names} 会影响结果，而等价检查时的取值与这些运行不同；"
+    "请将 {names} 设为与运行时相同，然后执行：{then}",
+)
+def parity_other_settings(*, one: str, other: str, names: list[str], then: str) -> None: ...
+
+
+@declare(
     "parity-runs-outdated",
     en="{one} and {other} are not proven equal, and these runs were not made with the trainmark and the frameworks "
     "that are installed here; measure both again, then run: {then}",

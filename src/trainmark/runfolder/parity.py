@@ -126,6 +126,8 @@ class ParityRecord:
     device: str
     seed: int = USUAL_SEED
     """Of the weights, the batches and the order of samples."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Of the environment that can change what a framework computes, as the check had them."""
     code: str
     """Digest of trainmark's code that makes and judges the check; that of the trainings is with each side."""
     unix_s: float
@@ -151,6 +153,7 @@ class ParityRecord:
             size=as_text(given.get("size")) or "",
             device=as_text(given.get("device")) or "",
             seed=USUAL_SEED if seed is None else seed,
+            variables={name: as_text(value) or "" for name, value in as_object(given.get("variables")).items()},
             code=as_text(given.get("code")) or "",
             unix_s=as_float(given.get("unix_s")) or 0.0,
             pairs=tuple(pair for pair in pairs if pair is not None),
@@ -175,11 +178,16 @@ def write_parity(store: Path, record: ParityRecord) -> Path:
 def read_parity(store: Path) -> list[ParityRecord]:
     """The newest first."""
     try:
-        paths = sorted((store / PARITY_FOLDER).glob("*.json"))[-_MAX_FILES:]
+        paths = sorted((store / PARITY_FOLDER).glob("*.json"), key=_when_written)[-_MAX_FILES:]
     except OSError:
         return []
     found = (ParityRecord.from_json(read_json(path)) for path in paths)
     return sorted((record for record in found if record is not None), key=lambda record: -record.unix_s)
+
+
+def _when_written(path: Path) -> list[str]:
+    """By its name; what stands before the time is the workload."""
+    return path.stem.rsplit("-", 3)[1:]
 
 
 def _two(value: Any) -> tuple[str, str]:

@@ -66,7 +66,7 @@ def describe_environment(
         "gpus": [{"name": gpu.name, "uuid": gpu.uuid} for gpu in gpus],
         "driver": driver,
         "packages": installed_versions(PACKAGES),
-        "variables": _variables(os.environ),
+        "variables": recorded_variables(os.environ),
         "container": describe_container(),
         "image": describe_image(image),
         "git": own_git(),
@@ -83,7 +83,7 @@ def write_environment(folder: Path, document: Mapping[str, Any]) -> None:
     write_json(folder / ENVIRONMENT_FILE, {**document, "variables": variables}, is_private=True)
 
 
-def _variables(environment: Mapping[str, str]) -> dict[str, str]:
+def recorded_variables(environment: Mapping[str, str]) -> dict[str, str]:
     found = {key: value for key, value in environment.items() if _matters(key)}
     if "XLA_FLAGS" in found:
         found["XLA_FLAGS"] = _XLA_FILE.sub("", found["XLA_FLAGS"]).strip()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ def proof(**change: Any) -> ParityRecord:
         "repeats": 8,
         "code": "c0de",
         "seed": 1,
+        "size": "small",
+        "variables": {},
     }
     given |= {"measured": 0.0, "recipes": {"torch": "reference", "paddle": "reference"}, "parts": {}, "versions": {}}
     given |= change
@@ -53,7 +57,8 @@ def proof(**change: Any) -> ParityRecord:
     return ParityRecord(
         workload=make_cell().workload,
         card_version=given.get("card_version", 1),
-        size="small",
+        size=given["size"],
+        variables=given["variables"],
         device=given["device"],
         seed=given["seed"],
         code="x",
@@ -129,6 +134,39 @@ def test_a_stage_must_hold_for_every_seed_that_was_tried(tmp_path: Path) -> None
     assert "--stages rounding --precision fp32 --seed 7" in str(found)
     later = [proof(seed=7), proof(failed="rounding", seed=7), proof()]
     assert ask(tmp_path / "later", Proofs(current=later)) is None
+
+
+def test_a_stage_must_hold_for_every_size_that_was_tried(tmp_path: Path) -> None:
+    found = ask(tmp_path, Proofs(current=[proof(), proof(failed="work", size="full")]))
+    assert found is not None
+    assert str(found).endswith("--stages work --size full")
+    later = [proof(size="full"), proof(failed="work", size="full"), proof()]
+    assert ask(tmp_path / "later", Proofs(current=later)) is None
+
+
+def test_a_failure_after_many_steps_is_not_undone_by_fewer(tmp_path: Path) -> None:
+    longer = proof(failed="trajectory", steps=400)
+    found = ask(tmp_path, Proofs(current=[proof(), longer]))
+    assert found is not None
+    assert str(found).endswith("--stages trajectory --steps 400")
+    assert ask(tmp_path / "later", Proofs(current=[proof(steps=400), longer])) is None
+    assert ask(tmp_path / "longer", Proofs(current=[proof(steps=400), proof(failed="trajectory")])) is None
+
+
+FAST_MATH = {"XLA_FLAGS": "--xla_cpu_enable_fast_math=true", "OMP_NUM_THREADS": "1"}
+
+
+def test_a_check_counts_only_for_runs_with_its_settings_of_the_environment(tmp_path: Path) -> None:
+    runs: dict[str, Any] = {"environment": {"variables": FAST_MATH}}
+    found = ask(tmp_path, Proofs(current=[proof()]), both=runs)
+    assert found is not None
+    assert found.code == "parity-other-settings"
+    assert "set XLA_FLAGS as in the runs" in str(found)
+    same = proof(variables={"XLA_FLAGS": FAST_MATH["XLA_FLAGS"]})
+    assert ask(tmp_path / "same", Proofs(current=[same]), both=runs) is None
+    assert ask(tmp_path / "plain", Proofs(current=[same])) is not None
+    harmless = {"OMP_NUM_THREADS": "2", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.5", "FLAGS_gpu_memory_limit_mb": "1"}
+    assert ask(tmp_path / "two", Proofs(current=[proof()]), both={"environment": {"variables": harmless}}) is None
 
 
 def test_all_runs_of_a_side_must_be_of_the_code_of_the_proof(tmp_path: Path) -> None:
@@ -209,6 +247,14 @@ def test_the_command_makes_the_proof_that_is_missing(
     found = why_not_equal(rows_of(tmp_path / "a", **one), rows_of(tmp_path / "b", **other), Proofs())
     assert found is not None
     assert found.params["command"] == f"trainmark parity {make_cell().workload} {words}"
+
+
+def test_what_a_run_folder_says_is_no_command_of_the_shell(tmp_path: Path) -> None:
+    sides = rows_of(tmp_path / "a", framework="torch"), rows_of(tmp_path / "b", framework="paddle")
+    hostile = [replace(row, framework="x;touch pwned;") for row in sides[1]]
+    found = why_not_equal(sides[0], hostile, Proofs())
+    assert found is not None
+    assert shlex.split(found.params["command"])[4] == "torch,x;touch pwned;"
 
 
 @pytest.mark.parametrize(

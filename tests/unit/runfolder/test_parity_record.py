@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from trainmark.report.parity import find_answer
+from trainmark.runfolder import parity as runfolder_parity
 from trainmark.runfolder.parity import Contestant, PairRecord, ParityRecord, StageRecord, read_parity, write_parity
 
 STAGE = StageRecord(
@@ -24,6 +26,7 @@ RECORD = ParityRecord(
     size="small",
     device="cpu",
     seed=3,
+    variables={"XLA_FLAGS": "--xla_cpu_enable_fast_math=true"},
     code="x",
     unix_s=1.0,
     pairs=(PairRecord(one=ONE, other=OTHER, stages=(STAGE,)),),
@@ -69,6 +72,15 @@ def test_a_file_from_before_there_were_seeds_is_of_the_usual_one(tmp_path: Path)
 @pytest.mark.parametrize("schema", [1, 3, None, "2"])
 def test_a_file_of_another_schema_proves_nothing(schema: object, tmp_path: Path) -> None:
     assert read_changed(tmp_path, schema=schema) == []
+
+
+def test_of_very_many_files_the_newest_are_read_whatever_the_workload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runfolder_parity, "_MAX_FILES", 2)
+    for unix_s, workload in enumerate(["tsm", "tsm", "hrnet_w18"]):
+        write_parity(tmp_path, replace(RECORD, workload=workload, unix_s=float(unix_s)))
+    assert [record.workload for record in read_parity(tmp_path)] == ["hrnet_w18", "tsm"]
 
 
 def test_where_nothing_was_compared_nothing_holds() -> None:
