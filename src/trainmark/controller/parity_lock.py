@@ -44,8 +44,10 @@ def _take(path: Path) -> IO[str] | None:
     """None where another process has it."""
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Not inherited by the processes of the probes, which may outlive this one.
-        lock = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+", encoding="utf-8")
+        # Not inherited by the processes of the probes, which may outlive this one; a link in a stranger's store may
+        # lead anywhere.
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.fdopen(os.open(path, flags, 0o666), "r+", encoding="utf-8")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

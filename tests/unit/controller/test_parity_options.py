@@ -147,6 +147,15 @@ with hold(Path({str(tmp_path / "folder")!r})):
     assert not (tmp_path / "folder").exists()
 
 
+def test_a_link_in_a_strangers_store_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("keep")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(StoreError, match="cannot write to"), hold(tmp_path / "folder"):
+        pass
+    assert (tmp_path / "precious").read_text() == "keep"
+
+
 def test_a_check_that_is_done_leaves_the_lock_of_the_next_one(tmp_path: Path) -> None:
     with ExitStack() as later:
         with hold(tmp_path / "folder"):
