@@ -12,7 +12,7 @@ from trainmark.errors import InputError
 
 if TYPE_CHECKING:
     from trainmark.controller.parity_options import ParityOptions
-    from trainmark.runfolder.parity import ParityRecord
+    from trainmark.runfolder.parity import PairRecord, ParityRecord
 
 _STAGES = "mathematics, rounding, trajectory and work"
 
@@ -106,7 +106,7 @@ def _split(text: str | None) -> tuple[str, ...]:
 
 
 def _say_next(record: ParityRecord, options: ParityOptions, *, store: str) -> None:
-    """A comparison if it is allowed now, else the stage that failed by itself: the rest need not run again."""
+    """The stage that failed by itself, as the rest need not run again; else what has not run yet; else a comparison."""
     from dataclasses import replace
 
     from trainmark.messages.parity import parity_short
@@ -119,8 +119,27 @@ def _say_next(record: ParityRecord, options: ParityOptions, *, store: str) -> No
         return
     if any(stage.is_short for stage in stages):
         talk(f"note: {parity_short(steps=options.steps, least=LEAST_STEPS)}")
+    not_run = _stages_not_run(record.pairs[0], record, store=Path(store))
+    if not_run:
+        next_command(replace(options, stages=not_run).command, store=store)
+        return
     one, other = record.pairs[0].one, record.pairs[0].other
     is_recipe = one.framework == other.framework
     names = (one.recipe, other.recipe) if is_recipe else (one.framework, other.framework)
     axis = "recipe" if is_recipe else "framework"
     next_command(f"trainmark compare {axis}={names[0]} {axis}={names[1]}", store=store)
+
+
+def _stages_not_run(pair: PairRecord, record: ParityRecord, *, store: Path) -> tuple[str, ...]:
+    """For this pair, by any check of this code in the store."""
+    from trainmark.controller.parity_proofs import read_proofs
+    from trainmark.runfolder.parity import STAGES
+
+    found = {
+        stage.stage
+        for each in read_proofs([store]).current
+        for other in each.pairs
+        for stage in other.stages
+        if each.workload == record.workload and (other.one, other.other) == (pair.one, pair.other)
+    }
+    return tuple(stage for stage in STAGES if stage not in found)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
+from trainmark.errors import InputError
 from trainmark.frameworks import frameworks
-from trainmark.worker.training_code import PACKAGE, digest_files, engine_folder, training_code
+from trainmark.worker.training_code import PACKAGE, digest_files, engine_folder, read_training_code, training_code
 
 _CHECK = (
     "analyse/distributions.py", "analyse/parity.py", "analyse/parity_trajectory.py", "analyse/parity_work.py",
@@ -18,7 +19,16 @@ _CHECK = (
 
 def check_code(names: Iterable[str]) -> str:
     """Of the check itself, for these frameworks. Each side's training has a digest of its own: `training_code`."""
-    return _digest_check(tuple(sorted(set(names))))
+    return _known_check_code(tuple(sorted(set(names))))
+
+
+def refuse_changed_code(workload: str, framework: str) -> None:
+    """A process that starts now loads what is on the disk now, and the proof would name what was there before."""
+    is_same = training_code(workload, framework) == read_training_code(workload, framework)
+    if not is_same or check_code([framework]) != _read_check_code([framework]):
+        why = "a check holds for one version of the code, and its processes have loaded two"
+        hint = "start it again, and leave the installation as it is until it has ended"
+        raise InputError("the files of trainmark have changed during the check", why=why, hint=hint)
 
 
 def result_code(workload: str, framework: str) -> str:
@@ -29,7 +39,11 @@ def result_code(workload: str, framework: str) -> str:
 
 
 @functools.cache
-def _digest_check(names: tuple[str, ...]) -> str:
+def _known_check_code(names: tuple[str, ...]) -> str:
+    return _read_check_code(names)
+
+
+def _read_check_code(names: Iterable[str]) -> str:
     folders = (engine_folder(name) for name in names)
     probes = [folder / "probe.py" for folder in folders if folder is not None]
     return digest_files([*(PACKAGE / name for name in _CHECK), *(path for path in probes if path.exists())])

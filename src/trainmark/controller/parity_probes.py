@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trainmark.controller.parity_code import result_code
-from trainmark.errors import RunError
+from trainmark.controller.parity_code import refuse_changed_code, result_code
+from trainmark.errors import InputError, RunError
 from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult
 from trainmark.worker.probe_files import (
     key_of,
@@ -43,6 +43,7 @@ class Prober(Protocol):
 class _Task:
     """What one process does: requests of one framework and one precision, with the folder of each."""
 
+    workload: str
     framework: str
     what: str
     requests: Sequence[tuple[Path, Request]]
@@ -78,6 +79,7 @@ class ProcessProber:
         folders = [self._folder / f"epoch-{number}" for number in range(len(requests))]
         tasks = [
             _Task(
+                workload=request.cell.workload,
                 framework=request.cell.framework,
                 what=f"{request.num_steps} steps on generated data",
                 requests=[(folder, request)],
@@ -95,17 +97,17 @@ class ProcessProber:
 
     def _split(self, requests: Sequence[tuple[Path, ProbeRequest]]) -> list[_Task]:
         """A process for all short requests of a framework and precision; long ones share the jobs."""
-        groups: dict[tuple[str, str], list[tuple[Path, ProbeRequest]]] = {}
+        groups: dict[tuple[str, str, str], list[tuple[Path, ProbeRequest]]] = {}
         for folder, request in requests:
-            groups.setdefault((request.framework, request.precision), []).append((folder, request))
+            groups.setdefault((request.workload, request.framework, request.precision), []).append((folder, request))
         tasks = []
-        for (framework, precision), group in groups.items():
+        for (workload, framework, precision), group in groups.items():
             num_parts = min(self._jobs, len(group))
             for number in range(num_parts):
                 part = group[number::num_parts]
                 steps = sum(len(request.rates) for _, request in part)
                 what = f"{precision}, {steps} steps" if steps else "weights"
-                tasks.append(_Task(framework=framework, what=what, requests=part))
+                tasks.append(_Task(workload=workload, framework=framework, what=what, requests=part))
         return tasks
 
     def _run(self, tasks: Sequence[_Task]) -> None:
@@ -122,9 +124,10 @@ class ProcessProber:
                 raise
 
     def _environment(self) -> dict[str, str]:
-        """Processes that run side by side share the cores, unless the user has chosen the number of threads."""
+        """Processes that run side by side share the cores and the GPU, unless the user has chosen otherwise."""
         num_cores = len(os.sched_getaffinity(0))
-        return {} if self._jobs == 1 else {"OMP_NUM_THREADS": str(max(1, num_cores // self._jobs))}
+        threads = {} if self._jobs == 1 else {"OMP_NUM_THREADS": str(max(1, num_cores // self._jobs))}
+        return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **threads}
 
     def _run_one(self, task: _Task) -> None:
         self._tell(f"{task.framework}: {task.what}")
@@ -141,6 +144,12 @@ class ProcessProber:
         self._running.append(process)
         printed, _ = process.communicate()
         self._running.remove(process)
+        try:
+            refuse_changed_code(task.workload, task.framework)
+        except InputError:
+            for folder in folders:  # their key says that the code of before has made them
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
         if process.returncode != 0:
             raise self._explain(task, process.returncode, printed)
         for folder in folders:

@@ -13,6 +13,7 @@ import hashlib
 import importlib
 import itertools
 import math
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.frameworks import frameworks
+from trainmark.parent_death import die_with
 from trainmark.runfolder.document import WorkloadCell
 from trainmark.weights.neutral import Weights
 from trainmark.worker.bytecode import keep_bytecode
@@ -242,5 +244,6 @@ def _probe_package(framework: str) -> ProbePackage:
 
 
 if __name__ == "__main__":
+    die_with(os.getppid())  # else it computes on after a kill of the check, beside the next one
     # By its real name: `__main__` would be a second copy of the classes here, which no isinstance() recognises.
     sys.exit(importlib.import_module("trainmark.worker.probe").main(sys.argv[1:]))

@@ -18,6 +18,8 @@ _INSTRUMENTS = frozenset({
     "probe_files", "recorder", "repository", "resume", "sanity", "training_code",
 })  # fmt: skip
 """Modules of `worker` that start, watch and write down a training. Any other may change what a step computes."""
+_OBSERVERS = frozenset({"probe", "work"})
+"""Modules of an engine that no training uses: of `parity`, and the count of FLOPs and bytes."""
 _READER = "imagenet"
 """The format whose reader serves images of others too."""
 _LENGTH = 12
@@ -25,13 +27,18 @@ _LENGTH = 12
 
 @functools.cache
 def training_code(workload: str, framework: str) -> str:
+    """As it was when this process first asked: it has loaded that code, whatever is on the disk later."""
+    return read_training_code(workload, framework)
+
+
+def read_training_code(workload: str, framework: str) -> str:
     """Of the workload's files, its data set's, the framework's step and what they share: some hundred kB, 2 ms."""
     data = PACKAGE / "datasets"
     folder = Path(str(load_module(workload, "card").__file__)).parent
     common = [path for path in _modules(PACKAGE / "worker") if path.stem not in _INSTRUMENTS]
     neutral = [path for part in (PACKAGE / "workloads", folder) for path in _modules(part)]
     shared = [data, *(data / name for name in sorted({_READER, load_card(workload).dataset})), PACKAGE / "weights"]
-    engine = [path for path in _modules(engine_folder(framework)) if path.stem != "probe"]
+    engine = [path for path in _modules(engine_folder(framework)) if path.stem not in _OBSERVERS]
     of_others = {name for name in frameworks().names() if name != framework}
     return digest_files([
         *common,

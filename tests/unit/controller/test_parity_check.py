@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
+import psutil
 import pytest
 
 from making import make_probe_request, make_workload_cell
@@ -23,7 +25,7 @@ from trainmark.controller.parity_inputs import nudge_weights, settle_weights, sh
 from trainmark.controller.parity_options import ParityOptions
 from trainmark.controller.parity_probes import ProcessProber
 from trainmark.controller.parity_proofs import read_proofs
-from trainmark.errors import RunError
+from trainmark.errors import InputError, RunError
 from trainmark.frameworks import Framework, required_extra
 from trainmark.runfolder.parity import STAGES, read_parity, write_parity
 from trainmark.worker import probe
@@ -258,9 +260,13 @@ def test_the_command_prints_an_entry_for_each_stage_stores_it_and_says_what_is_n
     assert document["stored"].startswith(str(tmp_path / "parity" / "resnet50-"))
     assert stored.holds is document["holds"]
     again = "parity resnet50 --frameworks torch,paddle --stages mathematics --json"
-    wanted = "compare framework=torch framework=paddle" if code == 0 else again
-    assert f"next: trainmark {wanted} --store {tmp_path}\n" in printed.err
+    rest = "parity resnet50 --frameworks torch,paddle --stages rounding,trajectory --precision fp32"
+    assert f"next: trainmark {rest if code == 0 else again} --store {tmp_path}\n" in printed.err
     assert [path.name for path in (tmp_path / "parity").iterdir()] == [Path(document["stored"]).name]
+    if code == 0:
+        main([*words[:-1], "rounding,trajectory", "--store", str(tmp_path)])
+        compared = "compare framework=torch framework=paddle"
+        assert f"next: trainmark {compared} --store {tmp_path}\n" in capsys.readouterr().err
 
 
 def test_the_table_names_the_fault_in_both_languages(
@@ -370,9 +376,41 @@ def test_kept_results_are_of_one_code_of_the_check(tmp_path: Path, monkeypatch: 
     command = (sys.executable, "-c", f"LOG = {str(log)!r}\n{_ANSWER}")
     prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command)
     prober.run_steps([make_probe_request(rates=(0.1,))])
-    monkeypatch.setattr(parity_code, "check_code", lambda names: "other")
+    for name in ("_known_check_code", "_read_check_code"):  # of a process that has started since
+        monkeypatch.setattr(parity_code, name, lambda _: "other")
     prober.run_steps([make_probe_request(rates=(0.1,))])
     assert log.read_text().count("\n") == 2
+
+
+@pytest.mark.parametrize("changed", ["read_training_code", "_read_check_code"])
+def test_code_that_changes_during_a_check_ends_it(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the proof would name the code of before, and processes that started later have loaded another one."""
+    command = (sys.executable, "-c", f"LOG = {str(tmp_path / 'log')!r}\n{_ANSWER}")
+    prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command)
+    prober.run_steps([make_probe_request(rates=(0.1,))])
+    monkeypatch.setattr(parity_code, changed, lambda *_: "other")
+    with pytest.raises(InputError, match="have changed during the check") as error:
+        prober.run_steps([make_probe_request(rates=(0.1, 0.2))])
+    assert "start it again" in str(error.value.hint)
+    assert len(list((tmp_path / "probe").iterdir())) == 1, "what the changed code has computed does not stay"
+
+
+def test_a_killed_check_takes_its_processes_with_it(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys, time; probe = subprocess.Popen([sys.executable, '-m', 'trainmark.worker.probe', "
+        "sys.argv[1]]); print(probe.pid, flush=True); time.sleep(600)"
+    )
+    folder = tmp_path / "request"
+    folder.mkdir()
+    os.mkfifo(folder / "request.json")
+    with subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        process = psutil.Process(int(parent.stdout.readline()))
+        with (folder / "request.json").open("w"):  # both sides wait here for the other, and the probe for a line
+            parent.kill()
+            process.wait(timeout=60)
 
 
 _INTERRUPTED = """
