@@ -31,6 +31,8 @@ class Framework:
     """Packages that hold the same framework: one of them is installed instead, such as that for GPUs."""
     parts: tuple[str, ...] = ()
     """Packages that are installed beside it, have versions of their own and decide what is computed."""
+    settings: tuple[str, ...] = ()
+    """How the names of environment variables begin by which it may compute something else."""
     is_extra: bool = False
     """Installed as an extra of trainmark, `trainmark[NAME]`."""
     engine: str | None = None
@@ -81,6 +83,7 @@ _BUILT_IN = (
         summary="PyTorch",
         module="torch",
         distribution="torch",
+        settings=("TORCH_ALLOW_TF32",),
         is_extra=True,
         engine="trainmark.worker.torch",
     ),
@@ -90,6 +93,7 @@ _BUILT_IN = (
         module="paddle",
         distribution="paddlepaddle",
         other_distributions=("paddlepaddle-gpu",),
+        settings=("FLAGS_",),
         is_extra=True,
         engine="trainmark.worker.paddle",
         precisions=("fp32", "tf32", "amp", "bf16", "fp16"),
@@ -102,6 +106,7 @@ _BUILT_IN = (
         module="jax",
         distribution="jax",
         parts=("jaxlib", "optax"),
+        settings=("XLA_FLAGS", "JAX_"),
         is_extra=True,
         engine="trainmark.worker.jax",
     ),

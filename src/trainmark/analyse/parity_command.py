@@ -26,8 +26,10 @@ from trainmark.store.rows import RunRow
 
 USUAL_PRECISIONS = ("fp32", "bf16")
 USUAL_SIZE = "small"
-_DECIDES = re.compile(r"NVIDIA_TF32.*|XLA_FLAGS|(?:JAX|FLAGS)_(?!(?i:.*(?:mem|alloc|platform))).*")
-"""Variables of the environment by which a framework may compute something else."""
+_FOR_ALL = ("NVIDIA_TF32", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
+"""Variables by which any framework may compute something else, by how their names begin."""
+_HARMLESS = re.compile(r"(?i:mem|alloc|platform)")
+"""Of memory, and where to compute, which is known otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +80,14 @@ def _precisions(framework: str, device: str) -> Collection[str]:
     return [name for name in known if name in ROUNDING_LIMITS]
 
 
-def deciding_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Of those that a run records, the ones that can change its results."""
-    return {name: value for name, value in sorted(variables.items()) if value and _DECIDES.fullmatch(name)}
+def deciding_variables(variables: Mapping[str, str], framework: str) -> dict[str, str]:
+    """Of those that a run or a check records, the ones that can change what this framework computes."""
+    try:
+        own = frameworks().load(framework).settings
+    except InputError:
+        own = ()
+    names = [name for name in sorted(variables) if name.startswith((*_FOR_ALL, *own)) and not _HARMLESS.search(name)]
+    return {name: variables[name] for name in names if variables[name]}
 
 
 def command_for(

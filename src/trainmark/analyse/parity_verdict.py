@@ -20,6 +20,7 @@ from trainmark.runfolder.parity import (
     LEAST_STEPS,
     MATHEMATICS,
     ROUNDING,
+    STAGES,
     Contestant,
     PairRecord,
     ParityRecord,
@@ -77,8 +78,7 @@ def why_not_equal(one: Runs, other: Runs, proofs: Proofs) -> Message | None:
     pairs = list(_matching(proofs.current, first, second))
     of_version = [found for found in pairs if _are_of(found.pair, one, other, _has_version)]
     of_code = [found for found in of_version if _are_of(found.pair, one, other, _has_code)]
-    set_in_runs = [_variables_of(row) for row in (*one, *other)]
-    of_settings = [found for found in of_code if all(found.variables == own for own in set_in_runs)]
+    of_settings = [found for found in of_code if not _differing(found, one, other)]
     needs = needs_of(first, second)
     missing = [need for need in needs if not _newest_of_each(need, of_settings)]
     command = command_for(first, second, missing or needs)
@@ -87,7 +87,7 @@ def why_not_equal(one: Runs, other: Runs, proofs: Proofs) -> Message | None:
     if of_settings:
         return _why_unproven(first, second, needs, missing, of_settings)
     if of_code:
-        changed = _differing([of_code[0].variables, *set_in_runs])
+        changed = _differing(of_code[0], one, other)
         return messages.parity_other_settings(**names, names=changed, then=command)
     if pairs:
         what = "version of trainmark's code" if of_version else "version of a framework"
@@ -95,6 +95,24 @@ def why_not_equal(one: Runs, other: Runs, proofs: Proofs) -> Message | None:
     if any(_matching(proofs.outdated, first, second)):
         return messages.parity_outdated(**names, what="version of the check", command=command)
     return messages.parity_not_checked(**names, command=command)
+
+
+def stages_not_run(record: ParityRecord, proofs: Proofs) -> list[str]:
+    """On the device of this check, for any of its pairs, in no check of the same code that counts."""
+    missing: dict[str, None] = {}
+    for pair in record.pairs:
+        found = [
+            _found(other, each)
+            for each in proofs.current
+            if each.workload == record.workload
+            for other in each.pairs
+            if (other.one, other.other) == (pair.one, pair.other)
+        ]
+        for stage in STAGES:
+            need = Need(stage=stage, device=None if stage == MATHEMATICS else record.device)
+            if not _newest_of_each(need, found):
+                missing[stage] = None
+    return [stage for stage in STAGES if stage in missing]
 
 
 def code_of(row: RunRow) -> str | None:
@@ -106,7 +124,7 @@ def code_of(row: RunRow) -> str | None:
 def _why_unproven(
     one: RunRow, other: RunRow, needs: Sequence[Need], missing: Sequence[Need], pairs: Sequence[Found]
 ) -> Message | None:
-    """A stage holds if its newest record of every seed and size does: a check is not passed by trying until one is."""
+    """A stage holds if its newest record of every seed and size does: to repeat it until one holds is not enough."""
     names = {"one": str(one.framework), "other": str(other.framework)}
     for need in needs:
         newest = _newest_of_each(need, pairs)
@@ -134,11 +152,9 @@ def _newest_of_each(need: Need, pairs: Sequence[Found]) -> dict[tuple[int, str],
     """By seed and size, of what proves something. A failure after many steps is not undone by fewer steps."""
     newest: dict[tuple[int, str], StageRecord] = {}
     for found in pairs:
-        for record in found.about(need):
-            if not _counts(record):
-                continue
+        for record in filter(_counts, found.about(need)):
             newer = newest.setdefault((found.seed, found.size), record)
-            if _holds(newer) and not _holds(record) and (record.steps or 0) > (newer.steps or 0):
+            if _holds(newer) and (record.steps or 0) > (newer.steps or 0):
                 newest[found.seed, found.size] = record
     return newest
 
@@ -168,9 +184,11 @@ def _matching(records: Sequence[ParityRecord], one: RunRow, other: RunRow) -> It
             continue
         for pair in record.pairs:
             if {(side.framework, side.recipe) for side in (pair.one, pair.other)} == wanted:
-                yield Found(
-                    pair=pair, device=record.device, size=record.size, seed=record.seed, variables=record.variables
-                )
+                yield _found(pair, record)
+
+
+def _found(pair: PairRecord, record: ParityRecord) -> Found:
+    return Found(pair=pair, device=record.device, size=record.size, seed=record.seed, variables=record.variables)
 
 
 def _are_of(pair: PairRecord, one: Runs, other: Runs, check: Callable[[Contestant, RunRow], bool]) -> bool:
@@ -190,12 +208,12 @@ def _has_code(side: Contestant, row: RunRow) -> bool:
     return bool(side.code) and side.code == code_of(row)
 
 
-def _variables_of(row: RunRow) -> dict[str, str]:
-    recorded = row.environment.get("variables")
-    known = recorded if isinstance(recorded, dict) else {}
-    return deciding_variables({str(name): str(value) for name, value in known.items()})
-
-
-def _differing(all_set: Sequence[Mapping[str, str]]) -> list[str]:
-    names = sorted({name for own in all_set for name in own})
-    return [name for name in names if len({own.get(name) for own in all_set}) > 1]
+def _differing(found: Found, one: Runs, other: Runs) -> list[str]:
+    """Variables of the environment that a framework had other values of in the check than in its runs."""
+    changed: set[str] = set()
+    for row in (*one, *other):
+        recorded = row.environment.get("variables")
+        known = {str(name): str(value) for name, value in recorded.items()} if isinstance(recorded, dict) else {}
+        in_run, in_check = (deciding_variables(each, str(row.framework)) for each in (known, found.variables))
+        changed |= {name for name in in_run.keys() | in_check.keys() if in_run.get(name) != in_check.get(name)}
+    return sorted(changed)

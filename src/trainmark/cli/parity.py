@@ -12,7 +12,7 @@ from trainmark.errors import InputError
 
 if TYPE_CHECKING:
     from trainmark.controller.parity_options import ParityOptions
-    from trainmark.runfolder.parity import PairRecord, ParityRecord
+    from trainmark.runfolder.parity import ParityRecord
 
 _STAGES = "mathematics, rounding, trajectory and work"
 
@@ -22,14 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--frameworks",
         metavar="NAMES",
-        help="separated by commas, such as torch,paddle,jax (default: all that the workload has and this machine too)",
+        help="separated by commas, such as torch,paddle,jax (default: all installed ones that the workload supports)",
     )
     parser.add_argument("--recipe", default="reference", metavar="NAME", help="recipe to check (default: reference)")
     parser.add_argument("--stages", metavar="NAMES", help=f"some of {_STAGES} (default: all)")
     parser.add_argument(
         "--precision",
         metavar="NAMES",
-        help="for the stage of rounding (default: fp32 and bf16, where another side has it)",
+        help="of the stage rounding (default: fp32 and bf16, as far as a framework besides PyTorch supports them)",
     )
     parser.add_argument("--size", default="small", metavar="NAME", help="input size (default: small)")
     parser.add_argument(
@@ -37,14 +37,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=integer(),
         default=200,
         metavar="N",
-        help="of a trajectory (default: 200, the least that compare accepts)",
+        help="of the stage trajectory (default: 200, the least that compare accepts)",
     )
     parser.add_argument(
-        "--seed", type=integer(), default=1, metavar="N", help="of the weights, batches and orders (default: 1)"
+        "--seed",
+        type=integer(),
+        default=1,
+        metavar="N",
+        help="of the weights, the batches and the order of samples (default: 1)",
     )
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="float64 is always on the CPU")
     parser.add_argument(
-        "--jobs", type=integer(), default=1, metavar="N", help="processes at a time, which share the cores (default: 1)"
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="of the stages rounding, trajectory and work (default: cpu); mathematics is always on the CPU",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=integer(),
+        default=1,
+        metavar="N",
+        help="processes at a time; they share the cores (default: 1)",
     )
     parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the answer")
     add_store_option(parser)
@@ -56,9 +69,10 @@ def run(args: argparse.Namespace) -> int:
     from trainmark.controller.parity_lock import hold
     from trainmark.controller.parity_options import check_options
     from trainmark.controller.parity_probes import ProcessProber
+    from trainmark.controller.parity_proofs import keep_proof
     from trainmark.controller.results import refuse_file
     from trainmark.report.parity import describe_parity, print_parity
-    from trainmark.runfolder.parity import PARITY_FOLDER, write_parity
+    from trainmark.runfolder.parity import PARITY_FOLDER
 
     store = Path(args.store)
     refuse_file(store)
@@ -68,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     with hold(unfinished):
         prober = ProcessProber(unfinished, tell=talk, jobs=args.jobs)
         record = run_parity(options, prober)
-        path = write_parity(store, record)
+        path = keep_proof(store, record)
         prober.forget()
     if args.json:
         print_json(**describe_parity(record), stored=str(path))
@@ -109,6 +123,9 @@ def _say_next(record: ParityRecord, options: ParityOptions, *, store: str) -> No
     """The stage that failed by itself, as the rest need not run again; else what has not run yet; else a comparison."""
     from dataclasses import replace
 
+    from trainmark.analyse.parity_verdict import stages_not_run
+    from trainmark.controller.parity_options import usable_precisions
+    from trainmark.controller.parity_proofs import read_proofs
     from trainmark.messages.parity import parity_short
     from trainmark.runfolder.parity import LEAST_STEPS
 
@@ -119,27 +136,13 @@ def _say_next(record: ParityRecord, options: ParityOptions, *, store: str) -> No
         return
     if any(stage.is_short for stage in stages):
         talk(f"note: {parity_short(steps=options.steps, least=LEAST_STEPS)}")
-    not_run = _stages_not_run(record.pairs[0], record, store=Path(store))
+    not_run = stages_not_run(record, read_proofs([Path(store)]))
     if not_run:
-        next_command(replace(options, stages=not_run).command, store=store)
+        precisions = usable_precisions(options.frameworks, options.recipe, options.device)
+        next_command(replace(options, stages=tuple(not_run), precisions=precisions).command, store=store)
         return
     one, other = record.pairs[0].one, record.pairs[0].other
     is_recipe = one.framework == other.framework
     names = (one.recipe, other.recipe) if is_recipe else (one.framework, other.framework)
     axis = "recipe" if is_recipe else "framework"
     next_command(f"trainmark compare {axis}={names[0]} {axis}={names[1]}", store=store)
-
-
-def _stages_not_run(pair: PairRecord, record: ParityRecord, *, store: Path) -> tuple[str, ...]:
-    """For this pair, by any check of this code in the store."""
-    from trainmark.controller.parity_proofs import read_proofs
-    from trainmark.runfolder.parity import STAGES
-
-    found = {
-        stage.stage
-        for each in read_proofs([store]).current
-        for other in each.pairs
-        for stage in other.stages
-        if each.workload == record.workload and (other.one, other.other) == (pair.one, pair.other)
-    }
-    return tuple(stage for stage in STAGES if stage not in found)

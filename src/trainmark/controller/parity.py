@@ -16,10 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from trainmark.analyse.parity import Observed, check_mathematics, check_rounding, worse_of
-from trainmark.analyse.parity_command import deciding_variables
 from trainmark.analyse.parity_trajectory import check_trajectory
 from trainmark.analyse.parity_work import Work, check_work
-from trainmark.controller.parity_code import check_code
+from trainmark.controller.parity_code import check_code, refuse_changed_code, remember_code
 from trainmark.controller.parity_inputs import (
     make_batches,
     nudge_weights,
@@ -70,6 +69,8 @@ _WORK_PRECISION = "fp32"
 
 def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
     card = check_options(options)
+    names = [framework for framework, _ in options.contestants]
+    remember_code(card.name, names)
     batches = make_batches(card, size=options.size, batch_size=BATCH_SIZE, num_batches=_NUM_BATCHES, seed=options.seed)
     check = _Check(options, card, prober, batches)
     stages: dict[tuple[int, int], list[StageRecord]] = {pair: [] for pair in check.pairs}
@@ -77,14 +78,15 @@ def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
         for pair, records in check.run(stage).items():
             stages[pair] += [_with_length(record, options) for record in records]
     sides = [_with_code(check.contestant(side), card.name) for side in range(len(options.contestants))]
+    refuse_changed_code(card.name, names)
     return ParityRecord(
         workload=card.name,
         card_version=card.version,
         size=options.size,
         device=options.device,
         seed=options.seed,
-        variables=deciding_variables(recorded_variables(os.environ)),
-        code=check_code(framework for framework, _ in options.contestants),
+        variables=recorded_variables(os.environ),
+        code=check_code(names),
         unix_s=time.time(),
         pairs=tuple(
             PairRecord(one=sides[one], other=sides[other], stages=tuple(found))

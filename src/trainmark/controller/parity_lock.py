@@ -20,6 +20,10 @@ _MAX_NAME = 200
 def hold(folder: Path) -> Iterator[None]:
     """Held until the end of the block or of the process, whichever comes first; an empty folder does not stay."""
     path = folder / _LOCK_FILE
+    for place in (folder.parent, folder):
+        if place.is_symlink():  # in a stranger's store it may lead anywhere
+            why = "it is a link, and unfinished results are written and removed where it leads"
+            raise InputError(f"cannot use {place}", why=why, hint="remove the link, or use another --store DIR")
     try:
         lock = _take(path)
     except OSError as error:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -111,17 +111,23 @@ class ProcessProber:
         return tasks
 
     def _run(self, tasks: Sequence[_Task]) -> None:
-        """If one fails, the others still end, and their results are kept; an interrupted check ends at once."""
+        """If one fails, the others still end, and their results are kept.
+
+        An interrupted check ends at once, and one whose code has changed too: its results would not count.
+        """
         with ThreadPoolExecutor(self._jobs) as pool:
             futures = [pool.submit(self._run_one, task) for task in tasks]
             try:
-                for future in futures:
-                    future.result()
-            except KeyboardInterrupt:
+                for future in as_completed(futures):
+                    if isinstance(future.exception(), InputError):
+                        future.result()
+            except (KeyboardInterrupt, InputError):
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in list(self._running):
                     process.terminate()
                 raise
+            for future in futures:
+                future.result()
 
     def _environment(self) -> dict[str, str]:
         """Processes that run side by side share the cores and the GPU, unless the user has chosen otherwise."""
@@ -145,9 +151,9 @@ class ProcessProber:
         printed, _ = process.communicate()
         self._running.remove(process)
         try:
-            refuse_changed_code(task.workload, task.framework)
+            refuse_changed_code(task.workload, [task.framework])
         except InputError:
-            for folder in folders:  # their key says that the code of before has made them
+            for folder in folders:  # their key names the previous code
                 shutil.rmtree(folder, ignore_errors=True)
             raise
         if process.returncode != 0:

@@ -1,8 +1,9 @@
-"""The parity checks of stores, split into those of the installed check and those of other versions of it."""
+"""The parity checks of stores: kept, and read as those of the installed check and those of other versions of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from trainmark.analyse.identity import framework_version
@@ -10,9 +11,15 @@ from trainmark.analyse.parity_verdict import Proofs, code_of
 from trainmark.controller.parity_code import check_code
 from trainmark.errors import TrainmarkError
 from trainmark.frameworks import frameworks
-from trainmark.runfolder.parity import Contestant, ParityRecord, read_parity
+from trainmark.redaction import Redactor
+from trainmark.runfolder.parity import Contestant, ParityRecord, read_parity, write_parity
 from trainmark.store.rows import RunRow
 from trainmark.worker.training_code import training_code
+
+
+def keep_proof(store: Path, record: ParityRecord) -> Path:
+    """With secrets replaced as in the env.json of a run of this store, so that the two can be compared."""
+    return write_parity(store, replace(record, variables=Redactor(store).variables(record.variables)))
 
 
 def read_proofs(stores: Iterable[Path]) -> Proofs:

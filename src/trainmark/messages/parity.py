@@ -23,16 +23,16 @@ def parity_fails(*, workload: str, one: str, other: str, stage: str, worst: str)
 
 @declare(
     "parity-nothing",
-    en="{workload}: nothing of {one} and {other} was compared",
-    zh="{workload}：未对 {one} 与 {other} 作任何比较",
+    en="{workload}: {one} and {other} were not compared in any stage; choose other --stages or --precision",
+    zh="{workload}：没有任何阶段比较了 {one} 与 {other}；请选择其他 --stages 或 --precision",
 )
 def parity_nothing(*, workload: str, one: str, other: str) -> None: ...
 
 
 @declare(
     "parity-short",
-    en="a trajectory of {steps:# steps} proves nothing: compare needs at least {least}",
-    zh="{steps} 步的轨迹不构成证明：compare 至少需要 {least} 步",
+    en="a trajectory of {steps:# steps} is too short to prove anything; use --steps {least} or more",
+    zh="{steps} 步的轨迹过短，不构成证明；请使用 --steps {least} 或更多",
 )
 def parity_short(*, steps: int, least: int) -> None: ...
 
@@ -63,10 +63,10 @@ def parity_outdated(*, one: str, other: str, what: str, command: str) -> None: .
 
 @declare(
     "parity-other-settings",
-    en="{one} and {other} are not proven equal: {names}, which can change results, had other values in the parity "
-    "check than in these runs; set {names} as in the runs, then run: {then}",
+    en="{one} and {other} are not proven equal: {names} can change results, and had other values in the parity check "
+    "than in these runs; set {names} as in the env.json of the runs, then run: {then}",
     zh="尚未证明 {one} 与 {other} 等价：{names} 会影响结果，而等价检查时的取值与这些运行不同；"
-    "请将 {names} 设为与运行时相同，然后执行：{then}",
+    "请按运行的 env.json 设置 {names}，然后执行：{then}",
 )
 def parity_other_settings(*, one: str, other: str, names: list[str], then: str) -> None: ...
 
@@ -99,8 +99,8 @@ def parity_no_precision(*, framework: str, precision: str, device: str) -> None:
 
 @declare(
     "parity-recipes-differ",
-    en="it checks one recipe of all frameworks against PyTorch's reference, and these are {one} and {other}",
-    zh="它只用所有框架的同一配方与 PyTorch 的 reference 比较，而这里是 {one} 与 {other}",
+    en="a check compares one recipe of all frameworks with PyTorch's reference, and these runs use {one} and {other}",
+    zh="一次检查只用所有框架的同一配方与 PyTorch 的 reference 比较，而这些运行使用 {one} 与 {other}",
 )
 def parity_recipes_differ(*, one: str, other: str) -> None: ...
 
@@ -124,8 +124,8 @@ def parity_stage_missing(*, one: str, other: str, stage: str, device: str | None
 
 @declare(
     "parity-stage-short",
-    en="{one} and {other} are not proven equal: stage {stage} of the parity check was too short; at least {steps} "
-    "steps and {repeats} repeats of the reference count; run: {command}",
+    en="{one} and {other} are not proven equal: stage {stage} of the parity check was too short, it needs {steps} "
+    "steps and {repeats} repeats of the reference; run: {command}",
     zh="尚未证明 {one} 与 {other} 等价：等价检查的阶段 {stage} 过短：至少需要 {steps} 步，"
     "且参考实现重复 {repeats} 次；请执行：{command}",
 )

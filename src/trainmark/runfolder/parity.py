@@ -127,7 +127,7 @@ class ParityRecord:
     seed: int = USUAL_SEED
     """Of the weights, the batches and the order of samples."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Of the environment that can change what a framework computes, as the check had them."""
+    """Of the environment, as the check had them: those that a run records too."""
     code: str
     """Digest of trainmark's code that makes and judges the check; that of the trainings is with each side."""
     unix_s: float

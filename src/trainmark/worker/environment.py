@@ -34,7 +34,8 @@ PACKAGES = (
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
               "TORCHINDUCTOR_CACHE_DIR", "LD_PRELOAD", "NPROC")  # fmt: skip
 """NPROC: the threads of XLA on a CPU."""
-_VARIABLE_PREFIXES = ("NCCL_", "GLOO_", "MKL_", "CUDNN_", "NVIDIA_TF32", "XLA_", "JAX_", "FLAGS_")
+_VARIABLE_PREFIXES = ("NCCL_", "GLOO_", "MKL_", "CUDNN_", "ONEDNN_", "DNNL_", "NVIDIA_TF32", "TORCH_ALLOW_TF32", "XLA_",
+                      "JAX_", "FLAGS_")  # fmt: skip
 """FLAGS_: of Paddle."""
 _IS_PLACE = r"(?i:_(?:TO|DIR|PATH|FILE|ADDRESS|ADDRESSES|PORT))"
 _NOT_SPEED = re.compile(

@@ -11,7 +11,7 @@ import pytest
 
 from comparing import make_runs, scaled
 from making import make_cell
-from trainmark.analyse.parity_verdict import Proofs, why_not_equal
+from trainmark.analyse.parity_verdict import Proofs, stages_not_run, why_not_equal
 from trainmark.messages.message import Message
 from trainmark.runfolder.parity import Contestant, PairRecord, ParityRecord, StageRecord
 from trainmark.store.folder import read_run
@@ -151,22 +151,52 @@ def test_a_failure_after_many_steps_is_not_undone_by_fewer(tmp_path: Path) -> No
     assert str(found).endswith("--stages trajectory --steps 400")
     assert ask(tmp_path / "later", Proofs(current=[proof(steps=400), longer])) is None
     assert ask(tmp_path / "longer", Proofs(current=[proof(steps=400), proof(failed="trajectory")])) is None
+    assert ask(tmp_path / "three", Proofs(current=[proof(), proof(steps=800), longer])) is None
 
 
-FAST_MATH = {"XLA_FLAGS": "--xla_cpu_enable_fast_math=true", "OMP_NUM_THREADS": "1"}
+FAST_MATH = "--xla_cpu_enable_fast_math=true"
+WITH_JAX: dict[str, Any] = {"recipes": {"torch": "reference", "jax": "reference"}}
+
+
+def ask_jax(folder: Path, checked: dict[str, str], *, torch: dict[str, str], jax: dict[str, str]) -> Message | None:
+    """`checked`: the variables of the check, the others those of the runs."""
+    sides = [
+        rows_of(folder / name, framework=name, environment={"variables": variables})
+        for name, variables in {"torch": torch, "jax": jax}.items()
+    ]
+    return why_not_equal(sides[0], sides[1], Proofs(current=[proof(**WITH_JAX, variables=checked)]))
 
 
 def test_a_check_counts_only_for_runs_with_its_settings_of_the_environment(tmp_path: Path) -> None:
-    runs: dict[str, Any] = {"environment": {"variables": FAST_MATH}}
-    found = ask(tmp_path, Proofs(current=[proof()]), both=runs)
+    flags = {"XLA_FLAGS": FAST_MATH, "OMP_NUM_THREADS": "1"}
+    found = ask_jax(tmp_path, {}, torch={}, jax=flags)
     assert found is not None
     assert found.code == "parity-other-settings"
-    assert "set XLA_FLAGS as in the runs" in str(found)
-    same = proof(variables={"XLA_FLAGS": FAST_MATH["XLA_FLAGS"]})
-    assert ask(tmp_path / "same", Proofs(current=[same]), both=runs) is None
-    assert ask(tmp_path / "plain", Proofs(current=[same])) is not None
+    assert "set XLA_FLAGS as in the env.json of the runs" in str(found)
+    assert ask_jax(tmp_path / "same", {"XLA_FLAGS": FAST_MATH}, torch=flags, jax=flags) is None
+    assert ask_jax(tmp_path / "plain", {"XLA_FLAGS": FAST_MATH}, torch={}, jax={}) is not None
     harmless = {"OMP_NUM_THREADS": "2", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.5", "FLAGS_gpu_memory_limit_mb": "1"}
-    assert ask(tmp_path / "two", Proofs(current=[proof()]), both={"environment": {"variables": harmless}}) is None
+    assert ask_jax(tmp_path / "harmless", {}, torch=harmless, jax=harmless) is None
+
+
+def test_a_setting_of_one_framework_does_not_matter_to_another(tmp_path: Path) -> None:
+    assert ask_jax(tmp_path / "a", {"XLA_FLAGS": FAST_MATH}, torch={}, jax={"XLA_FLAGS": FAST_MATH}) is None
+    assert ask_jax(tmp_path / "b", {}, torch={"FLAGS_use_fast_math": "1"}, jax={}) is None
+    found = ask_jax(tmp_path / "c", {}, torch={"ONEDNN_DEFAULT_FPMATH_MODE": "BF16"}, jax={})
+    assert found is not None
+    assert found.params["names"] == ["ONEDNN_DEFAULT_FPMATH_MODE"]
+
+
+def test_stages_not_run_are_those_that_no_check_on_this_device_has_made() -> None:
+    def missing(*records: ParityRecord) -> list[str]:
+        return stages_not_run(records[0], Proofs(current=records))
+
+    part = proof(stages=only("rounding"), device="cuda")
+    assert missing(proof()) == []
+    assert missing(part, proof()) == ["trajectory", "work"]
+    assert missing(proof(stages=only("mathematics")), proof(stages=without("work"))) == ["work"]
+    assert missing(proof(stages=only("work")), proof(stages=without("work"), steps=20)) == ["trajectory"]
+    assert missing(part, proof(code="0ther")) == ["mathematics", "trajectory", "work"]
 
 
 def test_all_runs_of_a_side_must_be_of_the_code_of_the_proof(tmp_path: Path) -> None:
@@ -263,7 +293,7 @@ def test_what_a_run_folder_says_is_no_command_of_the_shell(tmp_path: Path) -> No
         ({"precision": "fp16", "device": "cuda"}, {"precision": "fp16", "device": "cuda"}, "torch has no fp16 on cuda"),
         ({"precision": "bf16"}, {"precision": "bf16"}, "paddle has no bf16 on cpu"),
         ({"precision": "tf32"}, {"precision": "tf32"}, "torch has no tf32 on cpu"),
-        ({"recipe": "fast"}, {"recipe": "reference"}, "these are fast and reference"),
+        ({"recipe": "fast"}, {"recipe": "reference"}, "these runs use fast and reference"),
     ],
 )
 def test_where_no_check_can_prove_a_pair_the_message_says_so(

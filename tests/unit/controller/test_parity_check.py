@@ -386,7 +386,7 @@ def test_kept_results_are_of_one_code_of_the_check(tmp_path: Path, monkeypatch: 
 def test_code_that_changes_during_a_check_ends_it(
     changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the proof would name the code of before, and processes that started later have loaded another one."""
+    """Else the proof would name the previous code, and processes that started later have loaded another one."""
     command = (sys.executable, "-c", f"LOG = {str(tmp_path / 'log')!r}\n{_ANSWER}")
     prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command)
     prober.run_steps([make_probe_request(rates=(0.1,))])
@@ -395,6 +395,32 @@ def test_code_that_changes_during_a_check_ends_it(
         prober.run_steps([make_probe_request(rates=(0.1, 0.2))])
     assert "start it again" in str(error.value.hint)
     assert len(list((tmp_path / "probe").iterdir())) == 1, "what the changed code has computed does not stay"
+
+
+def test_code_that_changes_ends_the_check_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would compute for an hour what nobody uses; the process of jax sleeps longer than this test may take."""
+    sleep = "import sys, time\nif '\"jax\"' in open(sys.argv[1] + '/request.json').read(): time.sleep(600)\n"
+    command = (sys.executable, "-c", f"{sleep}LOG = {str(tmp_path / 'log')!r}\n{_ANSWER}")
+    monkeypatch.setattr(parity_code, "_has_changed", lambda *_: True)
+    prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command, jobs=2)
+    with pytest.raises(InputError, match="have changed during the check"):
+        prober.run_steps([make_probe_request(framework=name, rates=(0.1,)) for name in ("jax", "torch")])
+    assert not list((tmp_path / "probe").iterdir())
+
+
+def test_code_is_the_same_from_the_start_of_a_check_to_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where all results are kept and no process runs, and where a file is gone."""
+
+    class Updating(NumpyProber):
+        def run_steps(self, requests: Sequence[ProbeRequest]) -> list[ProbeResult]:
+            monkeypatch.setattr(parity_code, "_read_check_code", read)
+            return super().run_steps(requests)
+
+    def read(_: object) -> str:
+        raise FileNotFoundError
+
+    with pytest.raises(InputError, match="have changed during the check"):
+        run_parity(replace(OPTIONS, stages=("mathematics",)), Updating())
 
 
 def test_a_killed_check_takes_its_processes_with_it(tmp_path: Path) -> None:

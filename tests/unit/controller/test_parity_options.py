@@ -156,6 +156,16 @@ def test_a_link_in_a_strangers_store_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "keep"
 
 
+@pytest.mark.parametrize("linked", ["parity", "parity/unfinished-x"])
+def test_unfinished_results_are_not_kept_where_a_link_leads(linked: str, tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / linked).parent.mkdir(exist_ok=True)
+    (tmp_path / linked).symlink_to(tmp_path / "precious")
+    with pytest.raises(InputError, match="it is a link"), hold(tmp_path / "parity" / "unfinished-x"):
+        pass
+    assert not list((tmp_path / "precious").iterdir())
+
+
 def test_a_check_that_is_done_leaves_the_lock_of_the_next_one(tmp_path: Path) -> None:
     with ExitStack() as later:
         with hold(tmp_path / "folder"):

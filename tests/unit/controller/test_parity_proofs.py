@@ -11,9 +11,9 @@ import pytest
 from comparing import make_runs
 from making import make_cell
 from trainmark.controller.parity_code import check_code
-from trainmark.controller.parity_proofs import is_installed, read_proofs
+from trainmark.controller.parity_proofs import is_installed, keep_proof, read_proofs
 from trainmark.frameworks import Framework
-from trainmark.runfolder.parity import Contestant, PairRecord, ParityRecord, StageRecord, write_parity
+from trainmark.runfolder.parity import Contestant, PairRecord, ParityRecord, StageRecord, read_parity, write_parity
 from trainmark.store.folder import read_run
 from trainmark.worker.training_code import training_code
 
@@ -47,6 +47,15 @@ def record(one: Contestant, other: Contestant, *, steps: int = 200) -> ParityRec
         unix_s=1.0,
         pairs=(PairRecord(one=one, other=other, stages=(stage,)),),
     )
+
+
+def test_a_proof_has_the_variables_of_the_check_without_their_secrets(tmp_path: Path) -> None:
+    variables = {"XLA_FLAGS": "--xla_a=1", "JAX_TOKEN": "hunter2"}
+    path = keep_proof(tmp_path, replace(record(side(*TORCH), side(*JAX)), variables=variables))
+    [kept] = read_parity(tmp_path)
+    assert kept.variables["XLA_FLAGS"] == "--xla_a=1"
+    assert kept.variables["JAX_TOKEN"].startswith("REDACTED-")
+    assert "hunter2" not in path.read_text()
 
 
 def test_a_side_is_installed_if_version_and_code_are() -> None:

@@ -87,5 +87,5 @@ def test_where_nothing_was_compared_nothing_holds() -> None:
     empty = PairRecord(one=ONE, other=OTHER, stages=())
     record = ParityRecord(**{**vars(RECORD), "pairs": (empty,)})
     assert (empty.holds, record.holds) == (False, False)
-    assert str(find_answer(record)) == "resnet50: nothing of torch and jax was compared"
+    assert str(find_answer(record)).startswith("resnet50: torch and jax were not compared in any stage; choose")
     assert not ParityRecord(**{**vars(RECORD), "pairs": ()}).holds
