@@ -21,8 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", metavar="NAME", help="default: bf16 on a GPU, fp32 on a CPU")
     parser.add_argument("--size", metavar="NAME", help="default: full on a GPU, small on a CPU")
     parser.add_argument("--batch-size", type=integer(), metavar="N", help="default: that of the workload's size")
-    parser.add_argument("--only", metavar="A,B", help="leave out only these optimisations, one at a time")
-    parser.add_argument("--rounds", type=integer(1, 100), default=5, metavar="N", help="rounds in turns (default: 5)")
+    parser.add_argument("--only", metavar="A,B", help="optimisations to leave out, one at a time (default: all)")
+    parser.add_argument(
+        "--rounds", type=integer(1, 100), default=5, metavar="N", help="each measures every variant once (default: 5)"
+    )
     parser.add_argument("--seconds", type=number, default=2.0, help="of each variant in each round (default: 2)")
     add_json_option(parser)
 
@@ -48,7 +50,11 @@ def run(args: argparse.Namespace) -> int:
         print_ablation([_line(row) for row in found.rows], found.unit, stdout_console())
     if cause is not None:
         more = ",".join(found.not_measured)
-        talk(f"not measured: {more}; add --only {more} for these" if more else "it ended early, with fewer rounds")
+        talk(
+            f"not measured: {more}; add --only {more} for these"
+            if more
+            else "stopped early: fewer rounds than --rounds"
+        )
         raise cause
     if not args.json:
         next_command(f"trainmark run {args.workload} --recipe reference,fast")
