@@ -6,7 +6,7 @@
 
 Each stage of a workload is a command of its own, the short ones first. One that is cut off keeps what it has computed,
 so the same call continues it. A stage counts as done if the store has it for today's code and the installed frameworks;
-what is not done is printed as "not run".
+what is not done is printed as "not run". One that failed is done too, and is printed with where it failed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,19 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from trainmark.analyse.parity_command import USUAL_SIZE
 from trainmark.controller.parity_options import precisions_of, usable_frameworks
 from trainmark.controller.parity_proofs import is_installed, read_proofs
-from trainmark.runfolder.parity import MATHEMATICS, ROUNDING, TRAJECTORY, USUAL_SEED, WORK, PairRecord, StageRecord
+from trainmark.runfolder.parity import (
+    MATHEMATICS,
+    REFERENCE,
+    ROUNDING,
+    TRAJECTORY,
+    USUAL_SEED,
+    WORK,
+    PairRecord,
+    StageRecord,
+)
 
 WORKLOADS = ("resnet50", "tsm", "hrnet_w18", "psenet", "mask_rcnn")
 _COLUMNS = ((MATHEMATICS, "fp64"), (ROUNDING, "fp32"), (ROUNDING, "bf16"), (TRAJECTORY, "fp32"), (WORK, "fp32"))
@@ -82,11 +92,13 @@ def is_done(store: Path, workload: str, stage: str, seed: int = USUAL_SEED) -> b
 
 
 def stages_of(store: Path, workload: str, seed: int) -> Iterator[tuple[PairRecord, StageRecord]]:
-    """The newest first, of today's code and the installed frameworks."""
+    """The newest first, of today's code and the installed frameworks; the recipe `reference`, on the CPU, small."""
+    wanted = (workload, seed, "cpu", USUAL_SIZE)
     for record in read_proofs([store]).current:
-        pairs = record.pairs if (record.workload, record.seed) == (workload, seed) else ()
-        for pair in pairs:
-            if all(is_installed(workload, side) for side in (pair.one, pair.other)):
+        if (record.workload, record.seed, record.device, record.size) != wanted:
+            continue
+        for pair in record.pairs:
+            if all(side.recipe == REFERENCE[1] and is_installed(workload, side) for side in (pair.one, pair.other)):
                 yield from ((pair, stage) for stage in pair.stages)
 
 

@@ -27,6 +27,11 @@ def test_the_reference_is_current() -> None:
     assert (ROOT / "docs" / "reference" / "cli.md").read_text() == render(), "run: make reference"
 
 
+def test_the_list_of_optimisations_is_current() -> None:
+    render = runpy.run_path(str(ROOT / "scripts" / "make-reference"))["render_optimisations"]
+    assert (ROOT / "docs" / "reference" / "optimisations.md").read_text() == render(), "run: make reference"
+
+
 def test_the_schemas_are_current() -> None:
     made = runpy.run_path(str(ROOT / "scripts" / "make-reference"))["render_schemas"]()
     folder = ROOT / "docs" / "reference" / "schemas"

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 def _line(row: Ablated) -> AblationLine:
     from trainmark.report.ablation import AblationLine
 
-    also = f"and {', '.join(row.also_without)}, which need it" if row.also_without else ""
+    also = f"; also without {', '.join(row.also_without)}, which need it" if row.also_without else ""
     worth = row.worth
     return AblationLine(
         name=row.optimisation.name,
@@ -72,5 +72,5 @@ def _line(row: Ablated) -> AblationLine:
         worth=None if worth is None else worth.value,
         interval=None if worth is None else worth.interval,
         first_step_s=row.first_step_s,
-        note=row.failure or also,
+        note=row.failure or row.optimisation.meaning + also,
     )

@@ -103,6 +103,7 @@ _EN = {
     "image": "container image",
     "commit": "commit",
     "settings": "settings",
+    "optimisations": "optimisations",
     "data": "data",
     "unknown": "not known",
     # commands
@@ -244,6 +245,7 @@ _ZH = {
     "image": "容器镜像",
     "commit": "提交",
     "settings": "设置项",
+    "optimisations": "优化",
     "data": "数据",
     "unknown": "未知",
     "commands_text": "以下命令产生了这些数字；每个运行目录中的 command.json 保存了它自己的命令。",

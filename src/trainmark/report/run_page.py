@@ -19,6 +19,7 @@ from trainmark.report.columns import describe_line, heading
 from trainmark.report.layout import fold, room_for_table
 from trainmark.report.provenance import to_utc
 from trainmark.report.remarks import said_codes, say_remarks
+from trainmark.report.settings import say_optimisations
 from trainmark.report.sparkline import draw
 from trainmark.report.words import say_coded_warning, say_outcome
 from trainmark.store.rows import RunRow
@@ -70,6 +71,8 @@ def _identity(row: RunRow) -> Iterator[tuple[str, str]]:
     for name in _SETUP:
         if cells[name] != ABSENT:
             yield heading(name, "en"), cells[name]
+    if optimisations := say_optimisations(row):
+        yield "optimisations", plain(optimisations)
     own = identity_of(row)
     hashes = {"work": own.work, "code": own.code, "machine": own.machine}
     yield "identity", ", ".join(f"{axis} {value or 'unknown'}" for axis, value in hashes.items())

@@ -126,9 +126,16 @@ def _setup(line: Line, lang: str) -> dict[str, str]:
         heading("precision", lang): row.precision,
         heading("batch_size_per_device", lang): row.batch_size_per_device,
         words["data"]: data if data != ABSENT else None,
+        words["optimisations"]: say_optimisations(row),
         "epochs": row.epochs,
     }
     return {name: plain(value) for name, value in facts.items() if value is not None}
+
+
+def say_optimisations(row: RunRow) -> str | None:
+    """By name, as the training recorded which of the recipe `fast` it used on its device."""
+    found = row.environment.get("optimisations")
+    return ", ".join(map(str, found)) or None if isinstance(found, list) else None
 
 
 def _flags(line: Line) -> dict[str, str]:

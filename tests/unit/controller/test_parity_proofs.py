@@ -93,3 +93,6 @@ def test_the_table_repeats_what_is_of_other_versions_or_too_short(tmp_path: Path
     assert has(record(side(*TORCH), side(*JAX)))
     assert not has(record(side(*TORCH), side("jax", "0.10.2")))
     assert not has(record(side(*TORCH), side(*JAX), steps=1))
+    for other in ({"device": "cuda"}, {"size": "medium"}, {"seed": 2}):
+        assert not has(replace(record(side(*TORCH), side(*JAX)), **other)), other
+    assert not has(record(side(*TORCH), replace(side(*JAX), recipe="fast")))

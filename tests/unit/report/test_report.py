@@ -409,3 +409,12 @@ def test_the_command_of_a_training_is_the_whole_command(tmp_path: Path) -> None:
     cell = make_cell(epochs=5, lr=0.02, until_target=(("top1", 0.7),))
     text = markdown_of(lines_of(make_run(tmp_path, "a", cell=cell)), lang="en")
     assert "--epochs 5 --lr 0.02 --until-target 0.7" in text
+
+
+def test_a_report_names_the_optimisations_of_each_recipe(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path, name, cell=make_cell(recipe=name)) for name in ("reference", "fast")]
+    for folder, used in zip(folders, ([], ["compile", "block_stem"]), strict=True):
+        (folder / "env.json").write_text(json.dumps({"framework": "torch 2.11", "optimisations": used}))
+    text = markdown_of(lines_of(*folders))
+    assert "| recipe | optimisations |" in text
+    assert "| fast | compile, block\\_stem |" in text

@@ -11,6 +11,7 @@ from rich.console import Console
 from making import make_run
 from trainmark.report.run_page import print_run
 from trainmark.report.sparkline import draw
+from trainmark.runfolder.files import write_json
 from trainmark.store.folder import read_run
 
 
@@ -36,6 +37,16 @@ def test_a_page_has_everything_that_is_known_of_a_run(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert part in text, part
     assert "\ntraining\n" in text
+
+
+def test_a_page_names_the_optimisations_that_a_run_used(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "a")
+    assert "optimisations" not in page(folder)
+    for recorded, said in ((["channels_last", "compile\x1b[31m"], "channels_last, compile"), ([], ""), ("compile", "")):
+        write_json(folder / "env.json", {"optimisations": recorded})
+        text = page(folder)
+        assert (f"optimisations {said}" in text) == bool(said), recorded
+        assert "\x1b" not in text
 
 
 def test_a_run_without_steps_has_a_page_too(tmp_path: Path) -> None:
