@@ -205,6 +205,9 @@ def main() -> None:
 
 def read(path: Path) -> Results:
     found: Results = json.loads(path.read_text()) if path.exists() else {}
+    by_seeds = [by_seed for by_framework in found.values() for by_seed in by_framework.values()]
+    if not all(isinstance(own, dict) for by_seed in by_seeds for own in by_seed.values()):
+        sys.exit(f"error: {path} was written by an older version, which kept one metric; use another file")
     return found
 
 

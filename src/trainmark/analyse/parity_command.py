@@ -58,6 +58,16 @@ def needs_of(one: RunRow, other: RunRow) -> list[Need]:
     ]
 
 
+def needs_on(device: str, names: Sequence[str]) -> list[Need]:
+    """Of a comparison of these frameworks on this device, in each of the usual precisions that all of them have."""
+    usual = [one for one in USUAL_PRECISIONS if all(one in _precisions(name, device) for name in names)]
+    return [
+        Need(stage=MATHEMATICS),
+        *(Need(stage=ROUNDING, precision=precision, device=device) for precision in usual),
+        *(Need(stage=stage, device=device) for stage in (TRAJECTORY, WORK)),
+    ]
+
+
 def why_no_check(one: RunRow, other: RunRow) -> Message | None:
     """None if `trainmark parity` can put these two against each other, in their precisions and on their devices."""
     sides = {(str(row.framework), str(row.recipe)) for row in (one, other)}

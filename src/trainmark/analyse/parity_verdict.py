@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from trainmark.analyse.identity import framework_version
 from trainmark.analyse.parity import MATHEMATICS_LIMIT, ROUNDING_LIMITS
-from trainmark.analyse.parity_command import Need, command_for, deciding_variables, needs_of, why_no_check
+from trainmark.analyse.parity_command import Need, command_for, deciding_variables, needs_of, needs_on, why_no_check
 from trainmark.messages import parity as messages
 from trainmark.messages.comparison import not_proven_equal
 from trainmark.messages.message import Message
@@ -84,10 +84,14 @@ def why_not_equal(one: Runs, other: Runs, proofs: Proofs) -> Message | None:
     command = command_for(first, second, missing or needs)
     if missing and any(code_of(row) is None or proofs.is_other(row) for row in (*one, *other)):
         return messages.parity_runs_outdated(**names, then=command)
-    if of_settings:
+    of_others = [found for found in of_code if found not in of_settings and _helps(found, missing)]
+    if of_settings and not of_others:
         return _why_unproven(first, second, needs, missing, of_settings)
     if of_code:
-        changed = _differing(of_code[0], one, other)
+        disagreeing = _disagreeing(one, other)
+        if disagreeing:
+            return messages.parity_settings_disagree(**names, names=disagreeing)
+        changed = _differing((of_others or of_code)[0], one, other)
         return messages.parity_other_settings(**names, names=changed, then=command)
     if pairs:
         what = "version of trainmark's code" if of_version else "version of a framework"
@@ -97,22 +101,29 @@ def why_not_equal(one: Runs, other: Runs, proofs: Proofs) -> Message | None:
     return messages.parity_not_checked(**names, command=command)
 
 
-def stages_not_run(record: ParityRecord, proofs: Proofs) -> list[str]:
-    """On the device of this check, for any of its pairs, in no check of the same code that counts."""
-    missing: dict[str, None] = {}
+def needs_not_met(record: ParityRecord, proofs: Proofs) -> list[Need]:
+    """Of a comparison on the device of this check in the usual precisions, for any of its pairs.
+
+    A check that made them must be of the same code and settings and long enough.
+    """
+    missing: dict[Need, None] = {}
     for pair in record.pairs:
+        sides = (pair.one.framework, pair.other.framework)
         found = [
             _found(other, each)
             for each in proofs.current
-            if each.workload == record.workload
+            if each.workload == record.workload and _has_settings_of(each, record, sides)
             for other in each.pairs
-            if (other.one, other.other) == (pair.one, pair.other)
+            if (other.one, other.other) in ((pair.one, pair.other), (pair.other, pair.one))
         ]
-        for stage in STAGES:
-            need = Need(stage=stage, device=None if stage == MATHEMATICS else record.device)
+        for need in needs_on(record.device, sides):
             if not _newest_of_each(need, found):
-                missing[stage] = None
-    return [stage for stage in STAGES if stage in missing]
+                missing[need] = None
+    return sorted(missing, key=lambda need: (STAGES.index(need.stage), str(need.precision)))
+
+
+def _has_settings_of(one: ParityRecord, other: ParityRecord, names: Sequence[str]) -> bool:
+    return all(deciding_variables(one.variables, name) == deciding_variables(other.variables, name) for name in names)
 
 
 def code_of(row: RunRow) -> str | None:
@@ -143,6 +154,10 @@ def _why_unproven(
             )
         return messages.parity_stage_missing(**names, stage=need.name, device=need.device, command=command)
     return None
+
+
+def _helps(found: Found, missing: Sequence[Need]) -> bool:
+    return any(_newest_of_each(need, [found]) for need in missing)
 
 
 # -- stages ------------------------------------------------------------------------------------------------------------
@@ -208,12 +223,30 @@ def _has_code(side: Contestant, row: RunRow) -> bool:
     return bool(side.code) and side.code == code_of(row)
 
 
+# -- settings of the environment ---------------------------------------------------------------------------------------
+
+
 def _differing(found: Found, one: Runs, other: Runs) -> list[str]:
-    """Variables of the environment that a framework had other values of in the check than in its runs."""
+    """Variables that a framework had other values of in the check than in its runs."""
     changed: set[str] = set()
     for row in (*one, *other):
-        recorded = row.environment.get("variables")
-        known = {str(name): str(value) for name, value in recorded.items()} if isinstance(recorded, dict) else {}
-        in_run, in_check = (deciding_variables(each, str(row.framework)) for each in (known, found.variables))
+        in_run, in_check = _settings(row), deciding_variables(found.variables, str(row.framework))
         changed |= {name for name in in_run.keys() | in_check.keys() if in_run.get(name) != in_check.get(name)}
     return sorted(changed)
+
+
+def _disagreeing(one: Runs, other: Runs) -> list[str]:
+    """Variables that matter to several of the runs, which had different values: no check has both."""
+    values: dict[str, set[str]] = {}
+    for row in (*one, *other):
+        settings = _settings(row)
+        for name in {name for each in (*one, *other) for name in _settings(each)}:
+            if deciding_variables({name: "set"}, str(row.framework)):
+                values.setdefault(name, set()).add(settings.get(name, ""))
+    return sorted(name for name, own in values.items() if len(own) > 1)
+
+
+def _settings(row: RunRow) -> dict[str, str]:
+    recorded = row.environment.get("variables")
+    known = {str(name): str(value) for name, value in recorded.items()} if isinstance(recorded, dict) else {}
+    return deciding_variables(known, str(row.framework))

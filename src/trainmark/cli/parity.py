@@ -123,8 +123,7 @@ def _say_next(record: ParityRecord, options: ParityOptions, *, store: str) -> No
     """The stage that failed by itself, as the rest need not run again; else what has not run yet; else a comparison."""
     from dataclasses import replace
 
-    from trainmark.analyse.parity_verdict import stages_not_run
-    from trainmark.controller.parity_options import usable_precisions
+    from trainmark.analyse.parity_verdict import needs_not_met
     from trainmark.controller.parity_proofs import read_proofs
     from trainmark.messages.parity import parity_short
     from trainmark.runfolder.parity import LEAST_STEPS
@@ -136,10 +135,12 @@ def _say_next(record: ParityRecord, options: ParityOptions, *, store: str) -> No
         return
     if any(stage.is_short for stage in stages):
         talk(f"note: {parity_short(steps=options.steps, least=LEAST_STEPS)}")
-    not_run = stages_not_run(record, read_proofs([Path(store)]))
-    if not_run:
-        precisions = usable_precisions(options.frameworks, options.recipe, options.device)
-        next_command(replace(options, stages=tuple(not_run), precisions=precisions).command, store=store)
+    missing = needs_not_met(record, read_proofs([Path(store)]))
+    if missing:
+        left = tuple(dict.fromkeys(need.stage for need in missing))
+        precisions = tuple(dict.fromkeys(need.precision for need in missing if need.precision))
+        steps = max(options.steps, LEAST_STEPS)
+        next_command(replace(options, stages=left, precisions=precisions, steps=steps).command, store=store)
         return
     one, other = record.pairs[0].one, record.pairs[0].other
     is_recipe = one.framework == other.framework

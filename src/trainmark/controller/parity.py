@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from trainmark.analyse.parity import Observed, check_mathematics, check_rounding, worse_of
+from trainmark.analyse.parity_command import deciding_variables
 from trainmark.analyse.parity_trajectory import check_trajectory
 from trainmark.analyse.parity_work import Work, check_work
-from trainmark.controller.parity_code import check_code, refuse_changed_code, remember_code
+from trainmark.controller.parity_code import CodeWatch, read_check_code
 from trainmark.controller.parity_inputs import (
     make_batches,
     nudge_weights,
@@ -46,7 +47,7 @@ from trainmark.runfolder.parity import (
 from trainmark.weights.neutral import Weights
 from trainmark.worker.environment import recorded_variables
 from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult, digest, leaves, spread_arrays
-from trainmark.worker.training_code import training_code
+from trainmark.worker.training_code import read_training_code
 from trainmark.workloads.card import Card
 from trainmark.workloads.data import Arrays
 
@@ -70,7 +71,9 @@ _WORK_PRECISION = "fp32"
 def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
     card = check_options(options)
     names = [framework for framework, _ in options.contestants]
-    remember_code(card.name, names)
+    code = CodeWatch()
+    for name in names:
+        code.code_of(card.name, name)
     batches = make_batches(card, size=options.size, batch_size=BATCH_SIZE, num_batches=_NUM_BATCHES, seed=options.seed)
     check = _Check(options, card, prober, batches)
     stages: dict[tuple[int, int], list[StageRecord]] = {pair: [] for pair in check.pairs}
@@ -78,15 +81,17 @@ def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
         for pair, records in check.run(stage).items():
             stages[pair] += [_with_length(record, options) for record in records]
     sides = [_with_code(check.contestant(side), card.name) for side in range(len(options.contestants))]
-    refuse_changed_code(card.name, names)
+    for name in names:
+        code.refuse_change(card.name, name)
+    variables = recorded_variables(os.environ)
     return ParityRecord(
         workload=card.name,
         card_version=card.version,
         size=options.size,
         device=options.device,
         seed=options.seed,
-        variables=recorded_variables(os.environ),
-        code=check_code(names),
+        variables={key: value for name in names for key, value in deciding_variables(variables, name).items()},
+        code=read_check_code(names),
         unix_s=time.time(),
         pairs=tuple(
             PairRecord(one=sides[one], other=sides[other], stages=tuple(found))
@@ -98,7 +103,7 @@ def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
 def _with_code(side: Contestant, workload: str) -> Contestant:
     """And with the versions of its parts: what a proof holds for."""
     parts = frameworks().load(side.framework).versions_of_parts()
-    return replace(side, code=training_code(workload, side.framework), parts=parts)
+    return replace(side, code=read_training_code(workload, side.framework), parts=parts)
 
 
 def _with_length(record: StageRecord, options: ParityOptions) -> StageRecord:

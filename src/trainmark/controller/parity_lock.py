@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -21,9 +22,8 @@ def hold(folder: Path) -> Iterator[None]:
     """Held until the end of the block or of the process, whichever comes first; an empty folder does not stay."""
     path = folder / _LOCK_FILE
     for place in (folder.parent, folder):
-        if place.is_symlink():  # in a stranger's store it may lead anywhere
-            why = "it is a link, and unfinished results are written and removed where it leads"
-            raise InputError(f"cannot use {place}", why=why, hint="remove the link, or use another --store DIR")
+        if place.is_symlink():
+            raise _LinkError(place)
     try:
         lock = _take(path)
     except OSError as error:
@@ -35,6 +35,7 @@ def hold(folder: Path) -> Iterator[None]:
         hint = "wait until it has ended, or use another --store DIR"
         raise InputError("another parity check with the same options is running", why=why, hint=hint)
     try:
+        _refuse_links(folder)
         yield
     finally:
         with contextlib.suppress(OSError):
@@ -42,6 +43,22 @@ def hold(folder: Path) -> Iterator[None]:
                 path.unlink()
                 folder.rmdir()
         lock.close()
+
+
+def _refuse_links(folder: Path) -> None:
+    """Results are read and written here by names that anybody can compute."""
+    for path in folder.rglob("*"):
+        mode = path.lstat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise _LinkError(path)
+
+
+class _LinkError(InputError):
+    """In a stranger's store a link may lead anywhere, and a pipe may never end."""
+
+    def __init__(self, path: Path) -> None:
+        why = "it is a link or a special file, and unfinished results are written and removed there"
+        super().__init__(f"cannot use {path}", why=why, hint="remove it, or use another --store DIR")
 
 
 def _take(path: Path) -> IO[str] | None:

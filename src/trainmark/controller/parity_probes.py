@@ -9,14 +9,15 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trainmark.controller.parity_code import refuse_changed_code, result_code
-from trainmark.errors import InputError, RunError
+from trainmark.controller.parity_code import CodeChangedError, CodeWatch
+from trainmark.errors import RunError
 from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult
 from trainmark.worker.probe_files import (
     key_of,
@@ -57,11 +58,14 @@ class ProcessProber:
     ) -> None:
         self._folder, self._tell, self._jobs = folder, tell, jobs
         self._asked: set[str] = set()
+        self._code = CodeWatch()
         self._running: list[subprocess.Popen[bytes]] = []
+        self._starting = threading.Lock()
+        self._is_ending = False
         self._command = command or (sys.executable, "-m", "trainmark.worker.probe")
 
     def run_steps(self, requests: Sequence[ProbeRequest]) -> list[ProbeResult]:
-        keys = [key_of(request, salt=result_code(request.workload, request.framework)) for request in requests]
+        keys = [key_of(request, salt=self._code.code_of(request.workload, request.framework)) for request in requests]
         named = {key: (self._folder / key, request) for key, request in zip(keys, requests, strict=True)}
         kept = ((key, read_kept_result(folder)) for key, (folder, _) in named.items())
         results = {key: result for key, result in kept if result is not None}
@@ -86,8 +90,8 @@ class ProcessProber:
             )
             for folder, request in zip(folders, requests, strict=True)
         ]
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
+        for task in tasks:
+            self._code.code_of(task.workload, task.framework)
         self._run(tasks)
         return [read_epoch_result(folder) for folder in folders]
 
@@ -118,16 +122,20 @@ class ProcessProber:
         with ThreadPoolExecutor(self._jobs) as pool:
             futures = [pool.submit(self._run_one, task) for task in tasks]
             try:
-                for future in as_completed(futures):
-                    if isinstance(future.exception(), InputError):
-                        future.result()
-            except (KeyboardInterrupt, InputError):
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in list(self._running):
-                    process.terminate()
+                ended = [future.exception() for future in futures]
+            except KeyboardInterrupt:
+                self._end()
                 raise
-            for future in futures:
-                future.result()
+        errors = [error for error in ended if error is not None]
+        if errors:
+            raise next((error for error in errors if isinstance(error, CodeChangedError)), errors[0])
+
+    def _end(self) -> None:
+        """No thread starts another process after this."""
+        with self._starting:
+            self._is_ending = True
+            for process in self._running:
+                process.terminate()
 
     def _environment(self) -> dict[str, str]:
         """Processes that run side by side share the cores and the GPU, unless the user has chosen otherwise."""
@@ -136,30 +144,42 @@ class ProcessProber:
         return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **threads}
 
     def _run_one(self, task: _Task) -> None:
+        if self._is_ending:
+            return
         self._tell(f"{task.framework}: {task.what}")
         for folder, request in task.requests:
             shutil.rmtree(folder, ignore_errors=True)
             write_request(folder, request)
         folders = [folder for folder, _ in task.requests]
-        process = subprocess.Popen(
-            [*self._command, *map(str, folders)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**self._environment(), **os.environ},
-        )
-        self._running.append(process)
+        process = self._start(folders)
+        if process is None:
+            return
         printed, _ = process.communicate()
-        self._running.remove(process)
-        try:
-            refuse_changed_code(task.workload, [task.framework])
-        except InputError:
+        with self._starting:
+            self._running.remove(process)
+        if self._code.has_changed(task.workload, task.framework):
+            self._end()
             for folder in folders:  # their key names the previous code
                 shutil.rmtree(folder, ignore_errors=True)
-            raise
+            raise CodeChangedError
         if process.returncode != 0:
             raise self._explain(task, process.returncode, printed)
         for folder in folders:
             remove_request(folder)
+
+    def _start(self, folders: Sequence[Path]) -> subprocess.Popen[bytes] | None:
+        """None where the check is ending."""
+        with self._starting:
+            if self._is_ending:
+                return None
+            process = subprocess.Popen(
+                [*self._command, *map(str, folders)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**self._environment(), **os.environ},
+            )
+            self._running.append(process)
+            return process
 
     def _explain(self, task: _Task, code: int, printed: bytes) -> RunError:
         """The end of its output is told before the error, which is one sentence."""

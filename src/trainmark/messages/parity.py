@@ -64,11 +64,21 @@ def parity_outdated(*, one: str, other: str, what: str, command: str) -> None: .
 @declare(
     "parity-other-settings",
     en="{one} and {other} are not proven equal: {names} can change results, and had other values in the parity check "
-    "than in these runs; set {names} as in the env.json of the runs, then run: {then}",
+    "than in these runs; set or unset {names} as in the env.json of the runs, then run: {then}",
     zh="尚未证明 {one} 与 {other} 等价：{names} 会影响结果，而等价检查时的取值与这些运行不同；"
-    "请按运行的 env.json 设置 {names}，然后执行：{then}",
+    "请按运行的 env.json 设置或取消 {names}，然后执行：{then}",
 )
 def parity_other_settings(*, one: str, other: str, names: list[str], then: str) -> None: ...
+
+
+@declare(
+    "parity-settings-disagree",
+    en="{one} and {other} are not proven equal: {names} can change results, and had different values in these runs, "
+    "which no parity check can have; measure both again with the same value",
+    zh="尚未证明 {one} 与 {other} 等价：{names} 会影响结果，而这些运行的取值各不相同，任何等价检查都无法同时符合；"
+    "请以相同取值重新测量两者",
+)
+def parity_settings_disagree(*, one: str, other: str, names: list[str]) -> None: ...
 
 
 @declare(

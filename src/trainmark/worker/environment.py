@@ -14,6 +14,7 @@ from typing import Any
 
 import trainmark
 from trainmark import host
+from trainmark.frameworks import frameworks
 from trainmark.gpus import read_gpus
 from trainmark.redaction import Redactor
 from trainmark.runfolder.files import ENVIRONMENT_FILE, write_json
@@ -34,9 +35,8 @@ PACKAGES = (
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
               "TORCHINDUCTOR_CACHE_DIR", "LD_PRELOAD", "NPROC")  # fmt: skip
 """NPROC: the threads of XLA on a CPU."""
-_VARIABLE_PREFIXES = ("NCCL_", "GLOO_", "MKL_", "CUDNN_", "ONEDNN_", "DNNL_", "NVIDIA_TF32", "TORCH_ALLOW_TF32", "XLA_",
-                      "JAX_", "FLAGS_")  # fmt: skip
-"""FLAGS_: of Paddle."""
+_VARIABLE_PREFIXES = ("NCCL_", "GLOO_", "MKL_", "CUDNN_", "ONEDNN_", "DNNL_", "NVIDIA_TF32", "XLA_")
+"""Besides those that a framework declares as its settings."""
 _IS_PLACE = r"(?i:_(?:TO|DIR|PATH|FILE|ADDRESS|ADDRESSES|PORT))"
 _NOT_SPEED = re.compile(
     rf"(?:XLA|JAX|FLAGS)_.*{_IS_PLACE}"
@@ -92,8 +92,13 @@ def recorded_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _matters(key: str) -> bool:
-    is_known = key in _VARIABLES or key.startswith(_VARIABLE_PREFIXES)
+    is_known = key in _VARIABLES or key.startswith((*_VARIABLE_PREFIXES, *_settings()))
     return is_known and _NOT_SPEED.fullmatch(key) is None
+
+
+@cache
+def _settings() -> tuple[str, ...]:
+    return tuple(setting for framework in frameworks().found() for setting in framework.value.settings)
 
 
 def installed_versions(packages: Iterable[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pytest
 
 from comparing import make_runs, scaled
 from making import make_cell
-from trainmark.analyse.parity_verdict import Proofs, stages_not_run, why_not_equal
+from trainmark.analyse.parity_verdict import Proofs, needs_not_met, why_not_equal
 from trainmark.messages.message import Message
 from trainmark.runfolder.parity import Contestant, PairRecord, ParityRecord, StageRecord
 from trainmark.store.folder import read_run
@@ -185,18 +185,46 @@ def test_a_setting_of_one_framework_does_not_matter_to_another(tmp_path: Path) -
     found = ask_jax(tmp_path / "c", {}, torch={"ONEDNN_DEFAULT_FPMATH_MODE": "BF16"}, jax={})
     assert found is not None
     assert found.params["names"] == ["ONEDNN_DEFAULT_FPMATH_MODE"]
+    assert found.code == "parity-settings-disagree"
+    assert "measure both again with the same value" in str(found)
 
 
-def test_stages_not_run_are_those_that_no_check_on_this_device_has_made() -> None:
+def test_what_was_checked_with_other_settings_is_not_asked_for_as_if_it_had_not_run(tmp_path: Path) -> None:
+    """The same command with the same settings as then would change nothing."""
+    flags = {"XLA_FLAGS": FAST_MATH}
+    sides = [
+        rows_of(tmp_path / name, framework=name, environment={"variables": variables})
+        for name, variables in {"torch": {}, "jax": flags}.items()
+    ]
+    as_in_runs = proof(**WITH_JAX, variables=flags, stages=only("mathematics", "rounding"))
+    without_flags = proof(**WITH_JAX, stages=only("trajectory", "work"))
+    found = why_not_equal(sides[0], sides[1], Proofs(current=[without_flags, as_in_runs]))
+    assert found is not None
+    assert found.code == "parity-other-settings"
+    assert found.params["names"] == ["XLA_FLAGS"]
+    assert str(found).endswith("--stages trajectory,work")
+    missing = why_not_equal(sides[0], sides[1], Proofs(current=[as_in_runs]))
+    assert missing is not None
+    assert missing.code == "parity-stage-missing"
+
+
+def test_what_is_left_to_check_is_what_no_check_has_found_that_counts_with_this_one() -> None:
     def missing(*records: ParityRecord) -> list[str]:
-        return stages_not_run(records[0], Proofs(current=records))
+        return [need.name for need in needs_not_met(records[0], Proofs(current=records))]
 
     part = proof(stages=only("rounding"), device="cuda")
     assert missing(proof()) == []
-    assert missing(part, proof()) == ["trajectory", "work"]
+    assert missing(part, proof()) == ["rounding in bf16", "trajectory", "work"]
     assert missing(proof(stages=only("mathematics")), proof(stages=without("work"))) == ["work"]
     assert missing(proof(stages=only("work")), proof(stages=without("work"), steps=20)) == ["trajectory"]
-    assert missing(part, proof(code="0ther")) == ["mathematics", "trajectory", "work"]
+    assert missing(part, proof(code="0ther")) == ["mathematics", "rounding in bf16", "trajectory", "work"]
+    reverse = {"recipes": {"paddle": "reference", "torch": "reference"}}
+    assert missing(proof(stages=only("work")), proof(stages=without("work"), **reverse)) == []
+    flags = {"FLAGS_use_fast_math": "1"}
+    assert missing(proof(stages=only("work"), variables=flags), proof()) == [
+        "mathematics", "rounding in fp32", "trajectory",
+    ]  # fmt: skip
+    assert missing(proof(stages=only("work"), variables={"XLA_FLAGS": FAST_MATH}), proof()) == []
 
 
 def test_all_runs_of_a_side_must_be_of_the_code_of_the_proof(tmp_path: Path) -> None:

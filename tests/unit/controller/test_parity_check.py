@@ -21,11 +21,12 @@ from schema_checking import check_document
 from trainmark.cli.main import main
 from trainmark.controller import parity, parity_code, parity_options, parity_probes
 from trainmark.controller.parity import run_parity
+from trainmark.controller.parity_code import CodeChangedError, CodeWatch
 from trainmark.controller.parity_inputs import nudge_weights, settle_weights, shuffled_orders
 from trainmark.controller.parity_options import ParityOptions
 from trainmark.controller.parity_probes import ProcessProber
 from trainmark.controller.parity_proofs import read_proofs
-from trainmark.errors import InputError, RunError
+from trainmark.errors import RunError
 from trainmark.frameworks import Framework, required_extra
 from trainmark.runfolder.parity import STAGES, read_parity, write_parity
 from trainmark.worker import probe
@@ -374,15 +375,34 @@ def test_a_kept_result_that_cannot_be_read_is_computed_again(damage: str, tmp_pa
 def test_kept_results_are_of_one_code_of_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log"
     command = (sys.executable, "-c", f"LOG = {str(log)!r}\n{_ANSWER}")
-    prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command)
-    prober.run_steps([make_probe_request(rates=(0.1,))])
-    for name in ("_known_check_code", "_read_check_code"):  # of a process that has started since
-        monkeypatch.setattr(parity_code, name, lambda _: "other")
-    prober.run_steps([make_probe_request(rates=(0.1,))])
-    assert log.read_text().count("\n") == 2
+
+    def ask() -> int:
+        prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command)
+        prober.run_steps([make_probe_request(rates=(0.1,))])
+        return log.read_text().count("\n")
+
+    assert (ask(), ask()) == (1, 1)
+    monkeypatch.setattr(parity_code, "read_check_code", lambda _: "other")
+    assert ask() == 2
 
 
-@pytest.mark.parametrize("changed", ["read_training_code", "_read_check_code"])
+def test_kept_results_are_of_one_set_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a check that was interrupted and resumed without a variable would prove what it has not computed."""
+    log = tmp_path / "log"
+    (tmp_path / "log.ok").touch()
+    command = (sys.executable, "-c", f"LOG = {str(log)!r}\n{_ANSWER}")
+
+    def ask(framework: str) -> int:
+        prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command)
+        prober.run_steps([make_probe_request(framework=framework, rates=(0.1,))])
+        return log.read_text().count("\n")
+
+    assert (ask("torch"), ask("jax")) == (1, 2)
+    monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "bfloat16")
+    assert (ask("torch"), ask("jax"), ask("jax")) == (2, 3, 3)
+
+
+@pytest.mark.parametrize("changed", ["read_training_code", "read_check_code", "installed version"])
 def test_code_that_changes_during_a_check_ends_it(
     changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,22 +410,29 @@ def test_code_that_changes_during_a_check_ends_it(
     command = (sys.executable, "-c", f"LOG = {str(tmp_path / 'log')!r}\n{_ANSWER}")
     prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command)
     prober.run_steps([make_probe_request(rates=(0.1,))])
-    monkeypatch.setattr(parity_code, changed, lambda *_: "other")
-    with pytest.raises(InputError, match="have changed during the check") as error:
+    if changed == "installed version":
+        monkeypatch.setattr(Framework, "installed_version", lambda _: "99.0")
+    else:
+        monkeypatch.setattr(parity_code, changed, lambda *_: "other")
+    with pytest.raises(RunError, match="was changed during the check") as error:
         prober.run_steps([make_probe_request(rates=(0.1, 0.2))])
     assert "start it again" in str(error.value.hint)
     assert len(list((tmp_path / "probe").iterdir())) == 1, "what the changed code has computed does not stay"
 
 
 def test_code_that_changes_ends_the_check_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would compute for an hour what nobody uses; the process of jax sleeps longer than this test may take."""
+    """It would compute for an hour what nobody uses; the processes of jax sleep longer than this test may take.
+
+    The second one waits for a free place when torch's process ends.
+    """
     sleep = "import sys, time\nif '\"jax\"' in open(sys.argv[1] + '/request.json').read(): time.sleep(600)\n"
     command = (sys.executable, "-c", f"{sleep}LOG = {str(tmp_path / 'log')!r}\n{_ANSWER}")
-    monkeypatch.setattr(parity_code, "_has_changed", lambda *_: True)
+    monkeypatch.setattr(CodeWatch, "has_changed", lambda *_: True)
     prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command, jobs=2)
-    with pytest.raises(InputError, match="have changed during the check"):
-        prober.run_steps([make_probe_request(framework=name, rates=(0.1,)) for name in ("jax", "torch")])
-    assert not list((tmp_path / "probe").iterdir())
+    three = (("jax", "fp32"), ("torch", "fp32"), ("jax", "bf16"))
+    with pytest.raises(CodeChangedError):
+        prober.run_steps([make_probe_request(framework=name, precision=kind, rates=(0.1,)) for name, kind in three])
+    assert not list((tmp_path / "probe").glob("*/result.json"))
 
 
 def test_code_is_the_same_from_the_start_of_a_check_to_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,13 +440,13 @@ def test_code_is_the_same_from_the_start_of_a_check_to_its_record(monkeypatch: p
 
     class Updating(NumpyProber):
         def run_steps(self, requests: Sequence[ProbeRequest]) -> list[ProbeResult]:
-            monkeypatch.setattr(parity_code, "_read_check_code", read)
+            monkeypatch.setattr(parity_code, "read_check_code", read)
             return super().run_steps(requests)
 
     def read(_: object) -> str:
         raise FileNotFoundError
 
-    with pytest.raises(InputError, match="have changed during the check"):
+    with pytest.raises(CodeChangedError):
         run_parity(replace(OPTIONS, stages=("mathematics",)), Updating())
 
 

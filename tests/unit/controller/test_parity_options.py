@@ -166,6 +166,24 @@ def test_unfinished_results_are_not_kept_where_a_link_leads(linked: str, tmp_pat
     assert not list((tmp_path / "precious").iterdir())
 
 
+@pytest.mark.parametrize("inside", ["weights-0.npz", "key/result.json"])
+def test_links_and_pipes_among_unfinished_results_are_refused(inside: str, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("keep")
+    path = tmp_path / "folder" / inside
+    path.parent.mkdir(parents=True)
+    path.symlink_to(tmp_path / "precious")
+    with pytest.raises(InputError, match=path.name), hold(tmp_path / "folder"):
+        pass
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(InputError, match="a special file"), hold(tmp_path / "folder"):
+        pass
+    path.unlink()
+    with hold(tmp_path / "folder"):
+        pass
+    assert (tmp_path / "precious").read_text() == "keep"
+
+
 def test_a_check_that_is_done_leaves_the_lock_of_the_next_one(tmp_path: Path) -> None:
     with ExitStack() as later:
         with hold(tmp_path / "folder"):

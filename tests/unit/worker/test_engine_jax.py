@@ -155,7 +155,10 @@ def test_two_processes_train_one_model(tmp_path: Path) -> None:
     for name in own[0]:
         assert not np.array_equal(own[0][name], own[1][name]), name
         np.testing.assert_array_equal(means[0][name], means[1][name])
-        np.testing.assert_allclose(means[0][name], (own[0][name] + own[1][name]) / 2, rtol=1e-5, atol=1e-7)
+        mean = (own[0][name] + own[1][name]) / 2
+        # Two programs, which XLA may round differently, and an untrained network makes 2% of that. A sum instead of
+        # the mean, or no exchange, differs by about 1.
+        assert np.linalg.norm(means[0][name] - mean) <= 0.1 * np.linalg.norm(mean) + 1e-7, name
     steps = [path.name for path in (tmp_path / "cache").iterdir() if path.name.startswith("jit__step-")]
     assert len(set(steps)) == 8, f"each process keeps its four programs for the next run: {steps}"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from trainmark.controller import parity_code
-from trainmark.controller.parity_code import check_code
+from trainmark.controller.parity_code import read_check_code
 from trainmark.worker import training_code as module
-from trainmark.worker.training_code import training_code
+from trainmark.worker.training_code import read_training_code
 
 SOURCE = Path(str(module.__file__)).parents[1]
 
@@ -26,20 +26,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(target, "PACKAGE", copy)
         monkeypatch.setattr(target, "engine_folder", lambda framework: copy / "worker" / framework)
     monkeypatch.setattr(module, "load_module", lambda workload, part: cards[workload])
-    forget()
     return copy
 
 
-def forget() -> None:
-    training_code.cache_clear()
-    parity_code._digest_check.cache_clear()
-
-
 def changes(package: Path, name: str, digest: Callable[[], str]) -> bool:
-    forget()
     before = digest()
     (package / name).write_text((package / name).read_text() + "\n# changed\n")
-    forget()
     return digest() != before
 
 
@@ -65,7 +57,7 @@ def changes(package: Path, name: str, digest: Callable[[], str]) -> bool:
     ],
 )
 def test_what_decides_a_training_is_part_of_its_code(name: str, is_part: bool, package: Path) -> None:
-    assert changes(package, name, lambda: training_code("tsm", "paddle")) is is_part
+    assert changes(package, name, lambda: read_training_code("tsm", "paddle")) is is_part
 
 
 @pytest.mark.parametrize(
@@ -83,4 +75,4 @@ def test_what_decides_a_training_is_part_of_its_code(name: str, is_part: bool, p
     ],
 )
 def test_what_decides_a_check_is_part_of_its_code(name: str, is_part: bool, package: Path) -> None:
-    assert changes(package, name, lambda: check_code(["torch", "paddle"])) is is_part
+    assert changes(package, name, lambda: read_check_code(["torch", "paddle"])) is is_part
