@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainmark.errors import DataError
+from trainmark.frameworks import required_extra
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -148,7 +149,7 @@ def require_encoder() -> None:
         raise DataError(
             "cannot make images",
             why="Pillow is not installed",
-            hint="pip install 'trainmark[torch]', or pip install pillow",
+            hint=f"pip install {required_extra('torch')}, or pip install pillow",
         )
 
 
@@ -159,7 +160,7 @@ def require_drawing() -> None:
         raise DataError(
             "cannot draw these images",
             why="OpenCV is not installed",
-            hint="pip install 'trainmark[torch]', or pip install opencv-python-headless",
+            hint=f"pip install {required_extra('torch')}, or pip install opencv-python-headless",
         )
 
 
@@ -263,6 +264,6 @@ def _pillow() -> ModuleType:
         raise DataError(
             "no JPEG decoder is installed",
             why="neither simplejpeg nor Pillow can be imported",
-            hint="pip install 'trainmark[torch]', or pip install pillow simplejpeg",
+            hint=f"pip install {required_extra('torch')}, or pip install pillow simplejpeg",
         ) from error
     return Image

@@ -7,7 +7,7 @@ of two. The kernels were not profiled again, so that the recurrence was the reas
 loses digits where a channel's mean is large against its spread; the tests of equal losses are the guard.
 
 Together with the ReLU behind it a norm can also do with fewer passes over memory in its gradient; the count is in
-docs/concepts/recipes.md.
+docs/concepts/fast-profile.md.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from trainmark.datasets.coco.tables import CocoSplit
 from trainmark.errors import DataError
+from trainmark.frameworks import required_extra
 
 _FIRST, _LAST = 48, 48 + 63
 _MORE, _SIGN, _VALUE = 0x20, 0x10, 0x1F
@@ -88,7 +89,7 @@ def load_coco_mask() -> ModuleType:
         raise DataError(
             "cannot read COCO masks",
             why="pycocotools is not installed",
-            hint="pip install 'trainmark[torch]', or pip install pycocotools",
+            hint=f"pip install {required_extra('torch')}, or pip install pycocotools",
         ) from error
     module: ModuleType = mask
     return module

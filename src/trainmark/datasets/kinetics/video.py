@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from trainmark.datasets.jpeg import MAX_PIXELS, Pixels
 from trainmark.errors import DataError
+from trainmark.frameworks import required_extra
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -245,5 +246,5 @@ def _missing_av(what: str) -> DataError:
     return DataError(
         what,
         why="PyAV is not installed",
-        hint="pip install 'trainmark[torch]', or pip install av; folders of frames do not need it",
+        hint=f"pip install {required_extra('torch')}, or pip install av; folders of frames do not need it",
     )
