@@ -14,6 +14,8 @@ from test_runs import command, results, trainmark
 from making import make_images
 from trainmark.runfolder.files import CHECKPOINT_FILE
 from trainmark.runfolder.records import read_records
+from trainmark.weights.loading import Start, load_start
+from trainmark.workloads.resnet50.weights import tensor_shapes
 from waiting import wait_until
 
 ARGV = ["run", "resnet50", "--device", "cpu", "--size", "small", "--batch-size", "4", "--epochs", "4", "--json"]
@@ -26,6 +28,10 @@ def losses(folder: Path) -> dict[int, float]:
 def evaluations(folder: Path) -> list[tuple[int, str, float]]:
     found = read_records(folder / "rank0.jsonl")
     return [(r["step"], r["metric"], r["value"]) for r in found if r["kind"] == "eval"]
+
+
+def as_it_starts(path: Path) -> Start:
+    return load_start(path, workload="resnet50", shapes=tensor_shapes(2), recipe="reference", seed=0)
 
 
 def start_and_kill_after_two_epochs(argv: list[str], store: Path) -> None:
@@ -56,6 +62,11 @@ def test_a_training_killed_and_resumed_has_the_losses_of_an_undisturbed_one(fram
     assert sorted(losses(folders[1])) == list(range(1, 17))
     assert evaluations(folders[0]) == evaluations(folders[1])
     assert whole["outcome"] == resumed["outcome"]
+    target = tmp_path / "neutral.safetensors"
+    trainmark("weights", whole["id"], "--store", str(tmp_path / "whole"), "--output", str(target))
+    kept, written = (as_it_starts(path) for path in (folders[0] / CHECKPOINT_FILE, target))
+    assert (kept.num_loaded, written.file.stored.about["framework"]) == (267, framework)
+    assert {n: a.tobytes() for n, a in kept.arrays.items()} == {n: a.tobytes() for n, a in written.arrays.items()}
 
 
 def test_until_target_stops_at_the_first_evaluation_that_reaches_it(tmp_path: Path) -> None:

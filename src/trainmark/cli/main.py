@@ -34,6 +34,7 @@ VERBS = {
     "ablate": "say what each optimisation of the recipe fast is worth here",
     "report": "write a report of the results",
     "export": "write the results in the formats of other systems",
+    "weights": "write the weights of a training for any framework",
 }
 """In the order of work, with their summaries. A verb is the module of its name with add_arguments(parser) and
 run(args) -> exit code; list_ and import_ end in an underscore, since Python uses these names itself."""

@@ -50,13 +50,17 @@ def check_weights(cells: Iterable[Cell], listener: Listener) -> None:
         listener.say(f"{cell.workload} starts from {start.sentence}")
 
 
-def _tensor_shapes(cell: Cell) -> dict[str, tuple[int, ...]]:
+def load_layers(workload: str, *, what: str) -> Any:
+    """The module that lists the tensors of a workload; `what` cannot be done without it."""
     try:
-        layers = load_module(cell.workload, "weights")
+        return load_module(workload, "weights")
     except ModuleNotFoundError as error:
-        why = f"{cell.workload} comes from a plugin that does not say which layers it has"
-        raise InputError("--weights is not possible", why=why, hint="add a weights.py beside its card.py") from error
-    shapes: dict[str, tuple[int, ...]] = layers.tensor_shapes(_num_classes(cell))
+        why = f"{workload} comes from a plugin that does not say which layers it has"
+        raise InputError(f"{what} is not possible", why=why, hint="add a weights.py beside its card.py") from error
+
+
+def _tensor_shapes(cell: Cell) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = load_layers(cell.workload, what="--weights").tensor_shapes(_num_classes(cell))
     return shapes
 
 

@@ -39,7 +39,7 @@ class Match:
 def find_match(stored: StoredWeights, workload: str, shapes: Mapping[str, tuple[int, ...]]) -> Match:
     """By the layout of which the file has most; an error if it is of another network."""
     module = load_module(workload, "weights")
-    tensors = dict(_plain_names(stored))
+    tensors = dict(plain_names(stored))
     known = {layout.name: sum(layout.rename(name) in shapes for name in tensors) for layout in module.LAYOUTS}
     if not any(known.values()):
         why = f"none of its {len(tensors)} tensors is a layer of {workload}, such as {next(iter(tensors), '')[:80]!r}"
@@ -108,7 +108,7 @@ def _read(name: str, tensor: StoredTensor) -> np.ndarray[tuple[int, ...], np.dty
     return values
 
 
-def _plain_names(stored: StoredWeights) -> Iterator[tuple[str, StoredTensor]]:
+def plain_names(stored: StoredWeights) -> Iterator[tuple[str, StoredTensor]]:
     """Without wrappers and counters; Paddle's names of statistics and order of linear layers turned into ours."""
     tensors = {name: tensor for name, tensor in stored.tensors.items() if not name.endswith(_COUNTER)}
     prefix = ""

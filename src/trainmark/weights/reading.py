@@ -53,12 +53,12 @@ def refuse(name: str, error: WeightsError) -> WeightsError:
         error.hint
         or "pass the checkpoint of a run, or a state dict (.pth, .pt, .pdparams, .safetensors) from a source you trust"
     )
-    return WeightsError(f"--weights {name}: {error.what}", why=error.why, hint=hint)
+    return WeightsError(f"{name}: {error.what}", why=error.why, hint=hint)
 
 
 def read_bytes(path: Path) -> bytes:
     """All of it, if it is a regular file of a possible size."""
-    what = f"--weights {path}"
+    what = str(path)
     try:
         # Without waiting, and the facts of what was opened: a pipe or a device would never end.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:

@@ -26,6 +26,6 @@ def start_from_file(engine: Engine, run: RunDocument) -> dict[str, Any]:
     )
     if start.file.sha256 != run.weights.get("sha256"):
         why = f"its SHA-256 is {start.file.sha256[:8]}..., and was {str(run.weights.get('sha256'))[:8]}..."
-        raise WeightsError(f"--weights {path.name}: changed since the run was planned", why=why)
+        raise WeightsError(f"{path.name}: changed since the run was planned", why=why)
     engine.import_weights({**own, **{name: array.astype(own[name].dtype) for name, array in start.arrays.items()}})
     return {"weights": start.to_json()}

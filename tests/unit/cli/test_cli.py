@@ -589,8 +589,9 @@ def test_the_set_of_flags_is_pinned() -> None:
         "ablate": sorted(f"--{name}" for name in ablate.split()),
         "report": ["--format", "--json", "--lang", "--output", "--store"],
         "export": ["--format", "--output", "--store"],
+        "weights": ["--output", "--store"],
     }
-    order = "list doctor data plan run mark import show compare accept check parity ablate report export"
+    order = "list doctor data plan run mark import show compare accept check parity ablate report export weights"
     assert " ".join(VERBS) == order
 
 

@@ -1,0 +1,33 @@
+"""`trainmark weights`: the weights of a training, as a file that every framework can start from."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from trainmark.cli.output import IndexingNote, naming_output, next_command, open_store, talk
+from trainmark.cli.parser import add_store_option, path_word
+from trainmark.units import format_bytes, format_count
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("training", metavar="RUN", help="id of a training (--epochs, --until-target) or its beginning")
+    parser.add_argument(
+        "--output", "-o", type=path_word, required=True, metavar="FILE", help="such as resnet50.safetensors"
+    )
+    add_store_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from trainmark.controller.neutral_weights import read_weights, write_neutral
+    from trainmark.controller.results import read_rows
+
+    store, target = open_store(Path(args.store)), Path(args.output)
+    weights = read_weights(store.root, read_rows(store, [args.training], tell=IndexingNote()))
+    with naming_output("weights", target):
+        write_neutral(target, weights)
+    count, size = format_count(len(weights.arrays), "tensors"), sum(array.nbytes for array in weights.arrays.values())
+    talk(f"{count} of {weights.workload} written to {target} ({format_bytes(size)})")
+    next_command(f"trainmark run {weights.workload} --weights {shlex.quote(str(target))}")
+    return 0
