@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -155,25 +155,18 @@ def stderr_console() -> Console:
     return Console(highlight=False, stderr=True, soft_wrap=not sys.stderr.isatty())
 
 
-def write_whole(files: Mapping[Path, str | Path], *, what: str, make_folders: bool = False) -> None:
-    """All files or none: texts, and copies of other files."""
-    with naming_output(what, next(iter(files), Path())):
+def write_whole(files: Mapping[Path, str | bytes | Path], *, what: str, make_folders: bool = False) -> None:
+    """All files or none: texts, bytes, and copies of other files."""
+    try:
         for path in files:
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
             if make_folders:
                 path.parent.mkdir(parents=True, exist_ok=True)
         write_all(files)
-
-
-@contextlib.contextmanager
-def naming_output(what: str, target: Path) -> Iterator[None]:
-    """An OSError of what is written inside becomes an error about --output."""
-    try:
-        yield
     except OSError as error:
         why = error.strerror or str(error)
-        path_text = error.filename or target
+        path_text = error.filename or next(iter(files))
         folder = Path(path_text).parent
         make = f"create the folder: mkdir -p {shlex.quote(str(folder))}"
         hint = "use another --output" if folder.exists() else make

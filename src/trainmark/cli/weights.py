@@ -6,7 +6,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from trainmark.cli.output import IndexingNote, naming_output, next_command, open_store, talk
+from trainmark.cli.output import IndexingNote, next_command, open_store, talk, write_whole
 from trainmark.cli.parser import add_store_option, path_word
 from trainmark.units import format_bytes, format_count
 
@@ -20,14 +20,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from trainmark.controller.neutral_weights import read_weights, write_neutral
+    from trainmark.controller.neutral_weights import read_weights
     from trainmark.controller.results import read_rows
+    from trainmark.weights.neutral import pack_weights
 
     store, target = open_store(Path(args.store)), Path(args.output)
     weights = read_weights(store.root, read_rows(store, [args.training], tell=IndexingNote()))
-    with naming_output("weights", target):
-        write_neutral(target, weights)
-    count, size = format_count(len(weights.arrays), "tensors"), sum(array.nbytes for array in weights.arrays.values())
-    talk(f"{count} of {weights.workload} written to {target} ({format_bytes(size)})")
-    next_command(f"trainmark run {weights.workload} --weights {shlex.quote(str(target))}")
+    packed = pack_weights(weights.arrays, weights.about)
+    write_whole({target: packed}, what="weights")
+    count = format_count(len(weights.arrays), "tensors")
+    talk(f"{count} of {weights.workload} written to {target} ({format_bytes(len(packed))})")
+    recipe = "" if weights.recipe == "reference" else f" --recipe {shlex.quote(weights.recipe)}"
+    next_command(f"trainmark run {weights.workload}{recipe} --weights {shlex.quote(str(target))}")
     return 0

@@ -1,8 +1,7 @@
-"""The weights of a training as a file for any framework: read from its checkpoint, checked, written whole."""
+"""The weights of a training, read from its checkpoint and checked, for a file that any framework can start from."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from trainmark.controller.start_weights import load_layers
 from trainmark.errors import InputError
-from trainmark.runfolder.files import find_checkpoint, write_all
+from trainmark.runfolder.files import find_checkpoint
 from trainmark.units import format_count
 from trainmark.weights.matching import enumerate_some, find_match, plain_names, read_match
-from trainmark.weights.neutral import Weights, WeightsError, write_weights
-from trainmark.weights.reading import read_file, refuse
+from trainmark.weights.neutral import Weights, WeightsError
+from trainmark.weights.reading import read_file
 from trainmark.weights.stored import StoredWeights
 from trainmark.workloads.layout import Origin, Shapes
-from trainmark.workloads.registry import load_card
 
 if TYPE_CHECKING:
     from trainmark.store.rows import RunRow
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class NeutralWeights:
     workload: str
+    recipe: str
     arrays: Weights
     about: dict[str, str]
     """What they belong to; the metadata of the file."""
@@ -44,31 +43,27 @@ def read_weights(store: Path, rows: Sequence[RunRow]) -> NeutralWeights:
             why="only trainings write one, and only if they get to the end of an epoch or are stopped",
             hint="train with --epochs N or --until-target",
         )
-    workload, framework = row.workload, row.framework
-    if workload is None or framework is None:
-        raise InputError(f"{row.id} is no training of a workload", hint="see trainmark list workloads")
-    card, layers = load_card(workload), load_layers(workload, what="reading the weights of this run")
-    file = read_file(checkpoint)
+    workload, framework, recipe = row.workload, row.framework, row.recipe
+    if workload is None or framework is None or recipe is None:
+        raise InputError(
+            f"{row.id} was not made by a workload of trainmark", hint="use a run of trainmark run WORKLOAD"
+        )
+    layers = load_layers(workload, what=f"reading the weights of {row.id}")
     try:
+        file = read_file(checkpoint)
         arrays = _read_all(file.stored, workload, layers)
     except WeightsError as error:
-        raise refuse(f"{row.id}/{file.name}", error) from error
+        hint = "use another run of this training, or train again"
+        raise WeightsError(f"the weights of {row.id} cannot be used: {error.what}", why=error.why, hint=hint) from error
     about = {
         "workload": workload,
-        "card": str(card.version),
+        "recipe": recipe,
+        "card": str(row.workload_version or 1),
         "framework": framework,
         "run": row.id,
         "checkpoint_sha256": file.sha256,
     }
-    return NeutralWeights(workload=workload, arrays=arrays, about=about)
-
-
-def write_neutral(path: Path, weights: NeutralWeights) -> None:
-    """Whole or not at all; an OSError names the file."""
-    with tempfile.TemporaryDirectory(prefix="trainmark-") as folder:
-        draft = Path(folder, "weights")
-        write_weights(draft, weights.arrays, weights.about)
-        write_all({path: draft})
+    return NeutralWeights(workload=workload, recipe=recipe, arrays=arrays, about=about)
 
 
 def _read_all(stored: StoredWeights, workload: str, layers: Any) -> Weights:

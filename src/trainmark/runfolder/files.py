@@ -159,14 +159,16 @@ def replacing(path: Path, *, is_private: bool = False) -> Iterator[BinaryIO]:
         raise
 
 
-def write_all(contents: Mapping[Path, str | Path]) -> None:
-    """Texts, and copies of regular files: all of them or none. An OSError names the file that could not be written."""
+def write_all(contents: Mapping[Path, str | bytes | Path]) -> None:
+    """Texts, bytes, and copies of regular files: all of them or none. An OSError names the file it is about."""
     drafts = {path: _Draft(path) for path in contents}
     try:
         for path, content in contents.items():
             with _naming(path), drafts[path].open(is_forced=False) as file:
                 if isinstance(content, str):
                     file.write(content.encode(errors="backslashreplace"))
+                elif isinstance(content, bytes):
+                    file.write(content)
                 else:
                     with open_regular(content) as source:
                         shutil.copyfileobj(source, file)

@@ -28,7 +28,7 @@ class Start:
     kept: tuple[str, ...]
     """Tensors of the model that the file does not have, or has in another shape."""
     note: str | None
-    """What the table of known files says about this one."""
+    """What the table of known files or the file itself says about it."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -71,5 +71,11 @@ def load_start(path: Path, *, workload: str, shapes: Mapping[str, tuple[int, ...
         num_tensors=len(shapes),
         left_out=match.left_out,
         kept=match.kept,
-        note=find_known(file),
+        note=find_known(file) or _trained_otherwise(file, recipe),
     )
+
+
+def _trained_otherwise(file: WeightsFile, recipe: str) -> str | None:
+    """Another recipe can be another network with the same tensors."""
+    own = file.stored.about.get("recipe", recipe) if file.stored.is_own else recipe
+    return None if own == recipe else f"they were trained with --recipe {own[:40]}, this run has {recipe}"

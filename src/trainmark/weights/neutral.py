@@ -9,7 +9,6 @@ On disk this is a safetensors file, whose metadata say what the weights belong t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,12 +43,13 @@ def require_tensors(weights: Weights, shapes: Mapping[str, Sequence[int]]) -> No
         raise WeightsError("the weights do not fit the model", why="; ".join(found))
 
 
-def write_weights(path: Path, weights: Weights, about: Mapping[str, str]) -> None:
-    """`about` says what they belong to: workload, card version, framework of origin."""
-    from safetensors.numpy import save_file
+def pack_weights(weights: Weights, about: Mapping[str, str]) -> bytes:
+    """The content of a file. `about` says what they belong to: workload, recipe, card version, framework of origin."""
+    from safetensors.numpy import save
 
     contiguous = {name: np.ascontiguousarray(array) for name, array in weights.items()}
-    save_file(contiguous, path, metadata={_FORMAT_KEY: FORMAT, **about})
+    packed: bytes = save(contiguous, metadata={_FORMAT_KEY: FORMAT, **about})
+    return packed
 
 
 def _shape(shape: Sequence[int]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from making import make_cell, make_run
 from trainmark.cli.main import main
 from trainmark.runfolder.files import CHECKPOINT_FILE
-from trainmark.weights.neutral import Weights, write_weights
+from trainmark.weights.neutral import Weights, pack_weights
 from trainmark.weights.reading import read_file
 from trainmark.worker.array_checkpoint import write_state
 from trainmark.workloads.hrnet_w18.weights import tensor_shapes
@@ -39,11 +39,8 @@ def test_every_bit_is_written_with_what_it_belongs_to(tmp_path: Path, values: We
     assert main(["weights", "train", "--store", str(tmp_path / "s"), "--output", str(target)]) == 0
     stored = read_file(target).stored
     assert stored.is_own
-    assert {key: stored.about[key] for key in ("workload", "framework", "run")} == {
-        "workload": "hrnet_w18",
-        "framework": "jax",
-        "run": "training",
-    }
+    known = {"workload": "hrnet_w18", "recipe": "reference", "card": "1", "framework": "jax", "run": "training"}
+    assert {key: stored.about[key] for key in known} == known
     assert {name: tensor.read().tobytes() for name, tensor in stored.tensors.items()} == {
         name: array.tobytes() for name, array in values.items()
     }
@@ -85,7 +82,7 @@ def test_values_that_are_not_finite(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_a_file_of_somebody_else(tmp_path: Path, capsys: pytest.CaptureFixture[str], values: Weights) -> None:
     """A checkpoint is what the run wrote: a stranger's file in its place is not passed on under its name."""
     folder = make_training(tmp_path / "s", values)
-    write_weights(folder / CHECKPOINT_FILE, values, {"trainmark": "something else"})
+    (folder / CHECKPOINT_FILE).write_bytes(pack_weights(values, {"trainmark": "something else"}))
     assert refused(tmp_path, "training") == 2
     assert "not the checkpoint of such a training" in capsys.readouterr().err
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from trainmark.weights.neutral import FORMAT, WeightsError, require_tensors, write_weights
+from trainmark.weights.neutral import FORMAT, WeightsError, pack_weights, require_tensors
 from trainmark.weights.reading import read_file
 
 SHAPES = {"conv.weight": (2, 3, 1, 1), "fc.bias": (2,)}
@@ -38,7 +38,7 @@ def test_a_file_gives_back_the_same_bits_and_facts(tmp_path: Path) -> None:
     given = weights()
     given["fc.bias"][0] = np.nan
     transposed = {**given, "conv.weight": given["conv.weight"].transpose(1, 0, 2, 3)}
-    write_weights(tmp_path / "w.safetensors", transposed, {"workload": "resnet50"})
+    (tmp_path / "w.safetensors").write_bytes(pack_weights(transposed, {"workload": "resnet50"}))
     stored = read_file(tmp_path / "w.safetensors").stored
     assert stored.is_own
     assert stored.about == {"trainmark": FORMAT, "workload": "resnet50"}

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from trainmark.weights.loading import Start, load_start
-from trainmark.weights.neutral import WeightsError, write_weights
+from trainmark.weights.neutral import WeightsError, pack_weights
 from trainmark.weights.reading import read_file
 from trainmark.worker.array_checkpoint import write_state
 from trainmark.workloads.layout import Shapes
@@ -60,11 +60,15 @@ def write_torch(path: Path, values: Values) -> None:
     torch.save({"model": model, "scaler": None, "randomness": [], "progress": {}}, path)
 
 
+def write_neutral(path: Path, values: Values, **about: str) -> None:
+    path.write_bytes(pack_weights(values, {"workload": "resnet50", **about}))
+
+
 WRITERS: dict[str, Callable[[Path, Values], None]] = {
     "torch": write_torch,
     "paddle": lambda path, values: write_arrays(path, as_paddle(values), "paddle"),
     "jax": lambda path, values: write_arrays(path, values, "jax"),
-    "neutral": lambda path, values: write_weights(path, values, {"workload": "resnet50"}),
+    "neutral": write_neutral,
 }
 
 
@@ -80,6 +84,13 @@ def test_every_kind_gives_the_same_bits(tmp_path: Path, values: Values, kind: st
     assert {name: array.tobytes() for name, array in start.arrays.items()} == {
         name: array.tobytes() for name, array in values.items()
     }
+
+
+def test_another_recipe_is_said(tmp_path: Path, values: Values) -> None:
+    """It may be another network with the same tensors."""
+    for recipe, note in (("reference", None), ("fast", "they were trained with --recipe fast, this run has reference")):
+        write_neutral(tmp_path / "w.safetensors", values, recipe=recipe)
+        assert load(tmp_path / "w.safetensors").note == note
 
 
 @pytest.mark.parametrize("kind", ["paddle", "jax"])

@@ -15,7 +15,7 @@ from trainmark.cli.main import main
 from trainmark.plan.identity import cell_id
 from trainmark.runfolder.document import RunDocument
 from trainmark.spec.cell import StartWeights
-from trainmark.weights.neutral import WeightsError, write_weights
+from trainmark.weights.neutral import WeightsError, pack_weights
 from trainmark.worker.fake.engine import FakeClock, FakeEngine
 from trainmark.worker.start_weights import start_from_file
 from trainmark.workloads.hrnet_w18.weights import tensor_shapes
@@ -23,7 +23,8 @@ from trainmark.workloads.hrnet_w18.weights import tensor_shapes
 
 def make_weights(path: Path, *, num_classes: int, value: float = 0.5) -> str:
     shapes = tensor_shapes(num_classes)
-    write_weights(path, {name: np.full(shape, value, np.float32) for name, shape in shapes.items()}, {"workload": "x"})
+    arrays = {name: np.full(shape, value, np.float32) for name, shape in shapes.items()}
+    path.write_bytes(pack_weights(arrays, {"workload": "x"}))
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
