@@ -101,12 +101,12 @@ def why_not_equal(one: Runs, other: Runs, proofs: Proofs) -> Message | None:
     return messages.parity_not_checked(**names, command=command)
 
 
-def needs_not_met(record: ParityRecord, proofs: Proofs) -> list[Need]:
-    """Of a comparison on the device of this check in the usual precisions, for any of its pairs.
+def needs_not_met(record: ParityRecord, proofs: Proofs) -> dict[Need, set[str]]:
+    """Of a comparison on the device of this check in the usual precisions; the frameworks of the pairs that lack each.
 
     A check that made them must be of the same code and settings and long enough.
     """
-    missing: dict[Need, None] = {}
+    missing: dict[Need, set[str]] = {}
     for pair in record.pairs:
         sides = (pair.one.framework, pair.other.framework)
         found = [
@@ -118,8 +118,8 @@ def needs_not_met(record: ParityRecord, proofs: Proofs) -> list[Need]:
         ]
         for need in needs_on(record.device, sides):
             if not _newest_of_each(need, found):
-                missing[need] = None
-    return sorted(missing, key=lambda need: (STAGES.index(need.stage), str(need.precision)))
+                missing.setdefault(need, set()).update(sides)
+    return dict(sorted(missing.items(), key=lambda item: (STAGES.index(item[0].stage), str(item[0].precision))))
 
 
 def _has_settings_of(one: ParityRecord, other: ParityRecord, names: Sequence[str]) -> bool:

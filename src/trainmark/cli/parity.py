@@ -81,8 +81,7 @@ def run(args: argparse.Namespace) -> int:
     unfinished = store / PARITY_FOLDER / f"unfinished-{options.name}"
     with hold(unfinished):
         prober = ProcessProber(unfinished, tell=talk, jobs=args.jobs)
-        record = run_parity(options, prober)
-        path = keep_proof(store, record)
+        record, path = keep_proof(store, run_parity(options, prober))
         prober.forget()
     if args.json:
         print_json(**describe_parity(record), stored=str(path))
@@ -137,10 +136,15 @@ def _say_next(record: ParityRecord, options: ParityOptions, *, store: str) -> No
         talk(f"note: {parity_short(steps=options.steps, least=LEAST_STEPS)}")
     missing = needs_not_met(record, read_proofs([Path(store)]))
     if missing:
-        left = tuple(dict.fromkeys(need.stage for need in missing))
-        precisions = tuple(dict.fromkeys(need.precision for need in missing if need.precision))
-        steps = max(options.steps, LEAST_STEPS)
-        next_command(replace(options, stages=left, precisions=precisions, steps=steps).command, store=store)
+        lacking = set().union(*missing.values())
+        left = replace(
+            options,
+            frameworks=tuple(name for name in options.frameworks if name in lacking),
+            stages=tuple(dict.fromkeys(need.stage for need in missing)),
+            precisions=tuple(dict.fromkeys(need.precision for need in missing if need.precision)),
+            steps=max(options.steps, LEAST_STEPS),
+        )
+        next_command(left.command, store=store)
         return
     one, other = record.pairs[0].one, record.pairs[0].other
     is_recipe = one.framework == other.framework

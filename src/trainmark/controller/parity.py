@@ -71,18 +71,19 @@ _WORK_PRECISION = "fp32"
 def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
     card = check_options(options)
     names = [framework for framework, _ in options.contestants]
-    code = CodeWatch()
+    watch = CodeWatch()
     for name in names:
-        code.code_of(card.name, name)
+        watch.code_of(card.name, name)
+    codes, own_code = {name: read_training_code(card.name, name) for name in names}, read_check_code(names)
     batches = make_batches(card, size=options.size, batch_size=BATCH_SIZE, num_batches=_NUM_BATCHES, seed=options.seed)
     check = _Check(options, card, prober, batches)
     stages: dict[tuple[int, int], list[StageRecord]] = {pair: [] for pair in check.pairs}
     for stage in (stage for stage in STAGES if stage in options.stages):
         for pair, records in check.run(stage).items():
             stages[pair] += [_with_length(record, options) for record in records]
-    sides = [_with_code(check.contestant(side), card.name) for side in range(len(options.contestants))]
     for name in names:
-        code.refuse_change(card.name, name)
+        watch.refuse_change(card.name, name)
+    sides = [_with_code(check.contestant(side), codes) for side in range(len(options.contestants))]
     variables = recorded_variables(os.environ)
     return ParityRecord(
         workload=card.name,
@@ -91,7 +92,7 @@ def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
         device=options.device,
         seed=options.seed,
         variables={key: value for name in names for key, value in deciding_variables(variables, name).items()},
-        code=read_check_code(names),
+        code=own_code,
         unix_s=time.time(),
         pairs=tuple(
             PairRecord(one=sides[one], other=sides[other], stages=tuple(found))
@@ -100,10 +101,9 @@ def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
     )
 
 
-def _with_code(side: Contestant, workload: str) -> Contestant:
+def _with_code(side: Contestant, codes: Mapping[str, str]) -> Contestant:
     """And with the versions of its parts: what a proof holds for."""
-    parts = frameworks().load(side.framework).versions_of_parts()
-    return replace(side, code=read_training_code(workload, side.framework), parts=parts)
+    return replace(side, code=codes[side.framework], parts=frameworks().load(side.framework).versions_of_parts())
 
 
 def _with_length(record: StageRecord, options: ParityOptions) -> StageRecord:

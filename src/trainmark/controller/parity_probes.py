@@ -18,7 +18,7 @@ from typing import Protocol
 
 from trainmark.controller.parity_code import CodeChangedError, CodeWatch
 from trainmark.errors import RunError
-from trainmark.worker.probe import EpochRequest, EpochResult, ProbeRequest, ProbeResult
+from trainmark.worker.probe import PARENT_VARIABLE, EpochRequest, EpochResult, ProbeRequest, ProbeResult
 from trainmark.worker.probe_files import (
     key_of,
     read_epoch_result,
@@ -117,7 +117,7 @@ class ProcessProber:
     def _run(self, tasks: Sequence[_Task]) -> None:
         """If one fails, the others still end, and their results are kept.
 
-        An interrupted check ends at once, and one whose code has changed too: its results would not count.
+        An interrupted check ends at once. One whose code has changed ends as soon as a process starts or ends.
         """
         with ThreadPoolExecutor(self._jobs) as pool:
             futures = [pool.submit(self._run_one, task) for task in tasks]
@@ -151,21 +151,26 @@ class ProcessProber:
             shutil.rmtree(folder, ignore_errors=True)
             write_request(folder, request)
         folders = [folder for folder, _ in task.requests]
+        self._refuse_change(task, folders)
         process = self._start(folders)
         if process is None:
             return
         printed, _ = process.communicate()
         with self._starting:
             self._running.remove(process)
+        self._refuse_change(task, folders)
+        if process.returncode != 0:
+            raise self._explain(task, process.returncode, printed)
+        for folder in folders:
+            remove_request(folder)
+
+    def _refuse_change(self, task: _Task, folders: Sequence[Path]) -> None:
+        """Before a process loads the code too: it may be put back while the process runs."""
         if self._code.has_changed(task.workload, task.framework):
             self._end()
             for folder in folders:  # their key names the previous code
                 shutil.rmtree(folder, ignore_errors=True)
             raise CodeChangedError
-        if process.returncode != 0:
-            raise self._explain(task, process.returncode, printed)
-        for folder in folders:
-            remove_request(folder)
 
     def _start(self, folders: Sequence[Path]) -> subprocess.Popen[bytes] | None:
         """None where the check is ending."""
@@ -176,7 +181,7 @@ class ProcessProber:
                 [*self._command, *map(str, folders)],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                env={**self._environment(), **os.environ},
+                env={**self._environment(), **os.environ, PARENT_VARIABLE: str(os.getpid())},
             )
             self._running.append(process)
             return process

@@ -17,9 +17,10 @@ from trainmark.store.rows import RunRow
 from trainmark.worker.training_code import training_code
 
 
-def keep_proof(store: Path, record: ParityRecord) -> Path:
-    """With secrets replaced as in the env.json of a run of this store, so that the two can be compared."""
-    return write_parity(store, replace(record, variables=Redactor(store).variables(record.variables)))
+def keep_proof(store: Path, record: ParityRecord) -> tuple[ParityRecord, Path]:
+    """What was written: with secrets replaced as in the env.json of a run of this store, to compare the two."""
+    kept = replace(record, variables=Redactor(store).variables(record.variables))
+    return kept, write_parity(store, kept)
 
 
 def read_proofs(stores: Iterable[Path]) -> Proofs:

@@ -32,6 +32,9 @@ from trainmark.worker.bytecode import keep_bytecode
 from trainmark.worker.training import TrainingEngine
 from trainmark.workloads.data import Arrays
 
+PARENT_VARIABLE = "TRAINMARK_PROBE_PARENT"
+"""The process id of the check."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeRequest:
@@ -244,6 +247,7 @@ def _probe_package(framework: str) -> ProbePackage:
 
 
 if __name__ == "__main__":
-    die_with(os.getppid())  # else it computes on after a kill of the check, beside the next one
+    # Else it computes on after a kill of the check, beside the next one. It may be killed before this line, too.
+    die_with(int(os.environ.pop(PARENT_VARIABLE, os.getppid())))
     # By its real name: `__main__` would be a second copy of the classes here, which no isinstance() recognises.
     sys.exit(importlib.import_module("trainmark.worker.probe").main(sys.argv[1:]))

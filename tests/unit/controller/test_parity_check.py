@@ -31,6 +31,7 @@ from trainmark.frameworks import Framework, required_extra
 from trainmark.runfolder.parity import STAGES, read_parity, write_parity
 from trainmark.worker import probe
 from trainmark.worker.probe import (
+    PARENT_VARIABLE,
     EpochRequest,
     EpochResult,
     ProbeRequest,
@@ -41,6 +42,7 @@ from trainmark.worker.probe import (
     permute_samples,
     spread_arrays,
 )
+from trainmark.worker.probe_files import write_request
 from trainmark.workloads.registry import load_card
 
 TYPES = {"fp64": np.float64, "fp32": np.float32, "bf16": np.float16}
@@ -270,6 +272,28 @@ def test_the_command_prints_an_entry_for_each_stage_stores_it_and_says_what_is_n
         assert f"next: trainmark {compared} --store {tmp_path}\n" in capsys.readouterr().err
 
 
+def test_the_next_check_leaves_out_a_framework_that_has_not_the_missing_precision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(parity_probes, "ProcessProber", lambda folder, tell, jobs: NumpyProber())
+    words = ["parity", "resnet50", "--frameworks", "torch,paddle,jax", "--precision", "fp32"]
+    assert main([*words, "--store", str(tmp_path)]) == 0
+    [printed] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("next: trainmark ")]
+    following = printed.removeprefix("next: trainmark ").split()
+    assert following[:6] == ["parity", "resnet50", "--frameworks", "torch,jax", "--stages", "rounding"]
+    assert main(following) == 0
+    assert "next: trainmark compare" in capsys.readouterr().err
+
+
+def test_a_secret_in_a_setting_is_no_reason_to_check_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION_TOKEN", "3x4mple-v4lue-0f-4-secret")
+    monkeypatch.setattr(parity_probes, "ProcessProber", lambda folder, tell, jobs: NumpyProber())
+    assert main(["parity", "resnet50", "--frameworks", "torch,jax", "--store", str(tmp_path)]) == 0
+    assert "next: trainmark compare" in capsys.readouterr().err
+
+
 def test_the_table_names_the_fault_in_both_languages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -403,20 +427,35 @@ def test_kept_results_are_of_one_set_of_settings(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("changed", ["read_training_code", "read_check_code", "installed version"])
+@pytest.mark.parametrize("is_running", [False, True])
 def test_code_that_changes_during_a_check_ends_it(
-    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_running: bool, changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the proof would name the previous code, and processes that started later have loaded another one."""
-    command = (sys.executable, "-c", f"LOG = {str(tmp_path / 'log')!r}\n{_ANSWER}")
-    prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command)
+
+    def change() -> None:
+        if changed == "installed version":
+            monkeypatch.setattr(Framework, "installed_version", lambda _: "99.0")
+        else:
+            monkeypatch.setattr(parity_code, changed, lambda *_: "other")
+
+    class Updated(ProcessProber):
+        def _start(self, folders: Sequence[Path]) -> subprocess.Popen[bytes] | None:
+            process = super()._start(folders)
+            if has_begun:
+                change()
+            return process
+
+    log, has_begun = tmp_path / "log", False
+    prober = Updated(tmp_path / "probe", tell=print, command=(sys.executable, "-c", f"LOG = {str(log)!r}\n{_ANSWER}"))
     prober.run_steps([make_probe_request(rates=(0.1,))])
-    if changed == "installed version":
-        monkeypatch.setattr(Framework, "installed_version", lambda _: "99.0")
-    else:
-        monkeypatch.setattr(parity_code, changed, lambda *_: "other")
+    has_begun = True
+    if not is_running:
+        change()
     with pytest.raises(RunError, match="was changed during the check") as error:
         prober.run_steps([make_probe_request(rates=(0.1, 0.2))])
     assert "start it again" in str(error.value.hint)
+    assert log.read_text().count("\n") == (2 if is_running else 1), "nothing starts after a change"
     assert len(list((tmp_path / "probe").iterdir())) == 1, "what the changed code has computed does not stay"
 
 
@@ -435,19 +474,33 @@ def test_code_that_changes_ends_the_check_at_once(tmp_path: Path, monkeypatch: p
     assert not list((tmp_path / "probe").glob("*/result.json"))
 
 
-def test_code_is_the_same_from_the_start_of_a_check_to_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("gone", ["read_training_code", "read_check_code"])
+def test_code_is_the_same_from_the_start_of_a_check_to_its_record(gone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where all results are kept and no process runs, and where a file is gone."""
 
     class Updating(NumpyProber):
         def run_steps(self, requests: Sequence[ProbeRequest]) -> list[ProbeResult]:
-            monkeypatch.setattr(parity_code, "read_check_code", read)
+            for module in (parity_code, parity):
+                monkeypatch.setattr(module, gone, read)
             return super().run_steps(requests)
 
-    def read(_: object) -> str:
+    def read(*_: object) -> str:
         raise FileNotFoundError
 
     with pytest.raises(CodeChangedError):
         run_parity(replace(OPTIONS, stages=("mathematics",)), Updating())
+
+
+def test_a_process_whose_check_was_killed_before_it_began_computes_nothing(tmp_path: Path) -> None:
+    request = make_probe_request(framework="none", rates=(0.1,))
+    write_request(tmp_path / "request", request)
+    command = [sys.executable, "-m", "trainmark.worker.probe", str(tmp_path / "request")]
+    for parent, has_begun in ((os.getpid(), True), (1, False)):
+        done = subprocess.run(
+            command, env={**os.environ, PARENT_VARIABLE: str(parent)}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1
+        assert ("Traceback" in done.stderr) == has_begun
 
 
 def test_a_killed_check_takes_its_processes_with_it(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def record(one: Contestant, other: Contestant, *, steps: int = 200) -> ParityRec
 
 def test_a_proof_has_the_variables_of_the_check_without_their_secrets(tmp_path: Path) -> None:
     variables = {"XLA_FLAGS": "--xla_a=1", "JAX_TOKEN": "hunter2"}
-    path = keep_proof(tmp_path, replace(record(side(*TORCH), side(*JAX)), variables=variables))
+    _, path = keep_proof(tmp_path, replace(record(side(*TORCH), side(*JAX)), variables=variables))
     [kept] = read_parity(tmp_path)
     assert kept.variables["XLA_FLAGS"] == "--xla_a=1"
     assert kept.variables["JAX_TOKEN"].startswith("REDACTED-")
