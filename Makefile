@@ -8,8 +8,8 @@ setup: .venv/ready
 .venv/ready: locks/bootstrap.txt locks/dev.txt pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r locks/bootstrap.txt
-	$(BIN)/uv pip sync --quiet --require-hashes locks/dev.txt
-	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes locks/dev.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
 run: setup
