@@ -11,8 +11,10 @@ import numpy as np
 from PIL import Image
 
 from trainmark.datasets.jpeg import decode_lenient
+from trainmark.gpus import Gpu
 from trainmark.messages.message import Message
 from trainmark.plan.identity import cell_id
+from trainmark.plan.machine import Machine
 from trainmark.runfolder.document import CellRecord, WorkloadCell
 from trainmark.runfolder.files import EXIT_FILE, OUTPUT_FILE, RUN_FILE, rank_file, write_json
 from trainmark.spec.cell import Cell, DataSource
@@ -31,6 +33,14 @@ def make_cell(**changes: Any) -> Cell:
 def make_workload_cell(**changes: Any) -> WorkloadCell:
     """As a worker gets it."""
     return CellRecord.from_json(make_cell(**changes).to_json()).workload_cell()
+
+
+def make_machine(num_gpus: int = 0, *, frameworks: tuple[str, ...] = ("torch",), **facts: Any) -> Machine:
+    known: dict[str, Any] = {
+        "hostname": "h", "system": "s", "cpu": "c", "num_cores": 2, "memory_bytes": 1, "driver": None, "compiler": None,
+        "gpus": (Gpu(name="H200", memory_bytes=1),) * num_gpus, "frameworks": dict.fromkeys(frameworks, "1"),
+    }  # fmt: skip
+    return Machine(**{**known, **facts})
 
 
 def make_probe_request(**changes: Any) -> ProbeRequest:

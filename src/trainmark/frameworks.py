@@ -9,7 +9,10 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import os
+import re
 import shlex
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,7 +35,7 @@ class Framework:
     parts: tuple[str, ...] = ()
     """Packages that are installed beside it, have versions of their own and decide what is computed."""
     settings: tuple[str, ...] = ()
-    """How the names of environment variables begin by which it may compute something else."""
+    """Prefixes of environment variables that can change what it computes."""
     is_extra: bool = False
     """Installed as an extra of trainmark, `trainmark[NAME]`."""
     engine: str | None = None
@@ -47,6 +50,10 @@ class Framework:
     """Those that it can train in on a CPU."""
     cpu_threads: int | None = None
     """Of each process of a run on a CPU; None: the cores are shared out among the processes."""
+    is_for_cpus_only: Callable[[], bool] = lambda: False
+    """Whether the installed build cannot use a GPU, as far as that can be seen without importing it."""
+    gpu_build: str = ""
+    """How to get a build that can."""
 
     def installed_version(self) -> str | None:
         """From package metadata: importing torch to learn its version costs seconds."""
@@ -56,7 +63,7 @@ class Framework:
             return None
         for name in (self.distribution, *self.other_distributions):
             with contextlib.suppress(metadata.PackageNotFoundError):
-                return metadata.version(name)
+                return metadata.version(name) or "unknown"  # pip may be half way through
         return "unknown"
 
     def versions_of_parts(self) -> dict[str, str]:
@@ -66,7 +73,7 @@ class Framework:
         found = {}
         for name in self.parts:
             with contextlib.suppress(metadata.PackageNotFoundError):
-                found[name] = metadata.version(name)
+                found[name] = metadata.version(name) or "unknown"
         return found
 
     def requirement(self) -> str:
@@ -75,6 +82,35 @@ class Framework:
 
     def precisions_on(self, device: str) -> tuple[str, ...]:
         return self.cpu_precisions if device == "cpu" else self.precisions
+
+
+def _is_torch_for_cpus() -> bool:
+    """By torch/version.py, which has a line for each kind of GPU."""
+    found = importlib.util.find_spec("torch")
+    try:
+        text = Path(found.origin or "").with_name("version.py").read_text(encoding="utf-8") if found else ""
+    except (OSError, ValueError):
+        return False
+    values = re.findall(r"^(?:cuda|hip)\b[^=\n]*=\s*(\S+)", text, re.MULTILINE)
+    return bool(values) and set(values) == {"None"}
+
+
+def _is_paddle_for_cpus() -> bool:
+    """Packages for GPUs have a name of their own, also those that users build."""
+    from importlib import metadata
+
+    try:
+        metadata.version("paddlepaddle-gpu")
+    except metadata.PackageNotFoundError:
+        return True
+    return False
+
+
+def _is_jax_for_cpus() -> bool:
+    """JAX finds what drives a GPU by these entry points, or as modules in the package `jax_plugins`."""
+    from importlib import metadata
+
+    return not metadata.entry_points(group="jax_plugins") and importlib.util.find_spec("jax_plugins") is None
 
 
 _BUILT_IN = (
@@ -86,6 +122,8 @@ _BUILT_IN = (
         settings=("TORCH_ALLOW_TF32",),
         is_extra=True,
         engine="trainmark.worker.torch",
+        is_for_cpus_only=_is_torch_for_cpus,
+        gpu_build="install a build of torch for CUDA",
     ),
     Framework(
         name="paddle",
@@ -99,6 +137,8 @@ _BUILT_IN = (
         precisions=("fp32", "tf32", "amp", "bf16", "fp16"),
         cpu_precisions=("fp32",),  # its CPU kernels for convolutions and norms have float32 and float64 only
         cpu_threads=1,  # its own default; HRNet-W18 was 2.4 to 9 times slower with two threads on two cores
+        is_for_cpus_only=_is_paddle_for_cpus,
+        gpu_build="install paddlepaddle-gpu instead of paddlepaddle",
     ),
     Framework(
         name="jax",
@@ -109,6 +149,8 @@ _BUILT_IN = (
         settings=("XLA_FLAGS", "JAX_"),
         is_extra=True,
         engine="trainmark.worker.jax",
+        is_for_cpus_only=_is_jax_for_cpus,
+        gpu_build="pip install 'jax[cuda13]'",
     ),
 )
 
@@ -122,7 +164,8 @@ def required_extra(name: str) -> str:
     except metadata.PackageNotFoundError:
         origin = {}
     folder = unquote(urlsplit(origin.get("url", "")).path)
-    if "dir_info" not in origin or not Path(folder, "pyproject.toml").is_file():
+    # Not Path.is_file: it fails for a folder of another user that this one may not read.
+    if "dir_info" not in origin or not os.path.isfile(os.path.join(folder, "pyproject.toml")):  # noqa: PTH113, PTH118
         return f"'trainmark[{name}]'"
     option = "-e " if origin["dir_info"].get("editable") else ""
     return f"{option}{shlex.quote(f'{folder}[{name}]')}"
@@ -132,3 +175,9 @@ def required_extra(name: str) -> str:
 def frameworks() -> plugins.Registry[Framework]:
     own = plugins.loaders(_BUILT_IN)
     return plugins.Registry(plugins.ENGINES, kind="framework", built_in=own, check=plugins.expect(Framework))
+
+
+def setting_prefixes(names: Iterable[str] = ()) -> tuple[str, ...]:
+    """Of the built-in frameworks and of these. No other plugin is imported: it might import its framework too."""
+    own = [*_BUILT_IN, *(frameworks().load(name) for name in names)]
+    return tuple(dict.fromkeys(prefix for framework in own for prefix in framework.settings))

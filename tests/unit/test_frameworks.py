@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from trainmark.frameworks import frameworks, required_extra
+from trainmark.frameworks import frameworks, required_extra, setting_prefixes
 
 
 def test_a_framework_may_be_installed_under_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,3 +57,55 @@ def test_without_package_metadata_an_extra_has_its_published_name(monkeypatch: p
 
     monkeypatch.setattr(metadata, "distribution", missing)
     assert required_extra("paddle") == "'trainmark[paddle]'"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("cuda: Optional[str] = None\nhip: Optional[str] = None\n", True),
+        ("cuda: Optional[str] = '13.2'\nhip: Optional[str] = None\n", False),
+        ("cuda = None\nhip = '6.4'\n", False),
+        ("cuda = None\n", True),
+        ("something = 'else'\n", False),
+        (None, False),
+    ],
+)
+def test_what_torch_was_built_for_is_in_its_version_file(
+    lines: str | None, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lines is not None:
+        (tmp_path / "version.py").write_text(f"__version__ = '2.15.0'\n{lines}")
+    found = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: found)
+    assert frameworks().load("torch").is_for_cpus_only() == expected
+
+
+def test_what_paddle_and_jax_were_built_for_is_in_the_names_of_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert frameworks().load("paddle").is_for_cpus_only()
+    assert frameworks().load("jax").is_for_cpus_only()
+    monkeypatch.setattr(metadata, "version", lambda name: {"paddlepaddle-gpu": "3.3.1"}[name])
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [group] if group == "jax_plugins" else [])
+    assert not frameworks().load("paddle").is_for_cpus_only()
+    assert not frameworks().load("jax").is_for_cpus_only()
+
+
+def test_a_checkout_that_another_user_may_not_read_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    text = json.dumps({"url": tmp_path.as_uri(), "dir_info": {}})
+    monkeypatch.setattr(metadata, "distribution", lambda _: SimpleNamespace(read_text=lambda _: text))
+    monkeypatch.setattr("os.stat", refused)
+    assert required_extra("jax") == "'trainmark[jax]'"
+
+
+def test_a_package_that_is_half_installed_has_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _: None)  # as of a .dist-info folder without METADATA
+    assert frameworks().load("jax").installed_version() == "unknown"
+    assert frameworks().load("jax").versions_of_parts() == {"jaxlib": "unknown", "optax": "unknown"}
+
+
+def test_settings_of_built_in_frameworks_load_no_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(frameworks()), "found", lambda _: pytest.fail("a plugin may import its framework"))
+    assert {"FLAGS_", "JAX_", "TORCH_ALLOW_TF32"} <= set(setting_prefixes())
+    assert setting_prefixes(["jax"]) == setting_prefixes()

@@ -27,9 +27,9 @@ from trainmark.store.rows import RunRow
 USUAL_PRECISIONS = ("fp32", "bf16")
 USUAL_SIZE = "small"
 _FOR_ALL = ("NVIDIA_TF32", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
-"""Variables by which any framework may compute something else, by how their names begin."""
+"""Prefixes of variables that can change what any framework computes."""
 _HARMLESS = re.compile(r"(?i:mem|alloc|platform)")
-"""Of memory, and where to compute, which is known otherwise."""
+"""About memory or the choice of device: they change no result."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,13 +35,14 @@ def run(args: argparse.Namespace) -> int:
 
     options = read_options(
         workload=args.workload,
-        device=args.device or read_machine().best_device,
+        device=args.device,
         precision=args.precision,
         size=args.size,
         batch_size=args.batch_size,
         only=args.only.split(",") if args.only else (),
         rounds=args.rounds,
         seconds=args.seconds,
+        machine=read_machine(),
     )
     found, cause = ablate(options, say=talk)
     if args.json:

@@ -14,7 +14,7 @@ from trainmark.cache_folder import compile_cache_folder, count_bytes
 from trainmark.cli.output import next_command, print_commands, print_json, stdout_console
 from trainmark.cli.parser import add_json_option, add_machine_options, add_store_option, integer, read_cluster_options
 from trainmark.errors import InputError
-from trainmark.frameworks import required_extra
+from trainmark.frameworks import frameworks, required_extra
 from trainmark.measured_peaks import Peak, describe_peaks, read_peaks
 from trainmark.plan.machine import Machine, read_machine
 from trainmark.units import format_bytes, format_count
@@ -106,7 +106,7 @@ def _measure_peaks(args: argparse.Namespace) -> int:
     for option in (name for name in _NETWORK_OPTIONS if name != "device"):
         if vars(args)[option] is not None:
             raise InputError(f"--{option} needs --network", hint="trainmark doctor --network")
-    peaks = measure_peaks(args.device or read_machine().best_device, os.environ)
+    peaks = measure_peaks(args.device, os.environ, read_machine())
     if args.json:
         print_json(peaks=peaks)
         return 0
@@ -130,6 +130,11 @@ def _find_problems(machine: Machine, store: Path) -> list[dict[str, str]]:
         problems.append(("no framework is installed", f"pip install {required_extra('torch')}"))
     if not machine.gpus:
         problems.append(("no NVIDIA GPU is visible", "CPU runs work; --size small keeps them short"))
+    if machine.gpus:
+        problems += [
+            (f"the installed {name} is built for CPUs only", frameworks().load(name).gpu_build)
+            for name in machine.frameworks_without_gpu
+        ]
     if machine.gpus and machine.compiler is None:
         problems.append(("no C++ compiler", "install g++; without it `fast` runs uncompiled"))
     load = os.getloadavg()[0]

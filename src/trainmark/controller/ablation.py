@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from trainmark.controller.turns import Prepared, Spread, Variant, in_turns, ratio, summarise
 from trainmark.errors import InputError, RunError
 from trainmark.host import num_cores
+from trainmark.plan.feasible import require
+from trainmark.plan.machine import Machine
 from trainmark.spec.cell import PRECISIONS, Cell, DataSource
 from trainmark.workloads.optimisations import OPTIMISATIONS, Optimisation, optimisations_of
 from trainmark.workloads.registry import load_card
 
+_FRAMEWORK = "torch"
+"""The one whose optimisations can be left out one by one so far."""
 _WARM_UP_S = 0.5
 _MOST_AT_ONCE = 6
 """Variants on one GPU: each holds a training in its memory."""
@@ -62,18 +66,21 @@ class Ablation:
 def read_options(
     *,
     workload: str,
-    device: str,
+    device: str | None,
     precision: str | None,
     size: str | None,
     batch_size: int | None,
     only: Sequence[str],
     rounds: int,
     seconds: float,
+    machine: Machine,
 ) -> AblationOptions:
     """All faults are found before anything starts."""
     card = load_card(workload)
     if "fast" not in card.recipes:
         raise InputError(f"{workload} has no recipe fast", hint="trainmark list workloads")
+    device = device or machine.best_device
+    require(_FRAMEWORK, machine, device=device)
     precision = precision or ("bf16" if device == "cuda" else "fp32")
     if precision not in PRECISIONS:
         raise InputError(f"unknown precision {precision!r}", hint=f"use one of {', '.join(PRECISIONS)}")

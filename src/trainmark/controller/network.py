@@ -12,9 +12,9 @@ from trainmark.controller.launching import choose_launcher, make_job
 from trainmark.controller.listener import Listener
 from trainmark.controller.preflight import make_shared_folder
 from trainmark.errors import InputError, RunError
-from trainmark.frameworks import required_extra
 from trainmark.launch.job import Command, Job, Machines, Prints, own_python
 from trainmark.launch.registry import launchers
+from trainmark.plan.feasible import require
 from trainmark.plan.machine import Machine
 from trainmark.runfolder.files import NETWORK_FILE, NETWORK_REQUEST_FILE, OUTPUT_FILE, SCHEMA, read_json, write_json
 from trainmark.runfolder.records import Outcome
@@ -41,8 +41,7 @@ def network_options(
     *, device: str | None, nodes: int, devices: int | None, launcher: str, cluster: Cluster, machine: Machine
 ) -> NetworkOptions:
     """Fills in what was not given, and refuses what this machine cannot do."""
-    if _FRAMEWORK not in machine.frameworks:
-        raise InputError(f"{_FRAMEWORK} is not installed", hint=f"pip install {required_extra(_FRAMEWORK)}")
+    require(_FRAMEWORK, machine)
     asked = launchers().load(launcher)
     if asked.prints is Prints.MANIFESTS:
         hint = "use another --launcher"
@@ -51,8 +50,8 @@ def network_options(
     if device not in _MAX_BYTES:
         raise InputError(f"--device: unknown device type {device!r}", hint="use cpu or cuda")
     is_here = not cluster.hosts and asked.machines is not Machines.SCHEDULER
-    if device == "cuda" and not machine.gpus and is_here:
-        raise InputError("no NVIDIA GPU is visible", hint="use --device cpu, or check nvidia-smi")
+    if is_here:
+        require(_FRAMEWORK, machine, device=device)
     available = machine.num_devices(device)
     devices = devices or ((available or 1) if device == "cuda" else 2)
     if nodes * devices < 2:

@@ -84,7 +84,7 @@ def run_parity(options: ParityOptions, prober: Prober) -> ParityRecord:
     for name in names:
         watch.refuse_change(card.name, name)
     sides = [_with_code(check.contestant(side), codes) for side in range(len(options.contestants))]
-    variables = recorded_variables(os.environ)
+    variables = recorded_variables(os.environ, names)
     return ParityRecord(
         workload=card.name,
         card_version=card.version,

@@ -56,7 +56,7 @@ def result_code(workload: str, framework: str) -> str:
     """All that a result of a probe depends on besides its request, as it is now: versions, code and settings."""
     found = frameworks().load(framework)
     versions = [str(found.installed_version()), *found.versions_of_parts().values()]
-    settings = json.dumps(deciding_variables(recorded_variables(os.environ), framework))
+    settings = json.dumps(deciding_variables(recorded_variables(os.environ, [framework]), framework))
     return " ".join([*versions, read_training_code(workload, framework), read_check_code([framework]), settings])
 
 

@@ -11,8 +11,8 @@ from trainmark.analyse.parity_command import USUAL_PRECISIONS, USUAL_SIZE, parit
 from trainmark.controller.workload import offer_of
 from trainmark.errors import InputError
 from trainmark.frameworks import frameworks
-from trainmark.plan.feasible import Reach, why_not
-from trainmark.plan.machine import read_machine
+from trainmark.plan.feasible import Reach, require, why_not
+from trainmark.plan.machine import Machine, read_machine
 from trainmark.runfolder.parity import LEAST_REPEATS, LEAST_STEPS, REFERENCE, ROUNDING, STAGES, USUAL_SEED
 from trainmark.spec.cell import Cell, DataSource
 from trainmark.workloads.card import Card
@@ -84,14 +84,12 @@ def usable_precisions(names: tuple[str, ...], recipe: str, device: str) -> tuple
 
 def check_options(options: ParityOptions) -> Card:
     """Refuses what cannot be checked."""
-    card = load_card(options.workload)
+    card, machine = load_card(options.workload), read_machine()
     for name in dict.fromkeys((REFERENCE[0], *options.frameworks)):
-        framework = frameworks().load(name)
-        if framework.installed_version() is None:
-            raise InputError(f"{framework.summary} is not installed", hint=f"pip install {framework.requirement()}")
         if name not in card.frameworks:
-            known = ", ".join(card.frameworks)
-            raise InputError(f"{card.name} has no implementation in {framework.summary}", hint=f"it has: {known}")
+            why, known = frameworks().load(name).summary, ", ".join(card.frameworks)
+            raise InputError(f"{card.name} has no implementation in {why}", hint=f"it has: {known}")
+        require(name, machine)
     if options.recipe not in card.recipes:
         raise InputError(f"{card.name} has no recipe {options.recipe!r}", hint=f"it has: {', '.join(card.recipes)}")
     if options.size not in card.sizes:
@@ -100,15 +98,15 @@ def check_options(options: ParityOptions) -> Card:
         raise InputError(
             "parity needs two sides", hint="install another of the workload's frameworks, or use --recipe fast"
         )
-    _refuse_infeasible(options, card)
+    _refuse_infeasible(options, card, machine)
     if ROUNDING in options.stages:
         _check_precisions(options)
     return card
 
 
-def _refuse_infeasible(options: ParityOptions, card: Card) -> None:
+def _refuse_infeasible(options: ParityOptions, card: Card, machine: Machine) -> None:
     """By the rules of `trainmark run`: recipes that a framework lacks, a GPU that is not there."""
-    machine, offer = read_machine(), offer_of(card)
+    offer = offer_of(card)
     for cell in _cells(options):
         reason = why_not(cell, machine, Reach(), offer)
         if reason is not None:

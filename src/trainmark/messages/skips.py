@@ -25,6 +25,14 @@ def no_gpu() -> None: ...
 
 
 @declare(
+    "framework-for-cpus-only",
+    en="the installed {framework} is built for CPUs only; use --device cpu, or {how}",
+    zh="已安装的 {framework} 仅支持 CPU；请使用 --device cpu，或安装支持 GPU 的版本（{how}）",
+)
+def framework_for_cpus_only(*, framework: str, how: str) -> None: ...
+
+
+@declare(
     "too-few-gpus",
     en="{wanted} devices requested, {available:# GPUs} available; use --devices {available} or fewer",
     zh="要求 {wanted} 个设备，本机有 {available} 块 GPU；请使用 --devices {available} 或更少",
@@ -82,8 +90,8 @@ def no_recipe(*, framework: str, recipe: str, workload: str, known: str) -> None
 
 @declare(
     "no-fast-paddle",
-    en="paddle has no recipe fast: to_static was slower than the dynamic graph on a CPU, with CINN too, and no GPU has"
-    " tried it; use --recipe reference",
+    en="paddle has no recipe fast: to_static was slower than the dynamic graph on a CPU, with CINN too, and it"
+    " was not tried on a GPU; use --recipe reference",
     zh="paddle 没有 fast 配方：在 CPU 上 to_static（含 CINN）比动态图慢，也未在 GPU 上试过；请使用 --recipe reference",
 )
 def no_fast_paddle() -> None: ...

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainmark.errors import InputError
 from trainmark.frameworks import frameworks
 from trainmark.messages.message import Message
 from trainmark.messages.skips import (
+    framework_for_cpus_only,
     framework_missing,
     no_fast_paddle,
     no_gpu,
@@ -35,26 +37,34 @@ class Reach:
 
 def why_not(cell: Cell, machine: Machine, reach: Reach, offer: Offer | None = None) -> Message | None:
     """`offer` is that of the cell's workload. First comes what no other machine would change."""
-    here = () if reach.is_elsewhere else (_missing_framework, _missing_gpu, _too_many_devices)
     reasons = [
         _precision_without_hardware(cell),
         _precision_without_kernels(cell),
         _missing_recipe(cell, offer),
-        *(check(cell, machine) for check in here),
+        None if reach.is_elsewhere else _missing_here(cell.framework, cell.device, machine),
+        None if reach.is_elsewhere else _too_many_devices(cell, machine),
         _too_many_nodes(cell, reach),
     ]
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def _missing_framework(cell: Cell, machine: Machine) -> Message | None:
-    if cell.framework in machine.frameworks:
-        return None
-    framework = frameworks().load(cell.framework)
-    return framework_missing(framework=framework.name, package=framework.requirement())
+def require(framework: str, machine: Machine, *, device: str = "cpu") -> None:
+    """For what is no cell of a plan but runs a framework here too."""
+    reason = _missing_here(framework, device, machine)
+    if reason is not None:
+        what, _, hint = reason.english.rpartition("; ")
+        raise InputError(what, hint=hint)
 
 
-def _missing_gpu(cell: Cell, machine: Machine) -> Message | None:
-    return no_gpu() if cell.device == "cuda" and not machine.gpus else None
+def _missing_here(name: str, device: str, machine: Machine) -> Message | None:
+    framework = frameworks().load(name)
+    if name not in machine.frameworks:
+        return framework_missing(framework=name, package=framework.requirement())
+    if device == "cuda" and not machine.gpus:
+        return no_gpu()
+    if device == "cuda" and name in machine.frameworks_without_gpu:
+        return framework_for_cpus_only(framework=name, how=framework.gpu_build)
+    return None
 
 
 def _too_many_devices(cell: Cell, machine: Machine) -> Message | None:

@@ -26,6 +26,8 @@ class Machine:
     """Installed frameworks and their versions."""
     compiler: str | None
     """A C++ compiler, which torch.compile needs."""
+    frameworks_without_gpu: tuple[str, ...] = ()
+    """Installed ones whose build cannot use a GPU."""
 
     @property
     def best_device(self) -> str:
@@ -37,6 +39,7 @@ class Machine:
 
 def read_machine() -> Machine:
     gpus, driver = read_gpus()
+    versions = _read_frameworks()
     return Machine(
         hostname=socket.gethostname(),
         system=platform.platform(),
@@ -45,8 +48,9 @@ def read_machine() -> Machine:
         memory_bytes=host.memory_bytes(),
         gpus=gpus,
         driver=driver,
-        frameworks=_read_frameworks(),
+        frameworks=versions,
         compiler=shutil.which("g++"),
+        frameworks_without_gpu=tuple(name for name in versions if frameworks().load(name).is_for_cpus_only()),
     )
 
 

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 import trainmark
 from trainmark import host
-from trainmark.frameworks import frameworks
+from trainmark.frameworks import setting_prefixes
 from trainmark.gpus import read_gpus
 from trainmark.redaction import Redactor
 from trainmark.runfolder.files import ENVIRONMENT_FILE, write_json
@@ -49,9 +49,13 @@ _XLA_FILE = re.compile(rf"\s*--\w+{_IS_PLACE}=\S*")
 
 
 def describe_environment(
-    framework_facts: dict[str, Any], *, gpu_index: int | None, image: str | None = None
+    framework_facts: dict[str, Any],
+    *,
+    gpu_index: int | None,
+    frameworks: Collection[str] = (),
+    image: str | None = None,
 ) -> dict[str, Any]:
-    """`image` is the container's image as the user named it."""
+    """`frameworks` are those that train; `image` is the container's image as the user named it."""
     sensor = GpuSensor(gpu_index) if gpu_index is not None else None
     gpus, driver = read_gpus()
     return {
@@ -67,7 +71,7 @@ def describe_environment(
         "gpus": [{"name": gpu.name, "uuid": gpu.uuid} for gpu in gpus],
         "driver": driver,
         "packages": installed_versions(PACKAGES),
-        "variables": recorded_variables(os.environ),
+        "variables": recorded_variables(os.environ, frameworks),
         "container": describe_container(),
         "image": describe_image(image),
         "git": own_git(),
@@ -84,21 +88,17 @@ def write_environment(folder: Path, document: Mapping[str, Any]) -> None:
     write_json(folder / ENVIRONMENT_FILE, {**document, "variables": variables}, is_private=True)
 
 
-def recorded_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    found = {key: value for key, value in environment.items() if _matters(key)}
+def recorded_variables(environment: Mapping[str, str], frameworks: Collection[str] = ()) -> dict[str, str]:
+    """With the settings of these frameworks and of the built-in ones."""
+    prefixes = (*_VARIABLE_PREFIXES, *setting_prefixes(frameworks))
+    found = {
+        key: value
+        for key, value in environment.items()
+        if (key in _VARIABLES or key.startswith(prefixes)) and _NOT_SPEED.fullmatch(key) is None
+    }
     if "XLA_FLAGS" in found:
         found["XLA_FLAGS"] = _XLA_FILE.sub("", found["XLA_FLAGS"]).strip()
     return found
-
-
-def _matters(key: str) -> bool:
-    is_known = key in _VARIABLES or key.startswith((*_VARIABLE_PREFIXES, *_settings()))
-    return is_known and _NOT_SPEED.fullmatch(key) is None
-
-
-@cache
-def _settings() -> tuple[str, ...]:
-    return tuple(setting for framework in frameworks().found() for setting in framework.value.settings)
 
 
 def installed_versions(packages: Iterable[str]) -> dict[str, str]:

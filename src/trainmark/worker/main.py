@@ -214,7 +214,8 @@ class Worker:
         if self._rank == 0:
             code = training_code(self._cell.workload, self._cell.framework)
             found = {**facts, "training_code": code}
-            document = describe_environment(found, gpu_index=self._gpu_index, image=self._run.image)
+            own = [self._cell.framework]
+            document = describe_environment(found, gpu_index=self._gpu_index, frameworks=own, image=self._run.image)
             write_environment(self._folder, document)
 
     def _load_package(self) -> EnginePackage:

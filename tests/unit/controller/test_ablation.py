@@ -8,16 +8,19 @@ from functools import partial
 
 import pytest
 
+from making import make_machine
 from schema_checking import check_document
+from trainmark.cli import ablate as ablate_verb
 from trainmark.cli.main import main
 from trainmark.controller import ablation
 from trainmark.controller.ablation import ablate, read_options
+from trainmark.controller.peaks import measure_peaks
 from trainmark.controller.turns import Prepared, Variant
 from trainmark.errors import InputError, RunError
 
 OPTIONS = {
     "workload": "tsm", "device": "cuda", "precision": None, "size": None, "batch_size": None, "rounds": 2,
-    "seconds": 0.1,
+    "seconds": 0.1, "machine": make_machine(num_gpus=1),
 }  # fmt: skip
 
 
@@ -106,6 +109,7 @@ def test_a_variant_that_ends_while_it_is_measured_does_not_spoil_the_others() ->
 def test_an_early_end_prints_what_was_measured_and_names_the_rest(
     prepare: type[Ending], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(ablate_verb, "read_machine", lambda: make_machine(num_gpus=1))
     monkeypatch.setattr(ablation, "ablate", partial(ablate, prepare=prepare))
     monkeypatch.setattr(ablation, "num_cores", lambda: 4)  # two at the same time
     words = "ablate tsm --device cuda --only compile,fused_optimizer,sum_norms --rounds 5 --seconds 0.1"
@@ -147,6 +151,7 @@ def test_variants_that_are_prepared_together_share_the_cores(monkeypatch: pytest
 
 
 def test_one_round_prints_no_interval(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(ablate_verb, "read_machine", lambda: make_machine(num_gpus=1))
     monkeypatch.setattr(ablation, "ablate", partial(ablate, prepare=Imagined))
     words = "ablate tsm --device cuda --only compile --rounds 1 --seconds 0.1"
     assert main(words.split()) == 0
@@ -175,9 +180,18 @@ def test_faults_are_found_before_anything_starts(changes: dict[str, object], tex
 def test_the_command_prints_the_document_of_its_schema(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(ablate_verb, "read_machine", lambda: make_machine(num_gpus=1))
     monkeypatch.setattr(ablation, "ablate", partial(ablate, prepare=Imagined))
     words = "ablate tsm --device cuda --only compile,channels_last --rounds 2 --seconds 0.1 --json"
     assert main(words.split()) == 0
     document = json.loads(capsys.readouterr().out)
     check_document("ablate", document)
     assert [row["failure"] for row in document["ablation"]["rows"]] == [None, "out of memory"]
+
+
+def test_what_this_machine_lacks_is_said_before_anything_starts() -> None:
+    for machine, lacking in ((make_machine(), "no NVIDIA GPU"), (make_machine(1, frameworks=()), "torch is not")):
+        with pytest.raises(InputError, match=lacking):
+            read_options(**{**OPTIONS, "machine": machine}, only=["compile"])  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=lacking):
+            measure_peaks("cuda", {}, machine)

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from making import make_machine
 from trainmark.cli.main import main
+from trainmark.controller import parity_options
 from trainmark.controller.parity_lock import hold
 from trainmark.controller.parity_options import ParityOptions, check_options, usable_frameworks, usable_precisions
 from trainmark.errors import InputError, StoreError
 from trainmark.frameworks import Framework
-from trainmark.gpus import Gpu
 from trainmark.plan import machine
 
 TWO = ParityOptions(workload="resnet50", frameworks=("torch", "jax"))
@@ -62,7 +63,8 @@ def test_what_can_be_checked_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> 
     check_options(replace(TWO, recipe="fast"))
     check_options(replace(TWO, frameworks=("torch", "paddle"), stages=("work",), precisions=()))
     check_options(replace(TWO, frameworks=("torch", "paddle", "jax"), precisions=("bf16",)))
-    monkeypatch.setattr(machine, "read_gpus", lambda: ((Gpu(name="H200", uuid="1", memory_bytes=1 << 37),), "580"))
+    here = make_machine(1, frameworks=("torch", "paddle"))
+    monkeypatch.setattr(parity_options, "read_machine", lambda: here)
     check_options(replace(TWO, frameworks=("torch", "paddle"), device="cuda"))
 
 
@@ -150,9 +152,12 @@ with hold(Path({str(tmp_path / "folder")!r})):
 def test_a_link_in_a_strangers_store_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("keep")
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(StoreError, match="cannot write to"), hold(tmp_path / "folder"):
-        pass
+    for make in (Path.symlink_to, Path.hardlink_to):
+        make(tmp_path / "folder" / "lock", tmp_path / "precious")
+        with pytest.raises(InputError, match="lock") as error, hold(tmp_path / "folder"):
+            pass
+        assert "it is a link" in str(error.value.why)
+        (tmp_path / "folder" / "lock").unlink()
     assert (tmp_path / "precious").read_text() == "keep"
 
 

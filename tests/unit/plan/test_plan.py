@@ -5,25 +5,19 @@ from typing import Any
 
 import pytest
 
-from making import make_cell
+from making import make_cell, make_machine
 from trainmark.controller.workload import read_catalog
+from trainmark.errors import InputError
 from trainmark.frameworks import required_extra
 from trainmark.gpus import Gpu, visible_gpus
 from trainmark.plan.estimate import Duration, PastRun, estimate, total
 from trainmark.plan.expand import expand
-from trainmark.plan.feasible import Reach, why_not
+from trainmark.plan.feasible import Reach, require, why_not
 from trainmark.plan.identity import cell_id, new_run_id
-from trainmark.plan.machine import Machine, read_machine
+from trainmark.plan.machine import read_machine
 from trainmark.spec.cell import Cell, DataSource
 from trainmark.spec.suite import Measure, Suite, Sweep
 from trainmark.worker.telemetry.sensors import physical_gpu
-
-
-def machine(num_gpus: int = 0, num_cores: int = 2, frameworks: tuple[str, ...] = ("torch",)) -> Machine:
-    return Machine(
-        hostname="h", system="s", cpu="c", num_cores=num_cores, memory_bytes=1, driver=None, compiler=None,
-        gpus=(Gpu(name="H200", memory_bytes=1),) * num_gpus, frameworks=dict.fromkeys(frameworks, "1"),
-    )  # fmt: skip
 
 
 def test_repeats_are_interleaved() -> None:
@@ -62,21 +56,23 @@ def test_identity_is_content() -> None:
 
 
 def test_why_a_cell_cannot_run_here() -> None:
-    assert why_not(make_cell(), machine(), Reach()) is None
+    assert why_not(make_cell(), make_machine(), Reach()) is None
     assert "3 devices requested, 2 CPU cores available" in str(
-        why_not(make_cell(devices_per_node=3), machine(), Reach())
+        why_not(make_cell(devices_per_node=3), make_machine(), Reach())
     )
     cuda = make_cell(device="cuda", devices_per_node=8)
-    assert "8 devices requested, 1 GPU available; use --devices 1 or fewer" in str(why_not(cuda, machine(1), Reach()))
-    assert "no NVIDIA GPU" in str(why_not(make_cell(device="cuda"), machine(), Reach()))
-    assert f"pip install {required_extra('torch')}" in str(why_not(make_cell(), machine(frameworks=()), Reach()))
-    assert "tf32" in str(why_not(make_cell(precision="tf32"), machine(), Reach()))
-    assert "give --hosts" in str(why_not(make_cell(nodes=2), machine(), Reach()))
-    assert why_not(make_cell(nodes=2), machine(), Reach(num_nodes=2)) is None
-    assert "3 nodes requested, 2 machines" in str(why_not(make_cell(nodes=3), machine(), Reach(num_nodes=2)))
-    assert why_not(make_cell(nodes=9, device="cuda"), machine(), Reach(num_nodes=None, is_elsewhere=True)) is None
-    assert "3 nodes" in str(why_not(make_cell(nodes=3), machine(), Reach(num_nodes=2, is_elsewhere=True)))
-    assert why_not(make_cell(device="cuda", precision="tf32"), machine(1), Reach()) is None
+    assert "8 devices requested, 1 GPU available; use --devices 1 or fewer" in str(
+        why_not(cuda, make_machine(1), Reach())
+    )
+    assert "no NVIDIA GPU" in str(why_not(make_cell(device="cuda"), make_machine(), Reach()))
+    assert f"pip install {required_extra('torch')}" in str(why_not(make_cell(), make_machine(frameworks=()), Reach()))
+    assert "tf32" in str(why_not(make_cell(precision="tf32"), make_machine(), Reach()))
+    assert "give --hosts" in str(why_not(make_cell(nodes=2), make_machine(), Reach()))
+    assert why_not(make_cell(nodes=2), make_machine(), Reach(num_nodes=2)) is None
+    assert "3 nodes requested, 2 machines" in str(why_not(make_cell(nodes=3), make_machine(), Reach(num_nodes=2)))
+    assert why_not(make_cell(nodes=9, device="cuda"), make_machine(), Reach(num_nodes=None, is_elsewhere=True)) is None
+    assert "3 nodes" in str(why_not(make_cell(nodes=3), make_machine(), Reach(num_nodes=2, is_elsewhere=True)))
+    assert why_not(make_cell(device="cuda", precision="tf32"), make_machine(1), Reach()) is None
 
 
 def past_run(cell: Cell, **facts: Any) -> PastRun:
@@ -170,7 +166,7 @@ def test_this_machine_can_be_read() -> None:
 def test_what_a_framework_lacks_is_refused_with_the_way_out() -> None:
     def refusal(device: str = "cpu", **changes: Any) -> str:
         cell = make_cell(**{"framework": "paddle", "device": device, **changes})
-        return str(why_not(cell, machine(1, frameworks=("torch", "paddle")), Reach(), read_catalog()["resnet50"]))
+        return str(why_not(cell, make_machine(1, frameworks=("torch", "paddle")), Reach(), read_catalog()["resnet50"]))
 
     assert refusal(precision="fp32") == "None"
     for precision in ("amp", "bf16", "fp16"):
@@ -181,8 +177,29 @@ def test_what_a_framework_lacks_is_refused_with_the_way_out() -> None:
     assert "torch does not train in fp16" in refusal(framework="torch", precision="fp16", device="cuda")
     assert "to_static was slower" in refusal(recipe="fast")
     assert "jax does not train in fp16" in str(
-        why_not(make_cell(framework="jax", precision="fp16"), machine(1, frameworks=("jax",)), Reach())
+        why_not(make_cell(framework="jax", precision="fp16"), make_machine(1, frameworks=("jax",)), Reach())
     )
     for name in ("paddle", "jax"):
-        missing = why_not(make_cell(framework=name), machine(frameworks=("torch",)), Reach())
+        missing = why_not(make_cell(framework=name), make_machine(frameworks=("torch",)), Reach())
         assert f"pip install {required_extra(name)}" in str(missing)
+
+
+def test_a_build_for_cpus_is_refused_on_a_gpu_only() -> None:
+    here = make_machine(1, frameworks=("torch", "jax"), frameworks_without_gpu=("jax",))
+    refused = why_not(make_cell(framework="jax", device="cuda"), here, Reach())
+    assert str(refused) == ("the installed jax is built for CPUs only; use --device cpu, or pip install 'jax[cuda13]'")
+    assert why_not(make_cell(framework="jax", device="cpu"), here, Reach()) is None
+    assert why_not(make_cell(framework="torch", device="cuda"), here, Reach()) is None
+    assert why_not(make_cell(framework="jax", device="cuda"), here, Reach(is_elsewhere=True)) is None
+
+
+def test_what_runs_a_framework_without_a_plan_is_refused_in_the_same_words() -> None:
+    require("torch", make_machine(1), device="cuda")
+    for machine, device, what, hint in (
+        (make_machine(frameworks=()), "cpu", "torch is not installed", f"pip install {required_extra('torch')}"),
+        (make_machine(), "cuda", "no NVIDIA GPU is visible here", "use --device cpu, or check nvidia-smi"),
+        (make_machine(1, frameworks_without_gpu=("torch",)), "cuda", "built for CPUs only", "use --device cpu, or"),
+    ):
+        with pytest.raises(InputError, match=what) as error:
+            require("torch", machine, device=device)
+        assert str(error.value.hint).startswith(hint)
