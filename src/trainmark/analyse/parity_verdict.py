@@ -75,6 +75,9 @@ def why_not_equal(one: Runs, other: Runs, proofs: Proofs) -> Message | None:
     impossible = why_no_check(first, second)
     if impossible is not None:
         return messages.parity_impossible(**names, why=impossible)
+    disagreeing = _disagreeing(one, other)
+    if disagreeing:
+        return messages.parity_settings_disagree(**names, names=disagreeing)
     pairs = list(_matching(proofs.current, first, second))
     of_version = [found for found in pairs if _are_of(found.pair, one, other, _has_version)]
     of_code = [found for found in of_version if _are_of(found.pair, one, other, _has_code)]
@@ -85,12 +88,9 @@ def why_not_equal(one: Runs, other: Runs, proofs: Proofs) -> Message | None:
     if missing and any(code_of(row) is None or proofs.is_other(row) for row in (*one, *other)):
         return messages.parity_runs_outdated(**names, then=command)
     of_others = [found for found in of_code if found not in of_settings and _helps(found, missing)]
-    if of_settings and not of_others:
+    if of_settings and (not of_others or _first_failed(needs, of_settings)):
         return _why_unproven(first, second, needs, missing, of_settings)
     if of_code:
-        disagreeing = _disagreeing(one, other)
-        if disagreeing:
-            return messages.parity_settings_disagree(**names, names=disagreeing)
         changed = _differing((of_others or of_code)[0], one, other)
         return messages.parity_other_settings(**names, names=changed, then=command)
     if pairs:
@@ -135,18 +135,15 @@ def code_of(row: RunRow) -> str | None:
 def _why_unproven(
     one: RunRow, other: RunRow, needs: Sequence[Need], missing: Sequence[Need], pairs: Sequence[Found]
 ) -> Message | None:
-    """A stage holds if its newest record of every seed and size does: to repeat it until one holds is not enough."""
+    """A stage that failed comes before those that are missing: to make these takes hours and would not help."""
     names = {"one": str(one.framework), "other": str(other.framework)}
-    for need in needs:
-        newest = _newest_of_each(need, pairs)
-        failed = next(((key, record) for key, record in newest.items() if not _holds(record)), None)
-        if failed is not None:
-            (seed, size), record = failed
-            steps = max(record.steps or 0, LEAST_STEPS)
-            again = command_for(one, other, [need], size=size, steps=steps, seed=seed)
-            return messages.parity_stage_failed(**names, stage=need.name, worst=record.worst, command=again)
-        if newest:
-            continue
+    failed = _first_failed(needs, pairs)
+    if failed is not None:
+        need, (seed, size), record = failed
+        steps = max(record.steps or 0, LEAST_STEPS)
+        again = command_for(one, other, [need], size=size, steps=steps, seed=seed)
+        return messages.parity_stage_failed(**names, stage=need.name, worst=record.worst, command=again)
+    for need in missing:
         command = command_for(one, other, missing)
         if any(True for found in pairs for _ in found.about(need)):
             return messages.parity_stage_short(
@@ -154,6 +151,15 @@ def _why_unproven(
             )
         return messages.parity_stage_missing(**names, stage=need.name, device=need.device, command=command)
     return None
+
+
+def _first_failed(needs: Sequence[Need], pairs: Sequence[Found]) -> tuple[Need, tuple[int, str], StageRecord] | None:
+    """With its seed and size.
+
+    A stage holds if its newest record of every seed and size does: to repeat it until one holds is not enough.
+    """
+    newest = ((need, key, record) for need in needs for key, record in _newest_of_each(need, pairs).items())
+    return next(((need, key, record) for need, key, record in newest if not _holds(record)), None)
 
 
 def _helps(found: Found, missing: Sequence[Need]) -> bool:

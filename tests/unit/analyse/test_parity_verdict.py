@@ -105,6 +105,7 @@ def test_all_stages_prove_two_runs_equal_also_from_several_records(tmp_path: Pat
         (Proofs(current=[proof(card_version=9)]), "parity-not-checked"),
         (Proofs(current=[proof(stages=without("trajectory"))]), "parity-stage-missing"),
         (Proofs(current=[proof(failed="work")]), "parity-stage-failed"),
+        (Proofs(current=[proof(stages=only("work"), failed="work")]), "parity-stage-failed"),
         (Proofs(current=[proof(failed="work"), proof()]), "parity-stage-failed"),
         (Proofs(current=[proof(stages=without("trajectory")), proof()]), None),
         (Proofs(current=[proof(steps=1)]), "parity-stage-short"),
@@ -187,6 +188,11 @@ def test_a_setting_of_one_framework_does_not_matter_to_another(tmp_path: Path) -
     assert found.params["names"] == ["ONEDNN_DEFAULT_FPMATH_MODE"]
     assert found.code == "parity-settings-disagree"
     assert "measure both again with the same value" in str(found)
+    other = rows_of(tmp_path / "d", framework="jax")
+    set_up = rows_of(tmp_path / "e", framework="torch", environment={"variables": {"NVIDIA_TF32_OVERRIDE": "1"}})
+    unchecked = why_not_equal(set_up, other, Proofs())
+    assert unchecked is not None
+    assert unchecked.code == "parity-settings-disagree", "a check would not count"
 
 
 def test_what_was_checked_with_other_settings_is_not_asked_for_as_if_it_had_not_run(tmp_path: Path) -> None:
@@ -206,6 +212,10 @@ def test_what_was_checked_with_other_settings_is_not_asked_for_as_if_it_had_not_
     missing = why_not_equal(sides[0], sides[1], Proofs(current=[as_in_runs]))
     assert missing is not None
     assert missing.code == "parity-stage-missing"
+    failed = proof(**WITH_JAX, variables=flags, stages=only("mathematics"), failed="mathematics")
+    found = why_not_equal(sides[0], sides[1], Proofs(current=[proof(**WITH_JAX), failed]))
+    assert found is not None
+    assert found.code == "parity-stage-failed", "hours of the other stages would not help"
 
 
 def test_what_is_left_to_check_is_what_no_check_has_found_that_counts_with_this_one() -> None:
