@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
@@ -65,10 +66,16 @@ def _take(path: Path) -> IO[str] | None:
     """None where another process has it."""
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Not inherited by the processes of the probes, which may outlive this one; a link in a stranger's store may
-        # lead anywhere.
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        lock = os.fdopen(os.open(path, flags, 0o666), "r+", encoding="utf-8")
+        try:
+            lock = os.fdopen(os.open(path, flags, 0o666), "r+", encoding="utf-8")
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise _LinkError(path) from error
+            raise
+        if os.fstat(lock.fileno()).st_nlink > 1:
+            lock.close()
+            raise _LinkError(path)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -319,7 +320,7 @@ def test_a_framework_that_is_not_installed_comes_with_the_command_that_installs_
     monkeypatch.setattr(Framework, "installed_version", lambda self: None if self.name == "paddle" else "1.0")
     assert main(["parity", "resnet50", "--frameworks", "torch,paddle"]) == 2
     hint = f"pip install {required_extra('paddle')}"
-    assert capsys.readouterr().err == f"error: PaddlePaddle is not installed\n  hint: {hint}\n"
+    assert capsys.readouterr().err == f"error: paddle is not installed\n  hint: {hint}\n"
 
 
 def test_a_process_that_dies_is_an_error_with_its_last_words(tmp_path: Path) -> None:
@@ -335,6 +336,7 @@ def test_a_process_that_dies_is_an_error_with_its_last_words(tmp_path: Path) -> 
 
 _ANSWER = """
 import sys
+import time
 from pathlib import Path
 import numpy as np
 from trainmark.worker.probe import ProbeResult
@@ -462,15 +464,21 @@ def test_code_that_changes_during_a_check_ends_it(
 def test_code_that_changes_ends_the_check_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would compute for an hour what nobody uses; the processes of jax sleep longer than this test may take.
 
-    The second one waits for a free place when torch's process ends.
+    The second one waits for a free place when torch's process ends, which ends once that of jax has started.
     """
-    sleep = "import sys, time\nif '\"jax\"' in open(sys.argv[1] + '/request.json').read(): time.sleep(600)\n"
-    command = (sys.executable, "-c", f"{sleep}LOG = {str(tmp_path / 'log')!r}\n{_ANSWER}")
-    monkeypatch.setattr(CodeWatch, "has_changed", lambda *_: True)
+    started, log = tmp_path / "started", tmp_path / "log"
+    sleep = (
+        f"import pathlib, sys, time\nSTARTED = pathlib.Path({str(started)!r})\n"
+        "if '\"jax\"' in open(sys.argv[1] + '/request.json').read(): STARTED.touch(); time.sleep(600)\n"
+        "while not STARTED.exists(): time.sleep(0.01)\n"
+    )
+    command = (sys.executable, "-c", f"{sleep}LOG = {str(log)!r}\n{_ANSWER}")
+    monkeypatch.setattr(CodeWatch, "has_changed", lambda *_: log.exists())  # torch's process has answered
     prober = ProcessProber(tmp_path / "probe", tell=lambda _: None, command=command, jobs=2)
     three = (("jax", "fp32"), ("torch", "fp32"), ("jax", "bf16"))
     with pytest.raises(CodeChangedError):
         prober.run_steps([make_probe_request(framework=name, precision=kind, rates=(0.1,)) for name, kind in three])
+    assert log.read_text().count("\n") == 1, "the third one has not started"
     assert not list((tmp_path / "probe").glob("*/result.json"))
 
 
@@ -514,9 +522,21 @@ def test_a_killed_check_takes_its_processes_with_it(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         process = psutil.Process(int(parent.stdout.readline()))
-        with (folder / "request.json").open("w"):  # both sides wait here for the other, and the probe for a line
-            parent.kill()
-            process.wait(timeout=60)
+        pipe = open_when_read(folder / "request.json")
+        parent.kill()  # the probe waits for a line now
+        process.wait(timeout=60)
+        os.close(pipe)
+
+
+def open_when_read(path: Path) -> int:
+    """A pipe, as soon as another process reads it."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            assert time.monotonic() < deadline, "nobody reads it"
+            time.sleep(0.02)
 
 
 _INTERRUPTED = """
