@@ -8,13 +8,20 @@ from pathlib import Path
 
 from trainmark.cli.output import IndexingNote, next_command, open_store, talk, write_whole
 from trainmark.cli.parser import add_store_option, path_word
+from trainmark.errors import InputError
+from trainmark.runfolder.files import RUN_FILE
 from trainmark.units import format_bytes, format_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("training", metavar="RUN", help="id of a training (--epochs, --until-target) or its beginning")
     parser.add_argument(
-        "--output", "-o", type=path_word, required=True, metavar="FILE", help="such as resnet50.safetensors"
+        "--output",
+        "-o",
+        type=path_word,
+        required=True,
+        metavar="FILE",
+        help="file to write, such as resnet50.safetensors",
     )
     add_store_option(parser)
 
@@ -26,10 +33,20 @@ def run(args: argparse.Namespace) -> int:
 
     store, target = open_store(Path(args.store)), Path(args.output)
     weights = read_weights(store.root, read_rows(store, [args.training], tell=IndexingNote()))
+    _refuse_target(target)
     packed = pack_weights(weights.arrays, weights.about)
     write_whole({target: packed}, what="weights")
     count = format_count(len(weights.arrays), "tensors")
     talk(f"{count} of {weights.workload} written to {target} ({format_bytes(len(packed))})")
     recipe = "" if weights.recipe == "reference" else f" --recipe {shlex.quote(weights.recipe)}"
-    next_command(f"trainmark run {weights.workload}{recipe} --weights {shlex.quote(str(target))}")
+    next_command(f"trainmark run {weights.workload}{recipe} --weights {shlex.quote(str(target))}", store=args.store)
     return 0
+
+
+def _refuse_target(target: Path) -> None:
+    if str(target) == "-":
+        raise InputError("--output: weights are written to a file, not to the standard output", hint="give a file name")
+    folder = next((folder for folder in target.absolute().resolve().parents if (folder / RUN_FILE).exists()), None)
+    if folder is not None:
+        why = f"{folder} is the folder of a run, and its files are what the run left"
+        raise InputError(f"--output: cannot write to {target}", why=why, hint="use a file outside of it")

@@ -70,7 +70,7 @@ def _read_all(stored: StoredWeights, workload: str, layers: Any) -> Weights:
     """Every tensor of the model, and no other."""
     match = find_match(stored, workload, _shapes(stored, layers))
     left_out = [item.name for item in match.left_out]
-    problems = {"it lacks": match.kept, "not in the model": left_out}
+    problems = {"it lacks, or has in another shape,": match.kept, "not in the model:": left_out}
     found = [f"{what} {enumerate_some(names)}" for what, names in problems.items() if names]
     if found or not stored.is_own:
         raise WeightsError("it is not the checkpoint of such a training", why="; ".join(found) or stored.kind)
@@ -79,8 +79,13 @@ def _read_all(stored: StoredWeights, workload: str, layers: Any) -> Weights:
 
 
 def _shapes(stored: StoredWeights, layers: Any) -> Shapes:
-    """The file alone knows the number of classes, since the data set may be gone."""
+    """The file alone knows the number of classes, since the data set may be gone; its layers must agree about it."""
     tensors = dict(plain_names(stored))
     shapes: Shapes = layers.tensor_shapes(1)
-    classes = {name for name in shapes if name.startswith(layers.CLASS_LAYERS)} & tensors.keys()
-    return shapes | {name: tensors[name].shape for name in classes}
+    own = {name: tensors[name].shape for name in shapes if name.startswith(layers.CLASS_LAYERS) and name in tensors}
+    sizes = {size - background for shape in own.values() for size in shape[:1] for background in (0, 1)}
+    for num_classes in sorted(sizes - {0, -1}):
+        found: Shapes = layers.tensor_shapes(num_classes)
+        if all(found[name] == shape for name, shape in own.items()):
+            return found
+    return shapes

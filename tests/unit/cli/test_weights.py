@@ -33,10 +33,13 @@ def make_training(root: Path, values: Weights, run_id: str = "training") -> Path
     return folder
 
 
-def test_every_bit_is_written_with_what_it_belongs_to(tmp_path: Path, values: Weights) -> None:
+def test_every_bit_is_written_with_what_it_belongs_to(
+    tmp_path: Path, values: Weights, capsys: pytest.CaptureFixture[str]
+) -> None:
     make_training(tmp_path / "s", values)
     target = tmp_path / "w.safetensors"
     assert main(["weights", "train", "--store", str(tmp_path / "s"), "--output", str(target)]) == 0
+    assert f"--weights {target} --store {tmp_path / 's'}" in capsys.readouterr().err
     stored = read_file(target).stored
     assert stored.is_own
     known = {"workload": "hrnet_w18", "recipe": "reference", "card": "1", "framework": "jax", "run": "training"}
@@ -69,7 +72,7 @@ def test_a_missing_tensor_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_missing_classifier_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], values: Weights) -> None:
     make_training(tmp_path / "s", {name: array for name, array in values.items() if not name.startswith("classify.")})
     assert refused(tmp_path, "training") == 2
-    assert "it lacks classify." in capsys.readouterr().err
+    assert "it lacks, or has in another shape, classify." in capsys.readouterr().err
 
 
 def test_values_that_are_not_finite(tmp_path: Path, capsys: pytest.CaptureFixture[str], values: Weights) -> None:
@@ -92,6 +95,32 @@ def test_a_folder_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixtur
     target = tmp_path / "missing" / "w.safetensors"
     assert main(["weights", "training", "--store", str(tmp_path / "s"), "--output", str(target)]) == 2
     assert "hint: create the folder: mkdir -p" in capsys.readouterr().err
+
+
+def test_a_classifier_of_another_shape_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], values: Weights
+) -> None:
+    """Its shape depends on the data set, but only in the number of classes."""
+    wider = np.zeros((NUM_CLASSES, 999, 1, 1), np.float32)
+    make_training(tmp_path / "s", {**values, "classify.weight": wider})
+    assert refused(tmp_path, "training") == 2
+    assert "or has in another shape, classify.weight" in capsys.readouterr().err
+
+
+def test_the_files_of_a_run_are_not_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], values: Weights
+) -> None:
+    checkpoint = make_training(tmp_path / "s", values) / CHECKPOINT_FILE
+    before = checkpoint.read_bytes()
+    (tmp_path / "link").symlink_to(checkpoint)
+    for target, why in (
+        (checkpoint, "is the folder of a run"),
+        (tmp_path / "link", "is the folder of a run"),
+        ("-", "to a file"),
+    ):
+        assert main(["weights", "training", "--store", str(tmp_path / "s"), "--output", str(target)]) == 2
+        assert why in capsys.readouterr().err
+    assert checkpoint.read_bytes() == before
 
 
 def refused(tmp_path: Path, run_id: str) -> int:
