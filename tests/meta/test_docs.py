@@ -105,6 +105,30 @@ def test_an_invalid_command_is_noticed(line: str) -> None:
     assert problem_of(line) is not None
 
 
+def script_options() -> list[tuple[str, str]]:
+    """(script, option) of the lines such as `python benchmarks/fast.py --device cuda`."""
+    text = "\n".join(page.read_text() for page in PAGES)
+    lines = re.findall(r"\b((?:benchmarks|scripts)/[\w-]+(?:\.\w+)?)([^`\n]*)", text)
+    return sorted({(script, option) for script, rest in lines for option in re.findall(r" (--[a-z][a-z-]*)", rest)})
+
+
+def has_option(script: str, option: str) -> bool:
+    path = ROOT / script
+    source = (path / "__main__.py" if path.is_dir() else path).read_text()
+    return f'"{option}"' in source
+
+
+def test_every_option_of_a_script_in_the_docs_exists() -> None:
+    found = script_options()
+    assert len(found) > 15, "the commands of the docs were not found"
+    assert [f"{script} {option}" for script, option in found if not has_option(script, option)] == []
+
+
+def test_an_unknown_option_of_a_script_is_noticed() -> None:
+    assert has_option("benchmarks/fast.py", "--device")
+    assert not has_option("benchmarks/fast.py", "--devise")
+
+
 def test_every_verb_and_suite_is_in_the_docs() -> None:
     text = "".join(page.read_text() for page in PAGES)
     for verb in VERBS:
