@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from trainmark.cli.main import main
 from trainmark.frameworks import required_extra
 
 ROOT = Path(__file__).parents[2]
@@ -172,22 +173,50 @@ def test_help_loads_no_framework_and_nothing_heavy() -> None:
     assert "COMMAND" in done.stdout
 
 
+@pytest.fixture
+def some_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores, a baseline with later runs of the same commit, a folder with a log, and a script that prints it."""
+    from comparing import make_runs, scaled
+    from making import make_cell
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):  # where `check` writes too
+        monkeypatch.delenv(name, raising=False)
+    make_runs(Path("runs"))
+    assert main(["check", "--update"]) == 0
+    make_runs(Path("runs"))
+    make_runs(Path("slower"), scaled(0.9), commit="b2")
+    make_runs(Path("paddle"), cell=make_cell(framework="paddle"), framework="paddle 3.3")
+    line = "Epoch: [0][{}/60]\tTime  0.1000 ( 0.1000)\tData  0.000 ( 0.000)\tLoss 6.9 (6.9)\tAcc@1   0.0 (  0.0)\n"
+    Path("logs").mkdir()
+    Path("logs/0.log").write_text("".join(line.format(step) for step in range(60)))
+    Path("train.py").write_text("print(open('logs/0.log').read())")
+
+
+@pytest.mark.usefixtures("some_results")
 @pytest.mark.parametrize(
-    "argv",
+    ("argv", "prints"),
     [
-        "list --json",
-        "plan quick --json",
-        "doctor --json",
-        "show --json --store STORE",
-        "export --format csv --store STORE",
+        ("list --json", '"resnet50"'),
+        ("plan quick --json", "torch is not installed"),
+        ("doctor --json", "no framework is installed"),
+        ("show --json", '"value": 100.'),
+        ("export --format csv", ",100.2,images/s,"),
+        ("report", "trains at 100.0 images/s"),
+        ("report --format html", "<!doctype html>"),
+        ("compare runs slower", "B (slower) is 10.0% slower than A (runs)"),
+        ("compare runs paddle", "A (runs) and B (paddle) are not comparable: torch and paddle"),
+        ("check", "pass: no regression in 1 cell"),
+        ("import logs --store imported --json", '"value": 10.'),
+        ("mark --print", "def step("),
+        ("data make imagenet images --images 8 --classes 2", "6 training and 2 validation images"),
+        ("run --store own --json -- PYTHON train.py", '"value": 10.'),
     ],
 )
-def test_reading_verbs_need_no_framework(argv: str, tmp_path: Path) -> None:
-    from making import make_run
-
-    make_run(tmp_path, "run")
-    done = _run_without_frameworks(*argv.replace("STORE", str(tmp_path)).split())
+def test_only_workloads_need_a_framework(argv: str, prints: str) -> None:
+    done = _run_without_frameworks(*argv.replace("PYTHON", sys.executable).split())
     assert done.returncode == 0, done.stderr
+    assert prints in done.stdout
 
 
 def test_asking_for_a_framework_that_is_not_installed_gives_the_command_that_installs_it(tmp_path: Path) -> None:
@@ -201,7 +230,7 @@ def test_asking_for_a_framework_that_is_not_installed_gives_the_command_that_ins
 def _run_without_frameworks(*words: str) -> subprocess.CompletedProcess[str]:
     """All frameworks made impossible to import, as on a bare install."""
     code = (
-        "import sys\nfor name in 'torch torchvision triton paddle jax optax'.split(): sys.modules[name] = None\n"
+        f"import sys\nfor name in {list(FRAMEWORKS)}: sys.modules[name] = None\n"
         "from trainmark.cli.main import main\nsys.exit(main(sys.argv[1:]))"
     )
     return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)

@@ -40,8 +40,35 @@ def test_the_schemas_are_current() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    broken = [target for target in re.findall(r"\]\(([^):]+)\)", page.read_text()) if not leads_somewhere(page, target)]
+    assert broken == [], f"broken links in {page.name}"
+
+
+def leads_somewhere(page: Path, target: str) -> bool:
+    name, _, anchor = target.partition("#")
+    path = page.parent / name if name else page
+    return path.exists() and (not anchor or anchor in anchors_of(path.read_text()))
+
+
+def anchors_of(text: str) -> set[str]:
+    """As GitHub makes them: only letters, digits, - and _ of a heading are left; the second of the same name is -1."""
+    code_left_out = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    found: list[str] = []
+    for heading in re.findall(r"^#{1,6} +(.*)$", code_left_out, flags=re.MULTILINE):
+        shown = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading).strip().lower()
+        found.append(re.sub(r"[^\w\- ]", "", shown).replace(" ", "-"))
+    numbered = (f"{name}-{count}" if (count := found[:place].count(name)) else name for place, name in enumerate(found))
+    return set(numbered)
+
+
+def test_anchors_are_those_of_github() -> None:
+    text = "# A `b_c` & [d](e.md): f-g\n\n```\n# no heading\n```\n## Twice\n### Twice\n"
+    assert anchors_of(text) == {"a-b_c--d-f-g", "twice", "twice-1"}
+
+
+@pytest.mark.parametrize("target", ["#no-such-heading", "docs/concepts/recipes.md#sped", "docs/concepts/recipe.md"])
+def test_a_broken_link_is_noticed(target: str) -> None:
+    assert not leads_somewhere(ROOT / "README.md", target)
 
 
 def commands() -> list[str]:
@@ -76,6 +103,30 @@ def problem_of(line: str) -> str | None:
 @pytest.mark.parametrize("line", ["trainmark run resnet51", "trainmark run resnet50 --precision fp99", "trainmark sho"])
 def test_an_invalid_command_is_noticed(line: str) -> None:
     assert problem_of(line) is not None
+
+
+def script_options() -> list[tuple[str, str]]:
+    """(script, option) of the lines such as `python benchmarks/fast.py --device cuda`."""
+    text = "\n".join(page.read_text() for page in PAGES)
+    lines = re.findall(r"\b((?:benchmarks|scripts)/[\w-]+(?:\.\w+)?)([^`\n]*)", text)
+    return sorted({(script, option) for script, rest in lines for option in re.findall(r" (--[a-z][a-z-]*)", rest)})
+
+
+def has_option(script: str, option: str) -> bool:
+    path = ROOT / script
+    source = (path / "__main__.py" if path.is_dir() else path).read_text()
+    return f'"{option}"' in source
+
+
+def test_every_option_of_a_script_in_the_docs_exists() -> None:
+    found = script_options()
+    assert len(found) > 15, "the commands of the docs were not found"
+    assert [f"{script} {option}" for script, option in found if not has_option(script, option)] == []
+
+
+def test_an_unknown_option_of_a_script_is_noticed() -> None:
+    assert has_option("benchmarks/fast.py", "--device")
+    assert not has_option("benchmarks/fast.py", "--devise")
 
 
 def test_every_verb_and_suite_is_in_the_docs() -> None:

@@ -44,3 +44,13 @@ def test_a_part_for_paddle_has_all_functions_of_its_protocol(name: str) -> None:
     module, expected = vars(load_module(name, "paddle")), methods_of(PaddleWorkload)
     assert {"build_model", "examine", "compute_loss", "score"} <= set(expected)
     assert {method: list(inspect.signature(module[method]).parameters) for method in expected} == expected
+
+
+@pytest.mark.parametrize("name", [name for name, card in CARDS.items() if "jax" in card.frameworks])
+def test_a_part_for_jax_has_all_functions_of_its_protocol(name: str) -> None:
+    pytest.importorskip("jax")
+    from trainmark.worker.jax.workload import JaxWorkload
+
+    module, expected = vars(load_module(name, "jax")), methods_of(JaxWorkload)
+    assert {"build_model", "examine", "compute_loss", "score"} <= set(expected)
+    assert {method: list(inspect.signature(module[method]).parameters) for method in expected} == expected
