@@ -1,9 +1,9 @@
 """A model's weights without a framework: arrays under the names and in the layouts of the PyTorch reference model.
 
-Convolutions are (out, in, height, width), linear layers (out, in), BatchNorm has `weight`, `bias`, `running_mean` and
-`running_var`. The counter `num_batches_tracked` is left out: only PyTorch has it, and no step depends on it.
+BatchNorm has `weight`, `bias`, `running_mean` and `running_var`. The counter `num_batches_tracked` is left out: only PyTorch has it, and no step depends on it.
 
-On disk this is a safetensors file, whose metadata say what the weights belong to; `reading.read_file` reads it.
+On disk this is a safetensors file: names, types and shapes first, with metadata that say what the weights belong to
+and how their dimensions are ordered; `reading.read_file` reads it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ Weights = Mapping[str, NDArray[Any]]
 
 FORMAT = "weights 1"
 _FORMAT_KEY = "trainmark"
+_LAYOUTS = "convolution OIHW, transposed convolution IOHW, linear OI"
+"""For readers of others: O out, I in, H height, W width. Ours need no more than the format's version."""
 _NAMED = 5
 """Tensors that an error names; the rest is counted."""
 
@@ -48,7 +50,7 @@ def pack_weights(weights: Weights, about: Mapping[str, str]) -> bytes:
     from safetensors.numpy import save
 
     contiguous = {name: np.ascontiguousarray(array) for name, array in weights.items()}
-    packed: bytes = save(contiguous, metadata={_FORMAT_KEY: FORMAT, **about})
+    packed: bytes = save(contiguous, metadata={_FORMAT_KEY: FORMAT, "layouts": _LAYOUTS, **about})
     return packed
 
 
