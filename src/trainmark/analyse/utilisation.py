@@ -9,6 +9,7 @@ from trainmark.errors import TrainmarkError
 from trainmark.store.rows import RunRow
 
 if TYPE_CHECKING:
+    from trainmark.analyse.table import Line
     from trainmark.workloads.card import Card
 
 
@@ -30,9 +31,13 @@ def measured_peak(row: RunRow) -> float | None:
     return float(found) if isinstance(found, int | float) and found > 0 else None
 
 
-def find_utilisation(row: RunRow, estimate: Estimate | None) -> float | None:
+def latest_peak(line: Line) -> float | None:
+    """Of all runs of a line: the peak is often measured after the first of them."""
+    return next((peak for run in reversed(line.runs) if (peak := measured_peak(run)) is not None), None)
+
+
+def find_utilisation(row: RunRow, estimate: Estimate | None, peak: float | None) -> float | None:
     """May be above 1: then the rate, the FLOPs or the peak is wrong, and it is not to be shown as a number."""
-    peak = measured_peak(row)
     achieved = achieved_flops_per_s(row, estimate) if peak is not None else None
     return None if achieved is None or peak is None else achieved / peak
 

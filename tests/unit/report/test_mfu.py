@@ -20,10 +20,10 @@ from trainmark.workloads.registry import load_card
 PEAK = 500e12
 
 
-def make_row(tmp_path: Path, *, share: float, has_peak: bool = True) -> RunRow:
+def make_row(tmp_path: Path, *, share: float, has_peak: bool = True, name: str = "r") -> RunRow:
     cell = make_cell(batch_size_per_device=256, devices_per_node=2, size="full", precision="bf16", device="cuda")
     work = cell.global_batch_size * load_card("resnet50").sizes["full"].flops_per_sample
-    folder = make_run(tmp_path, "r", cell=cell, seconds=[work / (2 * PEAK * share)] * 60)
+    folder = make_run(tmp_path, name, cell=cell, seconds=[work / (2 * PEAK * share)] * 60)
     peak = {"matrix_flops_per_s": PEAK} if has_peak else {}
     (folder / "env.json").write_text(json.dumps({"device_name": "Imaginary 9000", **peak}))
     row = read_run(folder)
@@ -47,3 +47,10 @@ def test_without_a_measured_peak_there_is_no_column(tmp_path: Path) -> None:
     cells = describe_line(build_lines([row])[0], "en")
     assert "mfu" not in shown_columns([cells])
     assert describe_numbers(row)["mfu"] is None
+
+
+def test_a_peak_that_was_measured_after_the_first_run_counts_for_its_repeats(tmp_path: Path) -> None:
+    rows = [make_row(tmp_path, share=0.25, has_peak=has_peak, name=f"r{has_peak:d}") for has_peak in (False, True)]
+    (line,) = build_lines(rows)
+    assert line.first is rows[0]
+    assert describe_line(line, "en")["mfu"] == "25%"
