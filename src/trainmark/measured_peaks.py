@@ -11,6 +11,8 @@ from trainmark.cache_folder import own_cache_folder
 from trainmark.runfolder.files import read_bounded, write_text
 from trainmark.runfolder.values import as_float, as_int, as_object, as_text
 
+MATRIX_PRECISIONS: Final = ("bf16", "amp", "tf32", "fp32")
+"""In which `doctor --peaks` measures a matrix product on a GPU."""
 _MATRIX: Final = "matrix_flops_per_s"
 _MAX_BYTES = 1 << 20
 

@@ -99,12 +99,21 @@ def run(args: argparse.Namespace) -> int:
         done = f"{result.num_done} of {format_count(result.num_runs, 'runs')} done"
         talk(f"interrupted with {done}; results are kept in {store.root}; run the same command to continue")
         return exit_code_of(result.interrupt)
+    _say_missing_peak(result.rows)
     if (unread := _find_unread(result.rows)) is not None:
         output = shlex.quote(str(store.root / unread / OUTPUT_FILE))
         next_command(f"trainmark import {output} --pattern FILE.toml", store=args.store)
         return 1
     say_next(result.rows, store, given=args.store)
     return 0 if all(row.outcome == "ok" for row in result.rows) else 1
+
+
+def _say_missing_peak(rows: Sequence[RunRow]) -> None:
+    from trainmark.analyse.table import build_lines
+    from trainmark.analyse.utilisation import find_missing_peak
+
+    if (missing := find_missing_peak(build_lines(rows))) is not None:
+        talk(f"note: no MFU: {missing}")
 
 
 def _find_unread(rows: Sequence[RunRow]) -> str | None:

@@ -75,6 +75,16 @@ def throttled(
 
 
 @declare(
+    "peak-not-measured",
+    en="the peak of {machines:and} in {precisions:and} had not been measured; "
+    "trainmark doctor --peaks measures it once, for all later runs",
+    zh="{machines:and} 在 {precisions:and} 下的峰值当时尚未测量；"
+    "运行一次 trainmark doctor --peaks 即可，对此后的运行都有效",
+)
+def peak_not_measured(*, machines: Sequence[str], precisions: Sequence[str]) -> None: ...
+
+
+@declare(
     "clock-jump",
     title="系统时钟跳变",
     en="the clock of {host} jumped by {seconds:+.1f} s« ({times} times, this is the largest)» during the run: time "

@@ -8,7 +8,7 @@ from trainmark.analyse.estimate import TOO_NOISY, Estimate, Ratio
 from trainmark.analyse.naming import short_model
 from trainmark.analyse.noise import limiting_doubts
 from trainmark.analyse.table import Line
-from trainmark.analyse.utilisation import find_utilisation
+from trainmark.analyse.utilisation import find_utilisation, latest_peak
 from trainmark.report.remarks import LAW_MARK, is_marked, is_row_marked
 from trainmark.report.words import UNITS, WORDS, name_doubt, say_outcome
 from trainmark.units import ABSENT, format_bytes, format_interval, format_number, format_plus_minus
@@ -87,7 +87,7 @@ def say_relative(line: Line, lang: str) -> str:
 
 def say_utilisation(line: Line, lang: str) -> str:
     """24%, or that it is above the peak, which is an error and not a number"""
-    found = find_utilisation(line.first, line.known)
+    found = find_utilisation(line.first, line.known, latest_peak(line))
     if found is None:
         return ABSENT
     return f"{found:.0%}" if found <= 1 else WORDS[lang]["above_peak"]

@@ -20,7 +20,7 @@ from trainmark.analyse.communication import describe_communication
 from trainmark.analyse.estimate import Estimate
 from trainmark.analyse.table import Line
 from trainmark.analyse.training import time_to_train
-from trainmark.analyse.utilisation import find_utilisation
+from trainmark.analyse.utilisation import find_utilisation, measured_peak
 from trainmark.report.cells import (
     say_data,
     say_devices,
@@ -167,8 +167,8 @@ def describe_estimate(estimate: Estimate | None, unit: str) -> dict[str, Any] | 
 
 
 def _utilisation(row: RunRow) -> float | None:
-    """Of the measured matrix peak; None above it, where the law `above-peak` says why."""
-    found = find_utilisation(row, analysis_of(row).estimate)
+    """Of the measured matrix peak; None above it, since a number above it is an error."""
+    found = find_utilisation(row, analysis_of(row).estimate, measured_peak(row))
     return found if found is not None and found <= 1 else None
 
 

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from trainmark.analyse.analysis import analysis_of
 from trainmark.analyse.identity import identity_of
-from trainmark.analyse.table import build_lines
+from trainmark.analyse.table import Line, build_lines
 from trainmark.analyse.training import time_to_train
-from trainmark.analyse.utilisation import achieved_flops_per_s, measured_peak
+from trainmark.analyse.utilisation import achieved_flops_per_s, find_missing_peak, latest_peak
 from trainmark.report.columns import describe_line, heading
 from trainmark.report.layout import fold, room_for_table
 from trainmark.report.provenance import to_utc
@@ -112,7 +112,7 @@ def _result(row: RunRow) -> Iterator[tuple[str, str]]:
                 f"{format_count(line.estimate.num_warmup_steps, 'steps')} of warm-up{method}"
             ),
         )
-    yield from _utilisation(row, cells["mfu"])
+    yield from _utilisation(line, cells["mfu"])
     for text in say_remarks(line, "en"):
         yield "", plain(text)
     yield "started", (to_utc(row.started_unix_s) or ABSENT).replace("T", " ").replace("Z", " UTC")
@@ -122,10 +122,14 @@ def _result(row: RunRow) -> Iterator[tuple[str, str]]:
         yield "rests on", plain(row.witness)
 
 
-def _utilisation(row: RunRow, share: str) -> Iterator[tuple[str, str]]:
-    peak, achieved = measured_peak(row), achieved_flops_per_s(row, analysis_of(row).estimate)
+def _utilisation(line: Line, share: str) -> Iterator[tuple[str, str]]:
+    peak, achieved = latest_peak(line), achieved_flops_per_s(line.first, line.known)
     if peak is not None and achieved is not None:
-        yield "MFU", f"{share}: {achieved / 1e12:.3g} TFLOP/s of {peak / 1e12:.3g} that a matrix product reached"
+        again = "; measure the peak again: trainmark doctor --peaks" if achieved > peak else ""
+        reached = f"{achieved / 1e12:.3g} TFLOP/s of {peak / 1e12:.3g} that a matrix product reached"
+        yield "MFU", f"{share}: {reached}{again}"
+    elif (missing := find_missing_peak([line])) is not None:
+        yield "MFU", plain(f"none: {missing.english}")
 
 
 def _steps(row: RunRow, console: Console) -> Iterator[tuple[str, str]]:

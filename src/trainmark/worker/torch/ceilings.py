@@ -19,6 +19,7 @@ import torch
 
 from trainmark import host
 from trainmark.datasets.jpeg import decode_lenient
+from trainmark.measured_peaks import MATRIX_PRECISIONS
 
 _MATRIX_SIDE = {"cuda": 8192, "cpu": 1024}
 _COPY_BYTES = {"cuda": 1 << 32, "cpu": 1 << 28}
@@ -68,7 +69,7 @@ def _seconds(work: Callable[[], object], device: torch.device) -> float:
 def measure_ceilings(device: torch.device) -> dict[str, Any]:
     """As `trainmark.measured_peaks` keeps them."""
     is_cuda = device.type == "cuda"
-    precisions = ("bf16", "amp", "tf32", "fp32") if is_cuda else ("bf16", "fp32")
+    precisions = MATRIX_PRECISIONS if is_cuda else ("bf16", "fp32")
     matrix = {precision: matrix_flops_per_s(precision, device) for precision in precisions}
     clock = torch.cuda.clock_rate() if is_cuda and _can_read_clock() else None
     alone, together = jpegs_per_s()
