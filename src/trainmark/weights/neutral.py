@@ -1,6 +1,7 @@
 """A model's weights without a framework: arrays under the names and in the layouts of the PyTorch reference model.
 
-BatchNorm has `weight`, `bias`, `running_mean` and `running_var`. The counter `num_batches_tracked` is left out: only PyTorch has it, and no step depends on it.
+BatchNorm has `weight`, `bias`, `running_mean` and `running_var`. The counter `num_batches_tracked` is left out: only
+PyTorch has it, and no step depends on it.
 
 On disk this is a safetensors file: names, types and shapes first, with metadata that say what the weights belong to
 and how their dimensions are ordered; `reading.read_file` reads it.
