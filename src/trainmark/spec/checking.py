@@ -74,11 +74,22 @@ class Checker:
 
     # -- several values ------------------------------------------------------------------------------------------------
 
-    def choices(self, key: str, allowed: Sequence[str] | None) -> tuple[str, ...] | None:
-        """`allowed` is None where nobody can say, because the workload is unknown too."""
-        return self.many(
-            key, lambda value: isinstance(value, str) if allowed is None else self._check_choice(key, value, allowed)
-        )
+    def choices(
+        self, key: str, allowed: Sequence[str] | None, *, elsewhere: Collection[str] = ()
+    ) -> tuple[str, ...] | None:
+        """`allowed` is None where nobody can say, because the workload is unknown too.
+
+        `elsewhere` are words that are known, but not possible with this workload.
+        """
+
+        def check(value: Any) -> bool:
+            if allowed is None:
+                return isinstance(value, str)
+            if isinstance(value, str) and value in elsewhere and value not in allowed:
+                return self._check(key, False, f"this workload has no {value}", f"it has: {', '.join(allowed)}")
+            return self._check_choice(key, value, allowed)
+
+        return self.many(key, check)
 
     def integers(self, key: str) -> tuple[int, ...] | None:
         return self.many(key, lambda value: self._check_integer(key, value, 1))

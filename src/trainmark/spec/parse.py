@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainmark.errors import Fault, SpecError
+from trainmark.frameworks import frameworks
 from trainmark.spec.catalog import Catalog, Offer
 from trainmark.spec.cell import DEVICES, PRECISIONS, DataSource
 from trainmark.spec.checking import Checker, Table, describe_faults, is_word, suggest
@@ -63,7 +64,7 @@ def _parse_sweep(cell: Table, where: str, catalog: Catalog, options: Table, faul
     check.refuse_unknown(CELL_KEYS)
     offer = _find_offer(raw.get("workload"), check, catalog)
     axes: dict[str, Any] = {
-        "framework": check.choices("framework", offer.frameworks if offer else None),
+        "framework": check.choices("framework", offer.frameworks if offer else None, elsewhere=frameworks().names()),
         "recipe": check.choices("recipe", offer.recipes if offer else None),
         "precision": check.choices("precision", PRECISIONS),
         "size": check.choices("size", offer.sizes if offer else None),

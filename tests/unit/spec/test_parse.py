@@ -147,3 +147,13 @@ def test_every_shipped_suite_is_valid() -> None:
         suite = parse_suite(read_toml(path), origin=name, catalog=CATALOG)
         assert suite.name == name
         assert suite.summary
+
+
+def test_a_framework_that_a_workload_lacks_is_not_called_unknown() -> None:
+    raw = {"cells": [{"workload": "mask_rcnn", "framework": ["jax", "jaxx"]}]}
+    with pytest.raises(SpecError) as caught:
+        parse_suite(raw, origin="bad.toml", catalog=CATALOG)
+    assert [(fault.problem, fault.hint) for fault in caught.value.faults] == [
+        ("this workload has no jax", "it has: torch, paddle"),
+        ("unknown value 'jaxx'", "known: torch, paddle"),
+    ]
