@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -52,8 +52,8 @@ class Framework:
     """Of each process of a run on a CPU; None: the cores are shared out among the processes."""
     is_for_cpus_only: Callable[[], bool] = lambda: False
     """Whether the installed build cannot use a GPU, as far as that can be seen without importing it."""
-    gpu_build: str = ""
-    """How to get a build that can."""
+    gpu_build: str = "its build for GPUs"
+    """What to install for one that can."""
 
     def installed_version(self) -> str | None:
         """From package metadata: importing torch to learn its version costs seconds."""
@@ -84,33 +84,27 @@ class Framework:
         return self.cpu_precisions if device == "cpu" else self.precisions
 
 
-def _is_torch_for_cpus() -> bool:
-    """By torch/version.py, which has a line for each kind of GPU."""
-    found = importlib.util.find_spec("torch")
-    try:
-        text = Path(found.origin or "").with_name("version.py").read_text(encoding="utf-8") if found else ""
-    except (OSError, ValueError):
-        return False
-    values = re.findall(r"^(?:cuda|hip)\b[^=\n]*=\s*(\S+)", text, re.MULTILINE)
-    return bool(values) and set(values) == {"None"}
+def _has_only_cpus(module: str, version_file: str, kinds_of_gpu: Sequence[str]) -> Callable[[], bool]:
+    """By constants in a file of the package, one for each kind of GPU; what they do not tell is taken to be there."""
 
+    def look() -> bool:
+        found = importlib.util.find_spec(module)
+        try:
+            text = Path(found.origin or "").parent.joinpath(version_file).read_text(encoding="utf-8") if found else ""
+        except (OSError, ValueError):
+            return False
+        values = re.findall(rf"^(?:{'|'.join(kinds_of_gpu)})\b[^=\n]*=\s*(\S+)", text, re.MULTILINE)
+        return bool(values) and {value.strip("'\"") for value in values} <= {"None", "False"}
 
-def _is_paddle_for_cpus() -> bool:
-    """Packages for GPUs have a name of their own, also those that users build."""
-    from importlib import metadata
-
-    try:
-        metadata.version("paddlepaddle-gpu")
-    except metadata.PackageNotFoundError:
-        return True
-    return False
+    return look
 
 
 def _is_jax_for_cpus() -> bool:
-    """JAX finds what drives a GPU by these entry points, or as modules in the package `jax_plugins`."""
+    """What drives a GPU is an entry point, a module in the package `jax_plugins`, or named by a variable."""
     from importlib import metadata
 
-    return not metadata.entry_points(group="jax_plugins") and importlib.util.find_spec("jax_plugins") is None
+    has_plugins = metadata.entry_points(group="jax_plugins") or importlib.util.find_spec("jax_plugins") is not None
+    return not has_plugins and not os.environ.get("PJRT_NAMES_AND_LIBRARY_PATHS")
 
 
 _BUILT_IN = (
@@ -122,8 +116,8 @@ _BUILT_IN = (
         settings=("TORCH_ALLOW_TF32",),
         is_extra=True,
         engine="trainmark.worker.torch",
-        is_for_cpus_only=_is_torch_for_cpus,
-        gpu_build="install a build of torch for CUDA",
+        is_for_cpus_only=_has_only_cpus("torch", "version.py", ("cuda", "hip")),
+        gpu_build="torch (CUDA)",
     ),
     Framework(
         name="paddle",
@@ -137,8 +131,8 @@ _BUILT_IN = (
         precisions=("fp32", "tf32", "amp", "bf16", "fp16"),
         cpu_precisions=("fp32",),  # its CPU kernels for convolutions and norms have float32 and float64 only
         cpu_threads=1,  # its own default; HRNet-W18 was 2.4 to 9 times slower with two threads on two cores
-        is_for_cpus_only=_is_paddle_for_cpus,
-        gpu_build="install paddlepaddle-gpu instead of paddlepaddle",
+        is_for_cpus_only=_has_only_cpus("paddle", "version/__init__.py", ("cuda_version", "hip_version")),
+        gpu_build="paddlepaddle-gpu>=3.3",
     ),
     Framework(
         name="jax",
@@ -150,7 +144,7 @@ _BUILT_IN = (
         is_extra=True,
         engine="trainmark.worker.jax",
         is_for_cpus_only=_is_jax_for_cpus,
-        gpu_build="pip install 'jax[cuda13]'",
+        gpu_build="jax[cuda13]",
     ),
 )
 

@@ -80,13 +80,36 @@ def test_what_torch_was_built_for_is_in_its_version_file(
     assert frameworks().load("torch").is_for_cpus_only() == expected
 
 
-def test_what_paddle_and_jax_were_built_for_is_in_the_names_of_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert frameworks().load("paddle").is_for_cpus_only()
-    assert frameworks().load("jax").is_for_cpus_only()
-    monkeypatch.setattr(metadata, "version", lambda name: {"paddlepaddle-gpu": "3.3.1"}[name])
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [group] if group == "jax_plugins" else [])
-    assert not frameworks().load("paddle").is_for_cpus_only()
-    assert not frameworks().load("jax").is_for_cpus_only()
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("cuda_version     = 'False'\nhip_version      = None\n", True),
+        ("cuda_version     = '13.0'\nhip_version      = None\n", False),
+        (None, False),
+    ],
+)
+def test_what_paddle_was_built_for_is_in_its_version_file(
+    lines: str | None, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "version").mkdir()
+    if lines is not None:
+        (tmp_path / "version" / "__init__.py").write_text(lines)
+    found = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: found)
+    assert frameworks().load("paddle").is_for_cpus_only() == expected
+
+
+@pytest.mark.parametrize(
+    ("points", "module", "variable", "expected"),
+    [([], None, "", True), (["cuda"], None, "", False), ([], "found", "", False), ([], None, "cuda:/plugin.so", False)],
+)
+def test_jax_uses_a_gpu_by_a_plugin(
+    points: list[str], module: str | None, variable: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "entry_points", lambda group: {"jax_plugins": points}[group])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: {"jax_plugins": module}[name])
+    monkeypatch.setenv("PJRT_NAMES_AND_LIBRARY_PATHS", variable)
+    assert frameworks().load("jax").is_for_cpus_only() == expected
 
 
 def test_a_checkout_that_another_user_may_not_read_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def _find_problems(machine: Machine, store: Path) -> list[dict[str, str]]:
         problems.append(("no NVIDIA GPU is visible", "CPU runs work; --size small keeps them short"))
     if machine.gpus:
         problems += [
-            (f"the installed {name} is built for CPUs only", frameworks().load(name).gpu_build)
+            (f"the installed {name} is built for CPUs only", f"for the GPU install {frameworks().load(name).gpu_build}")
             for name in machine.frameworks_without_gpu
         ]
     if machine.gpus and machine.compiler is None:

@@ -99,7 +99,7 @@ def _read_options(args: argparse.Namespace) -> ParityOptions:
     unknown = [name for name in stages if name not in STAGES]
     if unknown:
         raise InputError(f"--stages: unknown stage {unknown[0]!r}", hint=f"use some of {', '.join(STAGES)}")
-    names = _split(args.frameworks) or usable_frameworks(args.workload, args.recipe)
+    names = _split(args.frameworks) or usable_frameworks(args.workload, args.recipe, args.device)
     usual = usable_precisions(names, args.recipe, args.device) if args.precision is None else ()
     return ParityOptions(
         workload=args.workload,

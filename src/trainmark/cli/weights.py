@@ -9,7 +9,7 @@ from pathlib import Path
 from trainmark.cli.output import IndexingNote, next_command, open_store, talk, write_whole
 from trainmark.cli.parser import add_store_option, path_word
 from trainmark.errors import InputError
-from trainmark.runfolder.files import RUN_FILE
+from trainmark.runfolder.files import is_run
 from trainmark.units import format_bytes, format_count
 
 
@@ -32,8 +32,8 @@ def run(args: argparse.Namespace) -> int:
     from trainmark.weights.neutral import pack_weights
 
     store, target = open_store(Path(args.store)), Path(args.output)
-    weights = read_weights(store.root, read_rows(store, [args.training], tell=IndexingNote()))
     _refuse_target(target)
+    weights = read_weights(store.root, read_rows(store, [args.training], tell=IndexingNote()))
     packed = pack_weights(weights.arrays, weights.about)
     write_whole({target: packed}, what="weights")
     count = format_count(len(weights.arrays), "tensors")
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 def _refuse_target(target: Path) -> None:
     if str(target) == "-":
         raise InputError("--output: weights are written to a file, not to the standard output", hint="give a file name")
-    folder = next((folder for folder in target.absolute().resolve().parents if (folder / RUN_FILE).exists()), None)
+    folder = next((folder for folder in target.absolute().resolve().parents if is_run(folder)), None)
     if folder is not None:
-        why = f"{folder} is the folder of a run, and its files are what the run left"
-        raise InputError(f"--output: cannot write to {target}", why=why, hint="use a file outside of it")
+        why = f"{folder} is the folder of a run, whose files must not change"
+        raise InputError(f"--output: cannot write to {target}", why=why, hint="choose a file in another folder")

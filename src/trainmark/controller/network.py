@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainmark.controller.launching import choose_launcher, make_job
+from trainmark.controller.launching import choose_launcher, make_job, read_reach
 from trainmark.controller.listener import Listener
 from trainmark.controller.preflight import make_shared_folder
 from trainmark.errors import InputError, RunError
-from trainmark.launch.job import Command, Job, Machines, Prints, own_python
+from trainmark.launch.job import Command, Job, Prints, own_python
 from trainmark.launch.registry import launchers
 from trainmark.plan.feasible import require
 from trainmark.plan.machine import Machine
@@ -49,7 +49,7 @@ def network_options(
     device = device or machine.best_device
     if device not in _MAX_BYTES:
         raise InputError(f"--device: unknown device type {device!r}", hint="use cpu or cuda")
-    is_here = not cluster.hosts and asked.machines is not Machines.SCHEDULER
+    is_here = not read_reach(launcher, cluster).is_elsewhere
     if is_here:
         require(_FRAMEWORK, machine, device=device)
     available = machine.num_devices(device)

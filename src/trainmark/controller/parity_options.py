@@ -63,11 +63,12 @@ class ParityOptions:
         )
 
 
-def usable_frameworks(workload: str, recipe: str = REFERENCE[1]) -> tuple[str, ...]:
-    """Those that the workload has with this recipe and that are installed here, the reference's first."""
+def usable_frameworks(workload: str, recipe: str = REFERENCE[1], device: str = "cpu") -> tuple[str, ...]:
+    """Those that the workload has with this recipe and that can use the device here, the reference's first."""
     card = load_card(workload)
     named = (name for name in card.frameworks if recipe in card.recipes_of.get(name, card.recipes))
-    return tuple(name for name in named if frameworks().load(name).installed_version() is not None)
+    here = [name for name in named if frameworks().load(name).installed_version() is not None]
+    return tuple(name for name in here if device == "cpu" or not frameworks().load(name).is_for_cpus_only())
 
 
 def precisions_of(framework: str, device: str) -> tuple[str, ...]:

@@ -84,7 +84,13 @@ def make_plan(options: SpecOptions) -> Plan:
     if is_ambiguous and not machine.gpus and any(sweep.device is None for sweep in suite.sweeps):
         why = "this machine has no GPU, but the machines that do the work may have some"
         raise InputError("device type is ambiguous", why=why, hint="pass --device cuda or --device cpu")
-    cells = expand(suite, catalog=catalog, device=machine.best_device, installed=machine.frameworks)
+    cells = expand(
+        suite,
+        catalog=catalog,
+        device=machine.best_device,
+        installed=machine.frameworks,
+        for_cpus=() if reach.is_elsewhere else machine.frameworks_without_gpu,
+    )
     for name in dict.fromkeys(cell.framework for cell in cells):
         frameworks().load(name)  # an unknown one, or one of a broken plugin, is an error
     if not launchers().load(options.launcher).has_own_files:

@@ -77,9 +77,9 @@ def throttled(
 @declare(
     "peak-not-measured",
     en="the peak of {machines:and} in {precisions:and} had not been measured; "
-    "trainmark doctor --peaks measures it once, for all later runs",
+    "run trainmark doctor --peaks once on that machine, with PyTorch",
     zh="{machines:and} 在 {precisions:and} 下的峰值当时尚未测量；"
-    "运行一次 trainmark doctor --peaks 即可，对此后的运行都有效",
+    "请在该机器上运行一次 trainmark doctor --peaks（需要 PyTorch）",
 )
 def peak_not_measured(*, machines: Sequence[str], precisions: Sequence[str]) -> None: ...
 

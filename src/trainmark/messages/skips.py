@@ -26,10 +26,10 @@ def no_gpu() -> None: ...
 
 @declare(
     "framework-for-cpus-only",
-    en="the installed {framework} is built for CPUs only; use --device cpu, or {how}",
-    zh="已安装的 {framework} 仅支持 CPU；请使用 --device cpu，或安装支持 GPU 的版本（{how}）",
+    en="the installed {framework} is built for CPUs only; use --device cpu, or install {build}",
+    zh="已安装的 {framework} 仅支持 CPU；请使用 --device cpu，或安装 {build}",
 )
-def framework_for_cpus_only(*, framework: str, how: str) -> None: ...
+def framework_for_cpus_only(*, framework: str, build: str) -> None: ...
 
 
 @declare(

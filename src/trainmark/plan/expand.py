@@ -10,10 +10,13 @@ from trainmark.spec.cell import Cell, StartWeights
 from trainmark.spec.suite import Suite, Sweep
 
 
-def expand(suite: Suite, *, catalog: Catalog, device: str, installed: Collection[str] = ()) -> tuple[Cell, ...]:
+def expand(
+    suite: Suite, *, catalog: Catalog, device: str, installed: Collection[str] = (), for_cpus: Collection[str] = ()
+) -> tuple[Cell, ...]:
     """Repeats are the outermost loop: A B A B, not A A B B, so that a drifting machine affects all cells alike.
 
-    `device` and the first supported framework that is `installed` are used where a sweep names none.
+    `device` and the first supported framework that is `installed` are used where a sweep names none; on a GPU those
+    `for_cpus` only come last.
     """
     most = max((sweep.repeat for sweep in suite.sweeps), default=0)
     rounds = (
@@ -21,7 +24,7 @@ def expand(suite: Suite, *, catalog: Catalog, device: str, installed: Collection
         for repeat in range(1, most + 1)
         for sweep in suite.sweeps
         if repeat <= sweep.repeat
-        for cell in _expand_sweep(sweep, repeat, catalog[sweep.workload], device, installed)
+        for cell in _expand_sweep(sweep, repeat, catalog[sweep.workload], device, installed, for_cpus)
     )
     return tuple(dict.fromkeys(rounds))
 
@@ -34,13 +37,18 @@ def _resolve_target(sweep: Sweep, offer: Offer) -> tuple[tuple[str, float], ...]
     return ((offer.targets[0][0], float(sweep.until_target)),)
 
 
-def _default_framework(offer: Offer, installed: Collection[str]) -> str:
-    return next((name for name in offer.frameworks if name in installed), offer.frameworks[0])
+def _default_framework(offer: Offer, device: str, installed: Collection[str], for_cpus: Collection[str]) -> str:
+    here = [name for name in offer.frameworks if name in installed]
+    fitting = [name for name in here if device == "cpu" or name not in for_cpus]
+    return [*fitting, *here, *offer.frameworks][0]
 
 
-def _expand_sweep(sweep: Sweep, repeat: int, offer: Offer, device: str, installed: Collection[str]) -> list[Cell]:
+def _expand_sweep(
+    sweep: Sweep, repeat: int, offer: Offer, device: str, installed: Collection[str], for_cpus: Collection[str]
+) -> list[Cell]:
+    device = sweep.device or device
     axes = itertools.product(
-        sweep.framework or (_default_framework(offer, installed),),
+        sweep.framework or (_default_framework(offer, device, installed, for_cpus),),
         sweep.recipe,
         sweep.precision,
         sweep.size,
@@ -55,7 +63,7 @@ def _expand_sweep(sweep: Sweep, repeat: int, offer: Offer, device: str, installe
             recipe=recipe,
             precision=precision,
             size=size,
-            device=sweep.device or device,
+            device=device,
             nodes=nodes,
             devices_per_node=devices,
             batch_size_per_device=batch_size,

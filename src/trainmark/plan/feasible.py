@@ -63,7 +63,7 @@ def _missing_here(name: str, device: str, machine: Machine) -> Message | None:
     if device == "cuda" and not machine.gpus:
         return no_gpu()
     if device == "cuda" and name in machine.frameworks_without_gpu:
-        return framework_for_cpus_only(framework=name, how=framework.gpu_build)
+        return framework_for_cpus_only(framework=name, build=framework.gpu_build)
     return None
 
 

@@ -98,6 +98,11 @@ def stacks_file(rank: int) -> str:
     return f"rank{rank}.stacks"
 
 
+def is_run(folder: Path) -> bool:
+    """Programs of others write files of this name too."""
+    return "cell" in (read_json(folder / RUN_FILE) or {})
+
+
 def find_checkpoint(folder: Path) -> Path | None:
     """Of this version or an older one; None where the training cannot be resumed."""
     paths = (folder / name for name in (CHECKPOINT_FILE, _OLDER_CHECKPOINT_FILE))

@@ -10,8 +10,10 @@ import sys
 import pytest
 from rich.console import Console
 
+from making import make_machine
 from schema_checking import check_document
 from trainmark.analyse.communication import Network, summarise_exchange, summarise_network
+from trainmark.cli import doctor
 from trainmark.cli.main import main
 from trainmark.report.network import print_network, verdict
 
@@ -40,6 +42,17 @@ def test_a_dry_one_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None
     (command,) = document["commands"]
     assert command["argv"][-2:] == ["trainmark.worker.torch.network", "FOLDER"]
     assert "nothing was started" in err
+
+
+def test_what_this_machine_lacks_matters_only_where_it_does_the_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = make_machine(1, frameworks_without_gpu=("torch",))
+    monkeypatch.setattr(doctor, "read_machine", lambda: here)
+    words = ["doctor", "--network", "--device", "cuda", "--devices", "2"]
+    assert main(words) == 2
+    assert "the installed torch is built for CPUs only" in capsys.readouterr().err
+    assert main([*words, "--launcher", "dry"]) == 0
 
 
 def make_network() -> Network:

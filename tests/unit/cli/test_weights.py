@@ -121,6 +121,9 @@ def test_the_files_of_a_run_are_not_replaced(
         assert main(["weights", "training", "--store", str(tmp_path / "s"), "--output", str(target)]) == 2
         assert why in capsys.readouterr().err
     assert checkpoint.read_bytes() == before
+    (tmp_path / "run.json").write_text("{}")  # of another program, such as the output of run --json
+    target = tmp_path / "w.safetensors"
+    assert main(["weights", "training", "--store", str(tmp_path / "s"), "--output", str(target)]) == 0
 
 
 def refused(tmp_path: Path, run_id: str) -> int:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -68,9 +69,12 @@ def test_what_can_be_checked_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> 
     check_options(replace(TWO, frameworks=("torch", "paddle"), device="cuda"))
 
 
-def test_defaults_leave_out_what_a_framework_does_not_have() -> None:
+def test_defaults_leave_out_what_a_framework_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     assert usable_frameworks("resnet50") == ("torch", "paddle", "jax")
     assert usable_frameworks("resnet50", "fast") == ("torch", "jax")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [])  # so that JAX is for CPUs, the others unknown
+    assert usable_frameworks("resnet50", device="cuda") == ("torch", "paddle")
     assert usable_precisions(("torch", "paddle"), "reference", "cpu") == ("fp32",)
     assert usable_precisions(("torch", "paddle"), "reference", "cuda") == ("fp32", "bf16")
     assert usable_precisions(("torch", "paddle", "jax"), "reference", "cpu") == ("fp32", "bf16")

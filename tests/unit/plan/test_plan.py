@@ -187,10 +187,22 @@ def test_what_a_framework_lacks_is_refused_with_the_way_out() -> None:
 def test_a_build_for_cpus_is_refused_on_a_gpu_only() -> None:
     here = make_machine(1, frameworks=("torch", "jax"), frameworks_without_gpu=("jax",))
     refused = why_not(make_cell(framework="jax", device="cuda"), here, Reach())
-    assert str(refused) == ("the installed jax is built for CPUs only; use --device cpu, or pip install 'jax[cuda13]'")
+    assert str(refused) == ("the installed jax is built for CPUs only; use --device cpu, or install jax[cuda13]")
     assert why_not(make_cell(framework="jax", device="cpu"), here, Reach()) is None
     assert why_not(make_cell(framework="torch", device="cuda"), here, Reach()) is None
     assert why_not(make_cell(framework="jax", device="cuda"), here, Reach(is_elsewhere=True)) is None
+
+
+def test_on_a_gpu_the_default_framework_is_one_that_can_use_it() -> None:
+    suite = Suite(name="s", sweeps=(Sweep(workload="resnet50"),))
+
+    def framework(device: str, *installed: str) -> str:
+        cells = expand(suite, catalog=read_catalog(), device=device, installed=installed, for_cpus=("torch",))
+        return cells[0].framework
+
+    assert framework("cuda", "torch", "jax") == "jax"
+    assert framework("cpu", "torch", "jax") == "torch"
+    assert framework("cuda", "torch") == "torch", "which is skipped with the reason"
 
 
 def test_what_runs_a_framework_without_a_plan_is_refused_in_the_same_words() -> None:

@@ -93,7 +93,7 @@ def test_a_peak_that_was_measured_after_the_first_run_counts_for_its_repeats(tmp
 
 MISSING = (
     "the peak of Imaginary 9000 in bf16 had not been measured; "
-    "trainmark doctor --peaks measures it once, for all later runs"
+    "run trainmark doctor --peaks once on that machine, with PyTorch"
 )
 
 
