@@ -77,10 +77,10 @@ def _answer(contents: Contents) -> str:
 
 
 def _conclusion(contents: Contents) -> str:
-    """The first sentence of each kind, once more at the end, where the seeds' readers look for it."""
+    """The speeds and the first sentence of each kind, once more at the end, where the seeds' readers look for it."""
     told = tell(contents.lines, contents.studies)
     firsts = {one.kind: one for one in reversed(told)}
-    ordered = [one for one in told if firsts.get(one.kind) is one]
+    ordered = [one for one in told if one.key is not None or firsts.get(one.kind) is one]
     gap = "" if contents.lang == "zh" else " "
     return escape_markdown(gap.join(one.in_language(contents.lang) for one in ordered))
 

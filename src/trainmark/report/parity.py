@@ -11,7 +11,7 @@ from trainmark.messages import parity as messages
 from trainmark.messages.message import Message
 from trainmark.report.layout import fold, print_rows
 from trainmark.runfolder.parity import PairRecord, ParityRecord, StageRecord
-from trainmark.units import plain
+from trainmark.units import ABSENT, plain
 
 _HEADINGS = {
     "en": ("pair", "stage", "precision", "measured", "limit", "result", "largest at"),
@@ -79,7 +79,7 @@ def _lay_out(pair: PairRecord, stage: StageRecord, lang: str) -> list[str]:
         "∞" if stage.measured is None else f"{stage.measured:.2g}",
         f"{stage.limit:g}",
         _RESULTS[lang][stage.holds],
-        plain(stage.worst),
+        plain(stage.worst) if stage.measured != 0 else ABSENT,
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -88,31 +87,31 @@ def _image(image: object) -> str | None:
 def setup_tables(lines: Sequence[Line], lang: str) -> list[Table]:
     """What all share, once; a row for each set-up, without the number of devices, which the results have.
 
-    Of the framework's settings, a row has only those in which it differs from most; the usual ones are listed once.
+    Of the framework's settings, a row has those that are not the same for all that recorded some.
     """
     words = PAGE_WORDS[lang]
     flags = {line.first.id: _flags(line) for line in lines}
-    usual = _usual(list(flags.values()))
+    shared_flags, own_flags = split([found for found in flags.values() if found])
     setups = list(
         dict.fromkeys(
-            (tuple(_setup(line, lang).items()), _unusual(flags[line.first.id], usual, words)) for line in lines
+            (tuple(_setup(line, lang).items()), _own_settings(flags[line.first.id], own_flags, words)) for line in lines
         )
     )
     shared, differing = split([dict(facts) for facts, _ in setups])
-    if usual:
-        shared[words["settings"]] = ", ".join(f"{name}={value}" for name, value in usual.items())
+    if shared_flags:
+        shared[words["settings"]] = _say_settings(shared_flags)
     tables = []
     if shared:
         tables.append(
             Table(header=(words["fact"], words["value"]), rows=list(shared.items()), title=words["same_everywhere"])
         )
-    has_unusual = usual and any(unusual != ABSENT for _, unusual in setups)
-    if differing or has_unusual:
+    has_own = any(flags.values()) and any(own != ABSENT for _, own in setups)
+    if differing or has_own:
         rows = [
-            [*(dict(facts).get(name, ABSENT) for name in differing), *([unusual] if has_unusual else [])]
-            for facts, unusual in setups[:_MOST_ROWS]
+            [*(dict(facts).get(name, ABSENT) for name in differing), *([own] if has_own else [])]
+            for facts, own in setups[:_MOST_ROWS]
         ]
-        header = [*differing, *([words["settings"]] if has_unusual else [])]
+        header = [*differing, *([words["settings"]] if has_own else [])]
         tables.append(Table(header=header, rows=rows, title=words["only_differences"]))
     return tables
 
@@ -144,16 +143,11 @@ def _flags(line: Line) -> dict[str, str]:
     return {plain(key): ABSENT if value is None else plain(value) for key, value in known.items()}
 
 
-def _usual(settings: Sequence[dict[str, str]]) -> dict[str, str]:
-    """The most frequent value of each; the first one if several are equally frequent."""
-    found: dict[str, Counter[str]] = {}
-    for key, value in (item for known in settings for item in known.items()):
-        found.setdefault(key, Counter())[value] += 1
-    return {key: values.most_common(1)[0][0] for key, values in found.items()}
+def _own_settings(known: Mapping[str, str], names: Sequence[str], words: Mapping[str, str]) -> str:
+    if not known:
+        return words["unknown"]
+    return _say_settings({name: known[name] for name in names if name in known}) or ABSENT
 
 
-def _unusual(own: Mapping[str, str], usual: Mapping[str, str], words: Mapping[str, str]) -> str:
-    if not own:
-        return words["unknown"] if usual else ABSENT
-    others = {key: value for key in usual if (value := own.get(key, ABSENT)) != usual[key]}
-    return ", ".join(f"{key}={value}" for key, value in others.items()) or ABSENT
+def _say_settings(settings: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())

@@ -18,6 +18,7 @@ from trainmark.messages.answers import (
     answer_changed,
     answer_failed,
     answer_fastest,
+    answer_frameworks,
     answer_marked,
     answer_more,
     answer_noisy,
@@ -60,7 +61,8 @@ class Sentence:
 def tell(lines: Sequence[Line], studies: Sequence[Study]) -> list[Sentence]:
     if not any(line.known for line in lines):
         return [Sentence(parts=(answer_nothing(),), kind="bad"), *_tell_endings(lines)]
-    fastest = [_tell_fastest(best, lines) for best in fastest_lines(lines)]
+    best = fastest_lines(lines)
+    fastest = [*(_tell_fastest(line, lines) for line in best), *_tell_frameworks(best)]
     found = [fastest, list(_tell_scaling(studies)), list(_tell_changes(lines)), list(_tell_targets(lines))]
     most = _MOST if sum(map(len, found)) <= _MANY else 2
     num_more = sum(max(0, len(sentences) - most) for sentences in found)
@@ -108,6 +110,21 @@ def _tell_fastest(best: Line, lines: Sequence[Line]) -> Sentence:
         ratio = speedup(best.known, base.known)
         parts.append(answer_times(times=format_ratio(ratio, "", sign_after=""), base=_recipe(base.first)))
     return Sentence(parts=tuple(parts), kind="good", key=value)
+
+
+def _tell_frameworks(best: Sequence[Line]) -> Iterator[Sentence]:
+    """Where several stand beside each other, a reader would take the larger number for the winner."""
+    named: dict[tuple[object, ...], dict[str, None]] = {}
+    for line in best:
+        *work, framework = _kind(line.first)
+        if line.first.source == "trainmark" and framework is not None:
+            named.setdefault(tuple(work), {})[str(framework)] = None
+    apart = [names for names in named.values() if len(names) > 1]
+    if apart:
+        first, second, *_ = apart[0]
+        command = f"trainmark compare framework={first} framework={second}"
+        names = list(dict.fromkeys(name for group in apart for name in group))
+        yield Sentence(parts=(answer_frameworks(frameworks=names, command=command),), kind="doubt")
 
 
 def _plain_line(best: Line, lines: Sequence[Line]) -> Line | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from making import make_cell, make_run
+from reporting import markdown_of
 from trainmark.analyse.table import build_lines
 from trainmark.report.story import tell
 from trainmark.store.folder import read_run
@@ -22,3 +23,12 @@ def test_no_framework_is_called_the_fastest_of_all(tmp_path: Path) -> None:
     assert len(speeds) == 2, "one for each framework"
     assert "with torch reference bf16" in speeds[0]
     assert "with paddle reference fp32" in speeds[1]
+    [between] = [text for text in told if "names no winner" in text]
+    assert between == (
+        "between torch and paddle this page names no winner: trainmark compare framework=torch framework=paddle says "
+        "whether they are proven to train the same thing, and which is faster."
+    )
+    conclusion = markdown_of(build_lines(rows), lang="en").partition("## Conclusion")[2]
+    assert all(text in conclusion for text in speeds), "a reader of the last paragraph alone sees both"
+    alone = [sentence.in_language("en") for sentence in tell(build_lines(rows[:2]), [])]
+    assert not any("winner" in text for text in alone)
