@@ -188,22 +188,30 @@ def _describe(
     one, other = counted
     apart = (*_find_differences(pair), *_find_settings(pair.a.first, pair.b.first))
     epochs = _count_epochs(one.runs), _count_epochs(other.runs)
+    judgement = _refuse(pair, counted, apart) if judged is None else _explain(pair, counted, judged, proofs)
     return CellComparison(
         name=_name(pair),
         a=pair.a,
         b=pair.b,
-        judgement=_refuse(pair, counted, apart) if judged is None else _explain(pair, counted, judged, proofs),
+        judgement=judgement,
         values=(_mean_speed(one), _mean_speed(other)),
         unit=None if "unit" in pair.blocking else _find_unit(pair),
         counted=(tuple(row.id for row in one.runs), tuple(row.id for row in other.runs)),
         left_out=(*one.left_out, *other.left_out),
-        doubts=(one.doubts, other.doubts),
+        doubts=(_find_doubts(one, "A", judgement), _find_doubts(other, "B", judgement)),
         differences=apart,
         num_history=num_history,
         epochs=epochs,
         epochs_ratio=judge(*epochs).ratio if all(epochs) else None,
         blocking=pair.blocking,
     )
+
+
+def _find_doubts(side: Counted, name: str, judgement: Judgement) -> tuple[Message, ...]:
+    """Of a side that is too noisy the reason says so, unless it says that the sides are not comparable."""
+    if judgement.verdict != "not_comparable" or not side.is_too_noisy:
+        return side.doubts
+    return (*side.doubts, side_too_noisy(side=name, low=min(side.values), high=max(side.values)))
 
 
 def _refuse(pair: Pair, counted: tuple[Counted, Counted], apart: Sequence[Difference]) -> Judgement:
@@ -220,7 +228,9 @@ def _explain(pair: Pair, counted: tuple[Counted, Counted], judged: Judgement, pr
         one, other = (side.runs or group.runs for side, group in zip(counted, (pair.a, pair.b), strict=True))
         unequal = why_not_equal(one, other, proofs)
         if unequal is not None:
-            return replace(judged, verdict="not_comparable", why=unequal, more_runs=None)
+            is_noisy = any(side.is_too_noisy for side in counted)
+            ratio = None if is_noisy else judged.ratio
+            return replace(judged, verdict="not_comparable", ratio=ratio, why=unequal, more_runs=None)
     for name, side in zip("AB", counted, strict=True):
         if not side.values and side.left_out:
             return replace(judged, why=no_runs(side=name, why=side.left_out[0].why))

@@ -76,8 +76,13 @@ def identity_of(row: RunRow) -> Identity:
 
 
 def differences(one: Identity, other: Identity) -> tuple[Difference, ...]:
-    """What differs between two runs, in the order work, code, machine."""
+    """What differs between two runs, in the order work, code, machine.
+
+    A run states the version of its own framework once, and those of other installed ones as packages: between two
+    frameworks these would look as if each run had used the other's.
+    """
     not_counted = one.not_counted | other.not_counted
+    own = {str(side.facts["code"].get("framework", "")).partition(" ")[0] for side in (one, other)}
     return tuple(
         Difference(
             axis=axis,
@@ -89,7 +94,7 @@ def differences(one: Identity, other: Identity) -> tuple[Difference, ...]:
         for axis in AXES
         for first, second in [(one.facts[axis], other.facts[axis])]
         for name in dict.fromkeys((*first, *second))
-        if first.get(name) != second.get(name)
+        if first.get(name) != second.get(name) and not (axis == "code" and name in own)
     )
 
 

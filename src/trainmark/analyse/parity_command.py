@@ -108,6 +108,7 @@ def command_for(
     size: str = USUAL_SIZE,
     steps: int = LEAST_STEPS,
     seed: int = USUAL_SEED,
+    store: str | None = None,
 ) -> str:
     """That meets these needs, as far as they are of one device: another device is another command."""
     device = next((need.device for need in needs if need.device is not None), "cpu")
@@ -127,6 +128,7 @@ def command_for(
         size=size,
         steps=steps,
         seed=seed,
+        store=store,
     )
 
 
@@ -141,6 +143,7 @@ def parity_command(
     size: str = USUAL_SIZE,
     steps: int = LEAST_STEPS,
     seed: int = USUAL_SEED,
+    store: str | None = None,
 ) -> str:
     """What is usual is left out."""
     words = ["trainmark", "parity", workload, "--frameworks", ",".join(frameworks)]
@@ -158,4 +161,6 @@ def parity_command(
         words += ["--steps", str(steps)]
     if seed != USUAL_SEED:
         words += ["--seed", str(seed)]
+    if store is not None:
+        words += ["--store", store]
     return shlex.join(words)  # what a stranger's run folder says may be no name

@@ -38,6 +38,8 @@ class Proofs:
     """Made by another version of the check than the installed one."""
     is_other: Callable[[RunRow], bool] = lambda _: False
     """Whether a run was made by other code, or another framework, than is installed: no check made here counts."""
+    store: str | None = None
+    """As it was typed: where the commands that this module prints keep a check. None: the default one."""
 
 
 NOTHING_PROVEN = Proofs()
@@ -84,12 +86,12 @@ def why_not_equal(one: Runs, other: Runs, proofs: Proofs) -> Message | None:
     of_settings = [found for found in of_code if not _differing(found, one, other)]
     needs = needs_of(first, second)
     missing = [need for need in needs if not _newest_of_each(need, of_settings)]
-    command = command_for(first, second, missing or needs)
+    command = command_for(first, second, missing or needs, store=proofs.store)
     if missing and any(code_of(row) is None or proofs.is_other(row) for row in (*one, *other)):
         return messages.parity_runs_outdated(**names, then=command)
     of_others = [found for found in of_code if found not in of_settings and _helps(found, missing)]
     if of_settings and (not of_others or _first_failed(needs, of_settings)):
-        return _why_unproven(first, second, needs, missing, of_settings)
+        return _why_unproven(first, second, needs, missing, of_settings, store=proofs.store)
     if of_code:
         changed = _differing((of_others or of_code)[0], one, other)
         return messages.parity_other_settings(**names, names=changed, then=command)
@@ -133,7 +135,13 @@ def code_of(row: RunRow) -> str | None:
 
 
 def _why_unproven(
-    one: RunRow, other: RunRow, needs: Sequence[Need], missing: Sequence[Need], pairs: Sequence[Found]
+    one: RunRow,
+    other: RunRow,
+    needs: Sequence[Need],
+    missing: Sequence[Need],
+    pairs: Sequence[Found],
+    *,
+    store: str | None,
 ) -> Message | None:
     """A stage that failed comes before those that are missing: to make these takes hours and would not help."""
     names = {"one": str(one.framework), "other": str(other.framework)}
@@ -141,16 +149,19 @@ def _why_unproven(
     if failed is not None:
         need, (seed, size), record = failed
         steps = max(record.steps or 0, LEAST_STEPS)
-        again = command_for(one, other, [need], size=size, steps=steps, seed=seed)
+        again = command_for(one, other, [need], size=size, steps=steps, seed=seed, store=store)
         return messages.parity_stage_failed(**names, stage=need.name, worst=record.worst, command=again)
-    for need in missing:
-        command = command_for(one, other, missing)
-        if any(True for found in pairs for _ in found.about(need)):
-            return messages.parity_stage_short(
-                **names, stage=need.name, steps=LEAST_STEPS, repeats=LEAST_REPEATS, command=command
-            )
-        return messages.parity_stage_missing(**names, stage=need.name, device=need.device, command=command)
-    return None
+    if not missing:
+        return None
+    command = command_for(one, other, missing, store=store)
+    not_run = [need for need in missing if not any(True for found in pairs for _ in found.about(need))]
+    if not_run:
+        device = next((need.device for need in not_run if need.device is not None), None)
+        stages = [need.name for need in not_run]
+        return messages.parity_stage_missing(**names, stages=stages, device=device, command=command)
+    return messages.parity_stage_short(
+        **names, stage=missing[0].name, steps=LEAST_STEPS, repeats=LEAST_REPEATS, command=command
+    )
 
 
 def _first_failed(needs: Sequence[Need], pairs: Sequence[Found]) -> tuple[Need, tuple[int, str], StageRecord] | None:

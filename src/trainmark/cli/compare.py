@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmark.cli.output import IndexingNote, next_command, open_store, print_json, stdout_console
-from trainmark.cli.parser import add_json_option, add_store_option, number
+from trainmark.cli.parser import DEFAULT_STORE, add_json_option, add_store_option, number
 from trainmark.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
         )
         a, b = selector.select(args.a), selector.select(args.b)
         stores = [Path(store) for store in (args.store, a.store, b.store) if store is not None]
-        found = compare(a, b, tolerance=args.tolerance, vary=parse_vary(args.vary), proofs=read_proofs(stores))
+        proofs = read_proofs(stores, store=None if args.store == DEFAULT_STORE else args.store)
+        found = compare(a, b, tolerance=args.tolerance, vary=parse_vary(args.vary), proofs=proofs)
         if args.json:
             print_json(schema=2, **describe_comparison(found))
         else:
@@ -77,7 +78,7 @@ def _say_next(found: Comparison, args: argparse.Namespace) -> None:
     unproven = next((cell.judgement.why.params.get("command") for cell in found.cells if _is_unproven(cell)), None)
     again = None if most is None else repeat_command(most.b.first.asked, most.judgement.more_runs or 1)
     if unproven is not None:
-        next_command(str(unproven), store=args.store)
+        next_command(str(unproven))  # names the store itself
     elif again is not None:
         next_command(again)  # names the store itself
     elif blocking and blocking <= VARIABLE:

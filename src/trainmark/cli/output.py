@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from trainmark.cli.parser import DEFAULT_STORE
 from trainmark.errors import InputError, SpecError, TrainmarkError
 from trainmark.runfolder.files import write_all
 from trainmark.units import escape_non_ascii, format_count, plain, to_json
@@ -78,9 +79,9 @@ def talk(text: str) -> None:
         sys.stderr.flush()
 
 
-def next_command(text: str, *, store: str = "runs") -> None:
+def next_command(text: str, *, store: str = DEFAULT_STORE) -> None:
     """The last line of a verb; names the store if it is not the default one."""
-    talk(f"next: {text}" + ("" if store == "runs" else f" --store {shlex.quote(store)}"))
+    talk(f"next: {text}" + ("" if store == DEFAULT_STORE else f" --store {shlex.quote(store)}"))
 
 
 def say_next(rows: Sequence[RunRow], store: Store, *, given: str) -> None:

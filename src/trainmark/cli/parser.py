@@ -14,6 +14,7 @@ from typing import Any, Never
 
 from trainmark.errors import InputError
 
+DEFAULT_STORE = "runs"
 _REQUIRED = "the following arguments are required: "
 
 
@@ -157,7 +158,7 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 def add_store_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--store", default="runs", type=path_word, metavar="DIR", help="folder of results (default: runs)"
+        "--store", default=DEFAULT_STORE, type=path_word, metavar="DIR", help="folder of results (default: runs)"
     )
 
 

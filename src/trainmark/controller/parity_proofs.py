@@ -23,13 +23,15 @@ def keep_proof(store: Path, record: ParityRecord) -> tuple[ParityRecord, Path]:
     return kept, write_parity(store, kept)
 
 
-def read_proofs(stores: Iterable[Path]) -> Proofs:
+def read_proofs(stores: Iterable[Path], *, store: str | None = None) -> Proofs:
+    """`store`: where a check that is missing would be kept, if not in the default one."""
     records = [record for store in dict.fromkeys(stores) for record in read_parity(store)]
     records.sort(key=lambda record: -record.unix_s)
     return Proofs(
         current=[record for record in records if _is_current(record)],
         outdated=[record for record in records if not _is_current(record)],
         is_other=_is_other,
+        store=store,
     )
 
 

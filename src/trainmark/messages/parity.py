@@ -125,11 +125,11 @@ def parity_stage_failed(*, one: str, other: str, stage: str, worst: str, command
 
 @declare(
     "parity-stage-missing",
-    en="{one} and {other} are not proven equal: stage {stage} of the parity check has not run« on {device}»; "
-    "run: {command}",
-    zh="尚未证明 {one} 与 {other} 等价：等价检查的阶段 {stage} «在 {device} 上»尚未执行；请执行：{command}",
+    en="{one} and {other} are not proven equal: these stages of the parity check have not run« on {device}»: "
+    "{stages}; run: {command}",
+    zh="尚未证明 {one} 与 {other} 等价：等价检查的以下阶段«在 {device} 上»尚未执行：{stages}；请执行：{command}",
 )
-def parity_stage_missing(*, one: str, other: str, stage: str, device: str | None, command: str) -> None: ...
+def parity_stage_missing(*, one: str, other: str, stages: list[str], device: str | None, command: str) -> None: ...
 
 
 @declare(

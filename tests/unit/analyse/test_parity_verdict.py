@@ -264,7 +264,7 @@ def test_mathematics_counts_for_every_device_and_the_rest_for_its_own(tmp_path: 
     found = ask(tmp_path, Proofs(current=[proof()]), both=on_gpu)
     assert found is not None
     assert found.code == "parity-stage-missing"
-    assert "stage rounding in fp32 of the parity check has not run on cuda" in str(found)
+    assert "have not run on cuda: rounding in fp32, trajectory, work; run: " in str(found)
     command = "--frameworks torch,paddle --stages rounding,trajectory,work --precision fp32 --device cuda"
     assert str(found).endswith(f"trainmark parity {make_cell().workload} {command}")
     both = [proof(stages=without("mathematics"), device="cuda"), proof()]

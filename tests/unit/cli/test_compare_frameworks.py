@@ -112,7 +112,8 @@ def test_a_stage_that_has_not_run_is_named_and_there_is_no_winner(
     keep_check(left_out=stage)
     verdict, first, last = compare(capsys)
     assert verdict == "not_comparable"
-    assert f"stage {stage}" in first
+    assert f": {stage}" in first
+    assert "have not run" in first
     assert last.startswith(f"next: {CHECK} --stages {stage}")
 
 
@@ -120,3 +121,38 @@ def test_where_all_stages_hold_there_is_a_winner(capsys: pytest.CaptureFixture[s
     keep_check()
     verdict, first, _ = compare(capsys)
     assert (verdict, first) == ("slower", "B (framework=paddle) is 20.0% slower than A (framework=torch)")
+
+
+def test_the_command_keeps_the_check_where_compare_will_look_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "framework=torch", "framework=paddle", "--store", "./runs"]
+    assert main([*words, "--json"]) == 0
+    (cell,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert cell["why"].endswith(f"run: {CHECK} --precision fp32 --store ./runs")
+    assert main(words) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == f"next: {CHECK} --precision fp32 --store ./runs"
+
+
+def test_what_is_too_noisy_has_no_ratio(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, speeds in (("torch", [5.0, 130.0]), ("paddle", [50.0, 51.0])):
+        make_runs(tmp_path / "noisy", speeds, cell=make_cell(framework=name), framework=f"{name} {VERSIONS[name]}")
+    words = ["compare", "framework=torch", "framework=paddle", "--store", "noisy"]
+    assert main([*words, "--json"]) == 0
+    (cell,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert (cell["verdict"], cell["a"]["value"]) == ("not_comparable", None)
+    assert cell["ratio"] == {"value": None, "ci95": None}
+    assert [doubt["side"] for doubt in cell["doubts"]] == ["a"]
+    assert main(words) == 0
+    assert "A is too noisy: its runs are between 5" in capsys.readouterr().out
+
+
+def test_the_frameworks_themselves_are_not_listed_as_packages_that_differ(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packages = {"torch": "2.15.0", "jax": "0.10.2", "numpy": "2.0"}
+    for name, numpy in (("torch", "2.0"), ("jax", "2.1")):
+        facts = {"framework": f"{name} {packages[name]}", "packages": {**packages, "numpy": numpy}}
+        make_runs(tmp_path / "two", scaled(1.0), cell=make_cell(framework=name), **facts)
+    assert main(["compare", "framework=torch", "framework=jax", "--store", "two"]) == 0
+    named = [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("code: ")]
+    assert "numpy" in named
+    assert not {"torch", "jax"} & set(named)
