@@ -14,7 +14,9 @@ from trainmark.units import format_bytes, format_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("training", metavar="RUN", help="id of a training (--epochs, --until-target) or its beginning")
+    parser.add_argument(
+        "training", metavar="RUN", help="id of a training (--epochs, --until-target) or its beginning, or its folder"
+    )
     parser.add_argument(
         "--output",
         "-o",
@@ -31,15 +33,21 @@ def run(args: argparse.Namespace) -> int:
     from trainmark.controller.results import read_rows
     from trainmark.weights.neutral import pack_weights
 
-    store, target = open_store(Path(args.store)), Path(args.output)
+    folder, target = Path(args.training), Path(args.output)
+    if is_run(folder):  # as completed by a shell
+        store_path, run_id = str(folder.parent), folder.resolve().name
+    else:
+        store_path, run_id = args.store, args.training
+    store = open_store(Path(store_path))
     _refuse_target(target)
-    weights = read_weights(store.root, read_rows(store, [args.training], tell=IndexingNote()))
+    weights = read_weights(store.root, read_rows(store, [run_id], tell=IndexingNote()))
     packed = pack_weights(weights.arrays, weights.about)
     write_whole({target: packed}, what="weights")
     count = format_count(len(weights.arrays), "tensors")
     talk(f"{count} of {weights.workload} written to {target} ({format_bytes(len(packed))})")
-    recipe = "" if weights.recipe == "reference" else f" --recipe {shlex.quote(weights.recipe)}"
-    next_command(f"trainmark run {weights.workload}{recipe} --weights {shlex.quote(str(target))}", store=args.store)
+    next_command(
+        shlex.join(["trainmark", "run", weights.workload, *weights.options, "--weights", str(target)]), store=store_path
+    )
     return 0
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class NeutralWeights:
     workload: str
-    recipe: str
+    options: tuple[str, ...]
+    """Of `trainmark run`, for another training like this one."""
     arrays: Weights
     about: dict[str, str]
     """What they belong to; the metadata of the file."""
@@ -63,7 +64,17 @@ def read_weights(store: Path, rows: Sequence[RunRow]) -> NeutralWeights:
         "run": row.id,
         "checkpoint_sha256": file.sha256,
     }
-    return NeutralWeights(workload=workload, recipe=recipe, arrays=arrays, about=about)
+    return NeutralWeights(workload=workload, options=_options(row), arrays=arrays, about=about)
+
+
+def _options(row: RunRow) -> tuple[str, ...]:
+    """The data decide the number of classes, without which the classifier would not be loaded."""
+    known = {"recipe": row.recipe, "size": row.size, "batch-size": row.batch_size_per_device}
+    if row.data is not None and Path(row.data).exists():
+        known |= {"data": row.data, "epochs": row.epochs or 1}
+    usual = {"recipe": "reference", "size": "full"}
+    named = {name: str(value) for name, value in known.items() if value is not None and usual.get(name) != value}
+    return tuple(word for name, value in named.items() for word in (f"--{name}", value))
 
 
 def _read_all(stored: StoredWeights, workload: str, layers: Any) -> Weights:

@@ -97,7 +97,8 @@ def check_options(options: ParityOptions) -> Card:
         raise InputError(f"{card.name} has no size {options.size!r}", hint=f"it has: {', '.join(card.sizes)}")
     if len(options.contestants) < 2:
         raise InputError(
-            "parity needs two sides", hint="install another of the workload's frameworks, or use --recipe fast"
+            "parity needs two sides",
+            hint="name another framework, such as --frameworks torch,jax, or use --recipe fast",
         )
     _refuse_infeasible(options, card, machine)
     if ROUNDING in options.stages:

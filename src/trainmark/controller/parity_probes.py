@@ -18,6 +18,7 @@ from typing import Protocol
 
 from trainmark.controller.parity_code import CodeChangedError, CodeWatch
 from trainmark.errors import RunError
+from trainmark.units import format_count
 from trainmark.worker.probe import PARENT_VARIABLE, EpochRequest, EpochResult, ProbeRequest, ProbeResult
 from trainmark.worker.probe_files import (
     key_of,
@@ -85,7 +86,7 @@ class ProcessProber:
             _Task(
                 workload=request.cell.workload,
                 framework=request.cell.framework,
-                what=f"{request.num_steps} steps on generated data",
+                what=f"{format_count(request.num_steps, 'steps')} on generated data",
                 requests=[(folder, request)],
             )
             for folder, request in zip(folders, requests, strict=True)
@@ -110,7 +111,7 @@ class ProcessProber:
             for number in range(num_parts):
                 part = group[number::num_parts]
                 steps = sum(len(request.rates) for _, request in part)
-                what = f"{precision}, {steps} steps" if steps else "weights"
+                what = f"{precision}, {format_count(steps, 'steps')}" if steps else "weights"
                 tasks.append(_Task(workload=workload, framework=framework, what=what, requests=part))
         return tasks
 

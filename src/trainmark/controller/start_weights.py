@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainmark.controller.listener import Listener
 from trainmark.errors import InputError
 from trainmark.spec.cell import Cell, StartWeights
 from trainmark.workloads.registry import load_card, load_module
@@ -31,7 +30,7 @@ def _identify(weights: StartWeights, known: dict[str, StartWeights]) -> StartWei
     return known[weights.path]
 
 
-def check_weights(cells: Iterable[Cell], listener: Listener) -> None:
+def check_weights(cells: Iterable[Cell], say: Callable[[str], None]) -> None:
     """Reads each file as the worker will, and says what of it will be loaded."""
     checked = {
         (cell.workload, cell.recipe, cell.data.path, cell.weights): cell for cell in cells if cell.weights is not None
@@ -47,7 +46,7 @@ def check_weights(cells: Iterable[Cell], listener: Listener) -> None:
             recipe=cell.recipe,
             seed=cell.seed,
         )
-        listener.say(f"{cell.workload} starts from {start.sentence}")
+        say(f"{cell.workload} starts from {start.sentence}")
 
 
 def load_layers(workload: str, *, what: str) -> Any:

@@ -279,7 +279,7 @@ def check_data(plan: Plan) -> None:
 
 def check_start(plan: Plan, listener: Listener) -> None:
     """Finds a file of weights that does not fit before the first process starts."""
-    check_weights(plan.runnable, listener)
+    check_weights(plan.runnable, listener.say)
 
 
 def _max_batch_size(cell: Cell) -> int | None:

@@ -99,7 +99,7 @@ def stacks_file(rank: int) -> str:
 
 
 def is_run(folder: Path) -> bool:
-    """Programs of others write files of this name too."""
+    """Whether a folder is that of a run: programs of others write files of the same name."""
     return "cell" in (read_json(folder / RUN_FILE) or {})
 
 

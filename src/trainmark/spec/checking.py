@@ -86,7 +86,8 @@ class Checker:
             if allowed is None:
                 return isinstance(value, str)
             if isinstance(value, str) and value in elsewhere and value not in allowed:
-                return self._check(key, False, f"this workload has no {value}", f"it has: {', '.join(allowed)}")
+                name = self._raw.get("workload")
+                return self._check(key, False, f"{name} has no {value}", f"it has: {', '.join(allowed)}")
             return self._check_choice(key, value, allowed)
 
         return self.many(key, check)

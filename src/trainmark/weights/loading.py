@@ -62,6 +62,10 @@ def load_start(path: Path, *, workload: str, shapes: Mapping[str, tuple[int, ...
         origin = Origin(recipe=recipe, is_own=file.stored.is_own, seed=seed)
         arrays = read_match(match, origin)
     except WeightsError as error:
+        trained = file.stored.about.get("workload", workload)
+        if file.stored.is_own and trained != workload:
+            why = f"it holds those of {trained[:40]}"
+            raise WeightsError(f"{file.name}: the weights do not fit {workload}", why=why, hint=error.hint) from error
         raise refuse(file.name, error) from error
     return Start(
         file=file,

@@ -39,7 +39,8 @@ def test_every_bit_is_written_with_what_it_belongs_to(
     make_training(tmp_path / "s", values)
     target = tmp_path / "w.safetensors"
     assert main(["weights", "train", "--store", str(tmp_path / "s"), "--output", str(target)]) == 0
-    assert f"--weights {target} --store {tmp_path / 's'}" in capsys.readouterr().err
+    following = f"trainmark run hrnet_w18 --size small --batch-size 4 --weights {target} --store {tmp_path / 's'}"
+    assert f"next: {following}" in capsys.readouterr().err
     stored = read_file(target).stored
     assert stored.is_own
     known = {"workload": "hrnet_w18", "recipe": "reference", "card": "1", "framework": "jax", "run": "training"}
@@ -47,6 +48,31 @@ def test_every_bit_is_written_with_what_it_belongs_to(
     assert {name: tensor.read().tobytes() for name, tensor in stored.tensors.items()} == {
         name: array.tobytes() for name, array in values.items()
     }
+
+
+def test_a_run_may_be_given_by_its_folder(
+    tmp_path: Path, values: Weights, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_training(tmp_path / "s", values)
+    monkeypatch.chdir(tmp_path)
+    assert main(["weights", "s/training/", "--output", "w.safetensors"]) == 0
+    assert "--store s" in capsys.readouterr().err
+
+
+def test_a_plan_says_what_a_file_gives_and_that_one_of_another_network_does_not_fit(
+    tmp_path: Path, values: Weights, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_training(tmp_path / "s", values)
+    target = str(tmp_path / "w.safetensors")
+    assert main(["weights", "training", "--store", str(tmp_path / "s"), "--output", target]) == 0
+    for workload, code, said in (
+        ("hrnet_w18", 0, "hrnet_w18 starts from w.safetensors (trainmark): "),
+        ("psenet", 2, "w.safetensors: the weights do not fit psenet\n  why: it holds those of hrnet_w18"),
+    ):
+        capsys.readouterr()
+        words = ["plan", workload, "--size", "small", "--weights", target, "--store", str(tmp_path / "other")]
+        assert main(words) == code
+        assert said in capsys.readouterr().err
 
 
 def test_a_run_without_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

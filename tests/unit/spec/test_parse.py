@@ -154,6 +154,6 @@ def test_a_framework_that_a_workload_lacks_is_not_called_unknown() -> None:
     with pytest.raises(SpecError) as caught:
         parse_suite(raw, origin="bad.toml", catalog=CATALOG)
     assert [(fault.problem, fault.hint) for fault in caught.value.faults] == [
-        ("this workload has no jax", "it has: torch, paddle"),
+        ("mask_rcnn has no jax", "it has: torch, paddle"),
         ("unknown value 'jaxx'", "known: torch, paddle"),
     ]
