@@ -23,9 +23,9 @@ def answer_speed(*, value: str, unit: str) -> None: ...
 
 @declare(
     "said-frameworks",
-    en="between {frameworks:and} this page names no winner: {command} says whether they are proven to train the same "
+    en="this page names no winner among {frameworks}; {command} says whether two of them are proven to train the same "
     "thing, and which is faster",
-    zh="本页不判定 {frameworks:and} 之间的快慢：{command} 说明是否已证明它们的训练内容相同，以及哪个更快",
+    zh="本页不判定 {frameworks} 之间的快慢；{command} 说明其中两者是否已证明训练内容相同，以及哪个更快",
 )
 def answer_frameworks(*, frameworks: Sequence[str], command: str) -> None: ...
 

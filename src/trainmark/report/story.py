@@ -36,6 +36,8 @@ from trainmark.units import ABSENT, format_count, format_number, format_plus_min
 
 _MOST, _MANY = 4, 8
 """Sentences of one kind, and of all kinds: where there are more, two of a kind are said and the rest is counted."""
+_MOST_SPEEDS = 6
+"""Two workloads in three frameworks."""
 _CAUSES = {
     "communication": "communication",
     "compute": "slower compute",
@@ -62,12 +64,14 @@ def tell(lines: Sequence[Line], studies: Sequence[Study]) -> list[Sentence]:
     if not any(line.known for line in lines):
         return [Sentence(parts=(answer_nothing(),), kind="bad"), *_tell_endings(lines)]
     best = fastest_lines(lines)
-    fastest = [*(_tell_fastest(line, lines) for line in best), *_tell_frameworks(best)]
-    found = [fastest, list(_tell_scaling(studies)), list(_tell_changes(lines)), list(_tell_targets(lines))]
-    most = _MOST if sum(map(len, found)) <= _MANY else 2
-    num_more = sum(max(0, len(sentences) - most) for sentences in found)
+    fastest = [_tell_fastest(line, lines) for line in best]
+    others = [list(_tell_scaling(studies)), list(_tell_changes(lines)), list(_tell_targets(lines))]
+    most = _MOST if len(fastest) + sum(map(len, others)) <= _MANY else 2
+    num_more = sum(max(0, len(sentences) - most) for sentences in others) + max(0, len(fastest) - _MOST_SPEEDS)
     return [
-        *(sentence for sentences in found for sentence in sentences[:most]),
+        *fastest[:_MOST_SPEEDS],
+        *_tell_frameworks(best),
+        *(sentence for sentences in others for sentence in sentences[:most]),
         *([Sentence(parts=(answer_more(num=num_more),), kind="plain")] if num_more else []),
         *_tell_endings(lines),
         *_tell_doubts(lines),
@@ -155,19 +159,22 @@ def configuration(line: Line) -> str:
 
 
 def _tell_scaling(studies: Sequence[Study]) -> Iterator[Sentence]:
+    frameworks = {case.line.first.framework for study in studies for case in study.cases if case.line is not None}
     for study in studies:
         measured = [case for case in study.cases if case.efficiency is not None and case.speedup is not None]
         if measured and study.mode != "strong":
-            yield _tell_case(max(measured, key=lambda case: case.devices))
+            yield _tell_case(max(measured, key=lambda case: case.devices), names_framework=len(frameworks) > 1)
 
 
-def _tell_case(case: Case) -> Sentence:
+def _tell_case(case: Case, *, names_framework: bool) -> Sentence:
     assert case.line is not None
     assert case.baseline is not None
     assert case.efficiency is not None
     split = case.lost_time.split if case.lost_time is not None else None
+    framework = case.line.first.framework if names_framework else None
+    what = (say_workload(case.line, "en"), framework, _recipe(case.line.first))
     told = answer_scaling(
-        what=f"{say_workload(case.line, 'en')} {_recipe(case.line.first)}".strip(),
+        what=" ".join(part for part in what if part),
         devices=case.devices,
         base=case.baseline.first.devices or 1,
         speedup=format_ratio(case.speedup, "", sign_after=""),
