@@ -23,13 +23,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from trainmark.controller.start_weights import check_weights
-    from trainmark.controller.workload import SpecOptions, cell_commands, check_data, make_plan, preview
+    from trainmark.controller.workload import (
+        SpecOptions,
+        cell_commands,
+        check_data,
+        check_start,
+        make_plan,
+        preview,
+    )
 
     plan = make_plan(SpecOptions(what=args.what, overrides=read_overrides(args), launcher=args.launcher))
     store = open_store(Path(args.store))
     check_data(plan)
-    check_weights(plan.runnable, talk)
+    check_start(plan, talk)
     runs, sweep = preview(plan, store)
     commands = {key: shlex.join(argv) for key, argv in cell_commands(plan).items()}
     if args.json:

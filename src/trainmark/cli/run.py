@@ -155,7 +155,7 @@ def _plan_workload(args: argparse.Namespace, listener: Listener) -> Plan:
         raise InputError("--resume: nothing to resume", why=why, hint="pass the same --epochs or --until-target")
     refuse_idle(plan, listener)
     check_data(plan)
-    check_start(plan, listener)
+    check_start(plan, listener.say)
     return plan
 
 

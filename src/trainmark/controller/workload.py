@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -264,8 +264,7 @@ def check_data(plan: Plan) -> None:
 
     A dry run names data sets that other machines may have.
     """
-    launcher = launchers().load(plan.launcher)
-    if launcher.has_own_files or launcher.prints is Prints.COMMANDS:
+    if not _has_files_here(plan):
         return
     cells = {(cell.workload, cell.data.path, cell.global_batch_size): cell for cell in plan.runnable}
     for cell in cells.values():
@@ -277,9 +276,15 @@ def check_data(plan: Plan) -> None:
             raise DataError(f"{cell.data.path} has fewer {unit} than one batch", why=why, hint=hint)
 
 
-def check_start(plan: Plan, listener: Listener) -> None:
-    """Finds a file of weights that does not fit before the first process starts."""
-    check_weights(plan.runnable, listener.say)
+def check_start(plan: Plan, say: Callable[[str], None]) -> None:
+    """Finds a file of weights that does not fit before the first process starts, and says what of it is loaded."""
+    if _has_files_here(plan):
+        check_weights(plan.runnable, say)
+
+
+def _has_files_here(plan: Plan) -> bool:
+    launcher = launchers().load(plan.launcher)
+    return not launcher.has_own_files and launcher.prints is not Prints.COMMANDS
 
 
 def _max_batch_size(cell: Cell) -> int | None:

@@ -75,6 +75,14 @@ def test_a_plan_says_what_a_file_gives_and_that_one_of_another_network_does_not_
         assert said in capsys.readouterr().err
 
 
+def test_a_plan_for_other_machines_needs_no_data_here(tmp_path: Path, values: Weights) -> None:
+    make_training(tmp_path / "s", values)
+    target = str(tmp_path / "w.safetensors")
+    assert main(["weights", "training", "--store", str(tmp_path / "s"), "--output", target]) == 0
+    words = ["plan", "hrnet_w18", "--device", "cpu", "--data", "/elsewhere/cityscapes", "--weights", target]
+    assert main([*words, "--launcher", "dry", "--store", str(tmp_path / "other")]) == 0
+
+
 def test_a_run_without_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_run(tmp_path / "s", "plain")
     assert refused(tmp_path, "plain") == 2
