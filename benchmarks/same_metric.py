@@ -20,6 +20,7 @@ import colorsys
 import itertools
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -218,13 +219,17 @@ def train_missing(args: argparse.Namespace, data: Path) -> None:
     order = itertools.product(seeds, args.workloads.split(","), args.frameworks.split(","))
     name = {framework: versioned(framework, args.device) for framework in args.frameworks.split(",")}
     tasks = [task for task in order if str(task[0]) not in results.get(task[1], {}).get(name[task[2]], {})]
+    # More threads than cores wait for each other in PyTorch: two trainings on two cores took four times as long.
+    own_cores = max(1, len(os.sched_getaffinity(0)) // args.jobs)
+    threads = {"OMP_NUM_THREADS": str(own_cores), "OMP_WAIT_POLICY": "passive"}
     for workload in {workload for _, workload, _ in tasks}:
         make_data(workload, data / workload, args.images or TRAININGS[workload].num_images)
 
     def run(task: tuple[int, str, str]) -> tuple[tuple[int, str, str], Metrics]:
         seed, workload, framework = task
         own = ["--frameworks", framework, "--workloads", workload, "--child", str(data / workload), str(seed)]
-        done = subprocess.run([sys.executable, *sys.argv, *own], check=True, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, *sys.argv, *own]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**threads, **os.environ})
         return task, json.loads(done.stdout.splitlines()[-1])
 
     with ThreadPoolExecutor(args.jobs) as pool:
