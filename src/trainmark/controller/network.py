@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 from dataclasses import dataclass, replace
@@ -98,6 +99,8 @@ def measure_network(options: NetworkOptions, store: Path, listener: Listener) ->
             raise RunError("cannot measure the network", why=ending.reason.english, hint=hint)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            store.rmdir()  # where it was made for this
     return document
 
 

@@ -64,8 +64,8 @@ def load_start(path: Path, *, workload: str, shapes: Mapping[str, tuple[int, ...
     except WeightsError as error:
         trained = file.stored.about.get("workload", workload)
         if file.stored.is_own and trained != workload:
-            why = f"it holds those of {trained[:40]}"
-            raise WeightsError(f"{file.name}: the weights do not fit {workload}", why=why, hint=error.hint) from error
+            what, why = f"{file.name}: the weights do not fit {workload}", f"it holds those of {trained[:40]}"
+            raise WeightsError(what, why=why, hint=f"use those of a training of {workload}") from error
         raise refuse(file.name, error) from error
     return Start(
         file=file,

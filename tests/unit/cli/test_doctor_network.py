@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -18,10 +19,11 @@ from trainmark.cli.main import main
 from trainmark.report.network import print_network, verdict
 
 
-def test_two_real_processes() -> None:
+def test_two_real_processes(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "trainmark.cli.main", "doctor", "--network", "--device", "cpu", "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert list(tmp_path.iterdir()) == [], "no store stays that was made for this"
     document = json.loads(done.stdout)
     check_document("doctor-network", document)
     network = document["network"]

@@ -96,7 +96,7 @@ def test_weights_that_do_not_fit_end_before_anything_starts(tmp_path: Path, caps
     store = tmp_path / "runs"
     options = ["--size", "small", "--store", str(store), "--weights", str(tmp_path / "w.safetensors")]
     assert main(["run", "resnet50", *options]) == 2
-    assert "w.safetensors: nothing in it fits" in capsys.readouterr().err
+    assert "w.safetensors: the weights do not fit resnet50" in capsys.readouterr().err
     assert not store.exists()
 
 
