@@ -216,12 +216,14 @@ def _parse_outcome(text: Any) -> Outcome:
     return outcome if outcome in _BY_IMPORTANCE else Outcome.FAILED
 
 
-_TORCHRUN = re.compile(
-    r"Root Cause \(first observed failure\):\s*\[\d+\]:"
+_ENTRY_OF_TORCHRUN = (
+    r"\[\d+\]:"
     r"(?:\s*host +: (?P<host>\S+)|\s*time +: \S+){0,2}"
     r"\s*rank +: (?P<rank>\d+) \(local_rank: \d+\)"
     r"\s*exitcode +: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)"
 )
+_TORCHRUN = re.compile(rf"Root Cause \(first observed failure\):\s*{_ENTRY_OF_TORCHRUN}")
+_OTHERS_OF_TORCHRUN = re.compile(rf"^{_ENTRY_OF_TORCHRUN}", re.MULTILINE)
 _MPIRUN = re.compile(
     r"noticed that process rank (?P<rank>\d+) with PID (?P<pid>\d+)"
     r" on node (?P<host>\S+) exited on signal (?P<signal>\d+)"
@@ -265,8 +267,7 @@ def find_deaths(output: str) -> list[Death]:
 
 
 def _read_deaths(output: str) -> Iterator[Death]:
-    for match in _TORCHRUN.finditer(output):
-        yield Death(rank=int(match["rank"]), code=int(match["code"]), pid=int(match["pid"]), host=match["host"])
+    yield from map(_read_torchrun, _TORCHRUN.finditer(output))
     for match in _MPIRUN.finditer(output):
         yield Death(
             rank=int(match["rank"]), code=-int(match["signal"]), pid=int(match["pid"]) or None, host=match["host"]
@@ -281,6 +282,22 @@ def _read_deaths(output: str) -> Iterator[Death]:
         yield Death(rank=int(match["rank"]), code=code, pid=int(match["pid"]), host=match["host"], is_first=is_first)
     for match in () if own else _PADDLE.finditer(output):
         yield Death(rank=int(match["rank"]), code=int(match["code"]), is_first=False)
+
+
+def _find_killed_beside(output: str, ends: Mapping[int, Json]) -> list[Death]:
+    """Ranks that torchrun found killed in the same look at them as its "root cause", the lowest rank of the dead.
+
+    Only where that rank says that it lost a connection: torchrun itself kills ranks that outlive another one's failure.
+    """
+    found = [_read_torchrun(match) for match in _TORCHRUN.finditer(output)]
+    if not found or not all(_CONNECTION.search(str(ends.get(death.rank, {}).get("reason"))) for death in found):
+        return []
+    others = [_read_torchrun(match) for match in _OTHERS_OF_TORCHRUN.finditer(output)]
+    return [death for death in others if death.code == -signal.SIGKILL and death.rank not in ends]
+
+
+def _read_torchrun(match: re.Match[str]) -> Death:
+    return Death(rank=int(match["rank"]), code=int(match["code"]), pid=int(match["pid"]), host=match["host"])
 
 
 def infer_ends(
@@ -300,7 +317,7 @@ def infer_ends(
         return {}
     silent = {rank: name for rank, name in started.items() if rank not in ends}
     inferred = {rank: _end(rank_vanished(who=name), Outcome.KILLED) for rank, name in silent.items()}
-    deaths = find_deaths(output)
+    deaths = [*_find_killed_beside(output, ends), *find_deaths(output)]
     for death in deaths:
         if death.rank not in ends:
             is_cause = death.is_cause and (death.code == -signal.SIGKILL or deaths[0].code != -signal.SIGKILL)

@@ -35,6 +35,24 @@ Root Cause (first observed failure):
   error_file: <N/A>
   traceback : Signal 9 (SIGKILL) received by PID 20991
 """
+BOTH_DEAD_IN_ONE_LOOK = """
+Failures:
+[1]:
+  time      : 2026-11-19_22:40:19
+  host      : localhost
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 3052)  (SIGKILL)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 3052
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-19_22:40:19
+  host      : localhost
+  rank      : 0 (local_rank: 0)
+  exitcode  : 1 (pid: 3051)
+  error_file: <N/A>
+"""
 PADDLE = """LAUNCH INFO 2026-11-18 20:35:28,113 Pod failed
 LAUNCH ERROR 2026-11-18 20:35:28,114 Container failed !!!
 Container rank 0 status failed cmd ['python', '-m', 'x', 'a] code 1 log b'] code -6 log /runs/r/paddle/workerlog.0
@@ -182,3 +200,24 @@ def test_a_rank_that_gives_no_reason_still_ends_the_run() -> None:
     ends = {0: {"outcome": "failed"}, 1: {"outcome": "ok"}}
     ending = decide(run_ends=ends, returncode=1, ended_by=None)
     assert (ending.outcome, ending.reason.english) == (Outcome.FAILED, "rank 0: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "reason"),
+    [
+        ("RuntimeError: Read error [127.0.0.1]:19330: Connection reset by peer.", Outcome.KILLED, "rank 1 (pid 3052"),
+        ("ValueError: bad image", Outcome.FAILED, "rank 0: ValueError: bad image"),
+    ],
+)
+def test_a_rank_that_torchrun_found_dead_beside_one_that_lost_it_is_the_cause(
+    error: str, outcome: Outcome, reason: str
+) -> None:
+    """The other one was not killed first: torchrun kills what outlives a failure."""
+    ends = {0: {"kind": "run_end", "outcome": "failed", "reason": error, "unix_s": 1.0}}
+    started = {rank: name_rank(rank=rank, pid=3051 + rank, host="vm") for rank in (0, 1)}
+    inferred = infer_ends(
+        ends, started=started, has_launcher=True, output=BOTH_DEAD_IN_ONE_LOOK, returncode=1, was_oom_killed=False
+    )
+    ending = decide(run_ends={**ends, **inferred}, returncode=1, ended_by=None)
+    assert ending.outcome is outcome
+    assert ending.reason.english.startswith(reason)
