@@ -90,8 +90,14 @@ def why_not_equal(one: Runs, other: Runs, proofs: Proofs) -> Message | None:
     if missing and any(code_of(row) is None or proofs.is_other(row) for row in (*one, *other)):
         return messages.parity_runs_outdated(**names, then=command)
     of_others = [found for found in of_code if found not in of_settings and _helps(found, missing)]
-    if of_settings and (not of_others or _first_failed(needs, of_settings)):
-        return _why_unproven(first, second, needs, missing, of_settings, store=proofs.store)
+    failed = _first_failed(needs, of_settings)
+    if failed is not None:
+        need, (seed, size), record = failed
+        steps = max(record.steps or 0, LEAST_STEPS)
+        again = command_for(first, second, [need], size=size, steps=steps, seed=seed, store=proofs.store)
+        return messages.parity_stage_failed(**names, stage=need.name, worst=record.worst, command=again)
+    if of_settings and not of_others:
+        return _why_unproven(names, missing, of_settings, command=command)
     if of_code:
         changed = _differing((of_others or of_code)[0], one, other)
         return messages.parity_other_settings(**names, names=changed, then=command)
@@ -135,37 +141,23 @@ def code_of(row: RunRow) -> str | None:
 
 
 def _why_unproven(
-    one: RunRow,
-    other: RunRow,
-    needs: Sequence[Need],
-    missing: Sequence[Need],
-    pairs: Sequence[Found],
-    *,
-    store: str | None,
+    names: Mapping[str, str], missing: Sequence[Need], pairs: Sequence[Found], *, command: str
 ) -> Message | None:
-    """A stage that failed comes before those that are missing: to make these takes hours and would not help."""
-    names = {"one": str(one.framework), "other": str(other.framework)}
-    failed = _first_failed(needs, pairs)
-    if failed is not None:
-        need, (seed, size), record = failed
-        steps = max(record.steps or 0, LEAST_STEPS)
-        again = command_for(one, other, [need], size=size, steps=steps, seed=seed, store=store)
-        return messages.parity_stage_failed(**names, stage=need.name, worst=record.worst, command=again)
-    if not missing:
-        return None
-    command = command_for(one, other, missing, store=store)
+    """None if nothing is missing."""
     not_run = [need for need in missing if not any(True for found in pairs for _ in found.about(need))]
     if not_run:
         device = next((need.device for need in not_run if need.device is not None), None)
         stages = [need.name for need in not_run]
         return messages.parity_stage_missing(**names, stages=stages, device=device, command=command)
-    return messages.parity_stage_short(
-        **names, stage=missing[0].name, steps=LEAST_STEPS, repeats=LEAST_REPEATS, command=command
-    )
+    if missing:
+        return messages.parity_stage_short(
+            **names, stage=missing[0].name, steps=LEAST_STEPS, repeats=LEAST_REPEATS, command=command
+        )
+    return None
 
 
 def _first_failed(needs: Sequence[Need], pairs: Sequence[Found]) -> tuple[Need, tuple[int, str], StageRecord] | None:
-    """With its seed and size.
+    """With its seed and size. It is said before what is missing: to make that takes hours and would not help.
 
     A stage holds if its newest record of every seed and size does: to repeat it until one holds is not enough.
     """

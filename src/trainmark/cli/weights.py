@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 def _refuse_target(target: Path) -> None:
     if str(target) == "-":
         raise InputError("--output: weights are written to a file, not to the standard output", hint="give a file name")
-    folder = next((folder for folder in target.absolute().resolve().parents if is_run(folder)), None)
+    folder = next((folder for folder in target.resolve().parents if is_run(folder)), None)
     if folder is not None:
         why = f"{folder} is the folder of a run, whose files must not change"
         raise InputError(f"--output: cannot write to {target}", why=why, hint="choose a file in another folder")

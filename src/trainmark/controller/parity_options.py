@@ -88,8 +88,8 @@ def check_options(options: ParityOptions) -> Card:
     card, machine = load_card(options.workload), read_machine()
     for name in dict.fromkeys((REFERENCE[0], *options.frameworks)):
         if name not in card.frameworks:
-            why, known = frameworks().load(name).summary, ", ".join(card.frameworks)
-            raise InputError(f"{card.name} has no implementation in {why}", hint=f"it has: {known}")
+            framework, known = frameworks().load(name).summary, ", ".join(card.frameworks)
+            raise InputError(f"{card.name} has no implementation in {framework}", hint=f"it has: {known}")
         require(name, machine)
     if options.recipe not in card.recipes:
         raise InputError(f"{card.name} has no recipe {options.recipe!r}", hint=f"it has: {', '.join(card.recipes)}")
