@@ -87,6 +87,12 @@ OPTIMISATIONS = (
         workloads=("hrnet_w18", "psenet"),
     ),
     Optimisation(
+        name="written_pyramid",
+        meaning="one kernel for each level that is enlarged and concatenated",
+        workloads=("hrnet_w18", "psenet"),
+        needs=("gathering_resize",),
+    ),
+    Optimisation(
         name="padded_channels", meaning="channels padded to multiples of 8", workloads=("hrnet_w18", "psenet")
     ),
     Optimisation(name="parallel_branches", meaning="branches on streams of their own", workloads=("hrnet_w18",)),

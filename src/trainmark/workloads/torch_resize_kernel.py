@@ -1,6 +1,8 @@
-"""The gradient of a bilinear enlargement by a whole even factor, as a Triton kernel on channels_last tensors."""
+"""Bilinear enlargement by a whole even factor and its gradient, as Triton kernels on channels_last tensors."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 import triton
@@ -9,6 +11,8 @@ from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
 _BLOCK = 512
+_TILE = 2048
+"""Elements that one program of the enlargement makes."""
 
 
 @triton.jit
@@ -54,4 +58,52 @@ def shrink(gradient: Tensor, first: int, num_channels: int, factor: int) -> Tens
         gradient, result, shape[2], shape[3], num_pixels, row_length, first,
         CHANNELS=num_channels, FACTOR=factor, BLOCK=_BLOCK,
     )  # fmt: skip
+    return result
+
+
+@triton.jit
+def _enlarge_kernel(
+    source, result, height, width,
+    CHANNELS: tl.constexpr, FACTOR: tl.constexpr, FIRST: tl.constexpr, ROW_LENGTH: tl.constexpr,  # noqa: N803
+    PIXELS: tl.constexpr, COLUMNS: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    """Some pixels of one row, with all channels: where to read is found once for each pixel, and reads are wide."""
+    row = tl.program_id(0) % (height * FACTOR)
+    image = (tl.program_id(0) // (height * FACTOR)).to(tl.int64)
+    column = tl.program_id(1) * PIXELS + tl.arange(0, PIXELS)
+    channel = tl.arange(0, COLUMNS)[None, :]
+    inside = (column < width * FACTOR)[:, None] & (channel < CHANNELS)
+    y = tl.maximum((row.to(tl.float32) + 0.5) / FACTOR - 0.5, 0.0)
+    x = tl.maximum((column.to(tl.float32) + 0.5) / FACTOR - 0.5, 0.0)
+    top, left = y.to(tl.int32), x.to(tl.int32)
+    bottom, right = tl.minimum(top + 1, height - 1), tl.minimum(left + 1, width - 1)
+    down, along = y - top, (x - left)[:, None]
+    upper = source + (image * height + top) * width * CHANNELS + channel
+    lower = source + (image * height + bottom) * width * CHANNELS + channel
+    left, right = left[:, None] * CHANNELS, right[:, None] * CHANNELS
+    above = (1 - along) * tl.load(upper + left, mask=inside, other=0.0).to(tl.float32)
+    above += along * tl.load(upper + right, mask=inside, other=0.0).to(tl.float32)
+    below = (1 - along) * tl.load(lower + left, mask=inside, other=0.0).to(tl.float32)
+    below += along * tl.load(lower + right, mask=inside, other=0.0).to(tl.float32)
+    total = (1 - down) * above + down * below
+    start = result + tl.program_id(0).to(tl.int64) * width * FACTOR * ROW_LENGTH + FIRST
+    tl.store(start + column[:, None] * ROW_LENGTH + channel, total.to(result.dtype.element_ty), mask=inside)
+
+
+@triton_op("trainmark::enlarge_together", mutates_args={})
+def enlarge_together(parts: Sequence[Tensor], height: int, width: int) -> Tensor:
+    """All at this size, one after the other along the channels; they are channels_last."""
+    n = parts[0].shape[0]
+    shape = (n, sum(part.shape[1] for part in parts), height, width)
+    result = torch.empty(shape, dtype=parts[0].dtype, device=parts[0].device, memory_format=torch.channels_last)
+    first = 0
+    for part in parts:
+        columns = triton.next_power_of_2(part.shape[1])
+        pixels = max(1, _TILE // columns)
+        wrap_triton(_enlarge_kernel)[(n * height, triton.cdiv(width, pixels))](
+            part, result, part.shape[2], part.shape[3],
+            CHANNELS=part.shape[1], FACTOR=height // part.shape[2], FIRST=first, ROW_LENGTH=shape[1],
+            PIXELS=pixels, COLUMNS=columns,
+        )  # fmt: skip
+        first += part.shape[1]
     return result

@@ -188,6 +188,24 @@ def test_the_gradient_of_a_resize(
     torch.testing.assert_close(got, x.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("factor", "channels", "first", "all_channels"), [(1, 4, 2, 7), (2, 5, 0, 5), (8, 3, 2, 5)])
+def test_an_enlargement_is_written_between_other_channels(
+    interpreted: Callable[[str], ModuleType], factor: int, channels: int, first: int, all_channels: int
+) -> None:
+    kernel = interpreted("torch_resize_kernel")
+    height, width = 3, 5
+    x = torch.randn(2, channels, height, width).contiguous(memory_format=torch.channels_last)
+    size = (factor * height, factor * width)
+    wanted = torch.full((2, all_channels, *size), 7.0)
+    wanted[:, first : first + channels] = functional.interpolate(x, size=size, mode="bilinear", align_corners=False)
+    got = torch.full((2, all_channels, *size), 7.0).contiguous(memory_format=torch.channels_last)
+    kernel._enlarge_kernel[(2 * size[0], -(-size[1] // 16))](
+        x, got, height, width,
+        CHANNELS=channels, FACTOR=factor, FIRST=first, ROW_LENGTH=all_channels, PIXELS=16, COLUMNS=8,
+    )  # fmt: skip
+    torch.testing.assert_close(got, wanted)
+
+
 @pytest.mark.parametrize("num_splits", [1, 3, 7])
 def test_the_gradients_at_the_end_of_a_block(interpreted: Callable[[str], ModuleType], num_splits: int) -> None:
     kernel = interpreted("torch_join_kernel")

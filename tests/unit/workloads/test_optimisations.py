@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -31,6 +33,21 @@ def test_on_a_cpu_fast_is_the_reference_with_a_fused_optimizer(workload: str) ->
     with torch.device("meta"):
         reference, fast = (module.build_model(recipe=recipe, **facts) for recipe in ("reference", "fast"))
     assert [type(part) for part in fast.modules()] == [type(part) for part in reference.modules()]
+
+
+@pytest.mark.parametrize("workload", ["hrnet_w18", "psenet"])
+@pytest.mark.parametrize(
+    ("without", "gathers", "writes"),
+    [((), True, True), (("written_pyramid",), True, False), (("gathering_resize",), False, False)],
+)
+def test_a_network_knows_which_kernels_of_the_resize_it_uses(
+    workload: str, without: tuple[str, ...], gathers: bool, writes: bool
+) -> None:
+    network: Any = build(workload, "fast", without)
+    assert {module.gathers_gradients for module in network.modules() if hasattr(module, "gathers_gradients")} == {
+        gathers
+    }
+    assert network.writes_pyramid is writes
 
 
 def test_an_unknown_name_is_refused() -> None:

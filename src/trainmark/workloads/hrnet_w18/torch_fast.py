@@ -37,6 +37,7 @@ class FastNetwork(Network):
         for module in self.modules():  # where the compiled parts find them
             module.channel_multiple = CHANNEL_MULTIPLE if "padded_channels" in uses else 1
             module.gathers_gradients = "gathering_resize" in uses
+        self.writes_pyramid = "written_pyramid" in uses
         self._forks = "parallel_branches" in uses
         self._streams: list[torch.cuda.Stream] = []
 
@@ -136,7 +137,7 @@ def _gather(paths: Any, branches: Sequence[Tensor], target: int) -> Tensor:
 
 def _classify(network: Any, branches: Sequence[Tensor], size: Sequence[int]) -> Tensor:
     convolution, norm, relu = network.mix
-    together = concatenate_enlarged(branches, gathers=network.gathers_gradients)
+    together = concatenate_enlarged(branches, gathers=network.gathers_gradients, writes=network.writes_pyramid)
     multiple = network.channel_multiple
     mixed = relu(_normalise(norm, convolve_padded(convolution, together, parts=CHANNELS, multiple=multiple)))
     scores = convolve_padded(network.classify, mixed, multiple=multiple)[:, : network.classify.out_channels]

@@ -29,6 +29,7 @@ class FastPSENet(PSENet):
         if "sum_norms" in uses:
             speed_up_norms(self, uses)
         self.gathers_gradients = "gathering_resize" in uses
+        self.writes_pyramid = "written_pyramid" in uses
         self.pads_channels = "padded_channels" in uses
         self._is_parted = "shared_blocks" in uses
 
@@ -76,6 +77,6 @@ def _draw_maps(network: Any, features: Sequence[Tensor], size: Sequence[int]) ->
         enlarged = enlarge(pyramid[level + 1], pyramid[level].shape[2:], gathers=gathers)
         pyramid[level] = network.smooths[level](pyramid[level] + enlarged)
     smooth, to_maps = network.head
-    mixed = smooth(concatenate_enlarged(pyramid, gathers=gathers))
+    mixed = smooth(concatenate_enlarged(pyramid, gathers=gathers, writes=network.writes_pyramid))
     maps = convolve_padded(to_maps, mixed)[:, :NUM_KERNELS] if network.pads_channels else to_maps(mixed)
     return enlarge(at_least_float32(maps), size, gathers=gathers)
