@@ -151,9 +151,9 @@ def test_flops_above_the_peak(runs: Runs, share: float, marks: list[str]) -> Non
     assert [law for _, law in runs.marked()] == marks
 
 
-@pytest.mark.parametrize(("share", "marks"), [(1.12, ["above-peak"]), (1.08, [])])
+@pytest.mark.parametrize(("share", "marks"), [(1.22, ["above-peak"]), (1.18, [])])
 def test_flops_above_what_a_matrix_product_reached(runs: Runs, share: float, marks: list[str]) -> None:
-    """On a device whose data sheet is not known; two measurements of a product differ by up to 10%."""
+    """On a device whose data sheet is not known; measurements of a product differ by up to 19%."""
     runs.add(
         256 * FLOPS / (500e12 * share), batch_size_per_device=256, size="full", precision="bf16", device="cuda",
         jitter=0.0001, env={"device_name": "Imaginary 9000", "matrix_flops_per_s": 500e12},
