@@ -92,7 +92,9 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.5, help="of each recipe in each round")
     parser.add_argument("--without", type=lambda text: text.split(","), default=[], help="optimisations to leave out")
-    parser.add_argument("--cache", type=Path, help="folder of compile caches to use and keep (default: empty ones)")
+    parser.add_argument(
+        "--cache", type=Path, help="folder that keeps a compile cache for each workload (default: empty ones)"
+    )
     parser.add_argument("--profile", type=Path, help="folder for a table of each workload's kernels")
     parser.add_argument("--profile-start", type=Path, help="folder for a profile of one more, warm start")
     parser.add_argument("--output", type=Path, default=Path("fast.jsonl"))
@@ -109,7 +111,7 @@ def measure(card: Card, ceilings: dict[str, float], kept: JsonRows, args: argpar
     say = Phases(card.name)
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(1) as beside:
         work = beside.submit(count_bytes_per_sample, card, args)
-        cache = str(Path(args.cache or temporary) / card.name)  # of its own, so that each start can be a cold one
+        cache = str(Path(args.cache or temporary) / card.name)  # its own, so that each has a cold start
         is_cold = count_bytes(Path(cache)) == 0
         prepared: dict[str, Prepared] = {}
         try:

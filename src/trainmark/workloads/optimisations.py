@@ -88,7 +88,7 @@ OPTIMISATIONS = (
     ),
     Optimisation(
         name="written_pyramid",
-        meaning="one kernel for each level that is enlarged and concatenated",
+        meaning="a Triton kernel enlarges and concatenates levels of a pyramid",
         workloads=("hrnet_w18", "psenet"),
         needs=("gathering_resize",),
     ),

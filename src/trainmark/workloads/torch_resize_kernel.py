@@ -1,4 +1,4 @@
-"""Bilinear enlargement by a whole even factor and its gradient, as Triton kernels on channels_last tensors."""
+"""Bilinear enlargement by a whole even factor, or 1, and its gradient, as Triton kernels on channels_last tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.library import triton_op, wrap_triton
 
 _BLOCK = 512
 _TILE = 2048
-"""Elements that one program of the enlargement makes."""
+"""Elements that one program of the enlargement makes at most."""
 
 
 @triton.jit

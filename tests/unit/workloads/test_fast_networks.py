@@ -196,9 +196,10 @@ def test_an_enlargement_is_written_between_other_channels(
     height, width = 3, 5
     x = torch.randn(2, channels, height, width).contiguous(memory_format=torch.channels_last)
     size = (factor * height, factor * width)
-    wanted = torch.full((2, all_channels, *size), 7.0)
-    wanted[:, first : first + channels] = functional.interpolate(x, size=size, mode="bilinear", align_corners=False)
-    got = torch.full((2, all_channels, *size), 7.0).contiguous(memory_format=torch.channels_last)
+    # The last image is not the kernel's: what it writes beyond its own is seen there.
+    wanted = torch.full((3, all_channels, *size), 7.0)
+    wanted[:2, first : first + channels] = functional.interpolate(x, size=size, mode="bilinear", align_corners=False)
+    got = torch.full((3, all_channels, *size), 7.0).contiguous(memory_format=torch.channels_last)
     kernel._enlarge_kernel[(2 * size[0], -(-size[1] // 16))](
         x, got, height, width,
         CHANNELS=channels, FACTOR=factor, FIRST=first, ROW_LENGTH=all_channels, PIXELS=16, COLUMNS=8,
