@@ -126,8 +126,12 @@ def test_the_row_is_there_before_the_warm_start(module: Any, prepared: type[Imag
 def test_a_start_with_a_used_cache_is_not_cold(
     module: Any, prepared: type[Imagined], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "kernel").write_text("compiled before")
+    (tmp_path / "cache" / "psenet").mkdir(parents=True)
+    (tmp_path / "cache" / "psenet" / "kernel").write_text("another's is none of its own")
+    assert measure_tsm(module, tmp_path, cache=tmp_path / "cache")["first_step_cold_s"] == 10.0
+    prepared.number = 0
+    (tmp_path / "cache" / "tsm").mkdir()
+    (tmp_path / "cache" / "tsm" / "kernel").write_text("compiled before")
     row = measure_tsm(module, tmp_path, cache=tmp_path / "cache")
     assert row["first_step_cold_s"] is None
     module.print_table([row])
