@@ -65,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
 def _line(row: Ablated) -> AblationLine:
     from trainmark.report.ablation import AblationLine
 
-    also = f"; also without {', '.join(row.also_without)}, which need it" if row.also_without else ""
+    needs = "needs" if len(row.also_without) == 1 else "need"
+    also = f"; also without {', '.join(row.also_without)}, which {needs} it" if row.also_without else ""
     worth = row.worth
     return AblationLine(
         name=row.optimisation.name,

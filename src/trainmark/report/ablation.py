@@ -25,16 +25,21 @@ class AblationLine:
 
 
 def print_ablation(lines: Sequence[AblationLine], unit: str, console: Console) -> None:
-    """Without the column of the first step if none can be compared."""
+    """Without the column of the first step if none can be compared. Notes are long: they have a table of their own."""
     has_first = any(line.first_step_s is not None for line in lines)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("without")
     for heading in (f"{unit}/s", "fast is faster by", "95% interval", *(["first step"] if has_first else [])):
         table.add_column(heading, justify="right")
-    table.add_column("note")
+    notes = Table(box=None, pad_edge=False, header_style="bold")
+    notes.add_column("without", no_wrap=True)
+    notes.add_column("what was left out")
     for line in lines:
         table.add_row(*(Text(text) for text in _texts(line, has_first=has_first)))
+        notes.add_row(Text(line.name), Text(line.note))
     console.print(table)
+    console.print()
+    console.print(notes)
 
 
 def _texts(line: AblationLine, *, has_first: bool) -> tuple[str, ...]:
@@ -42,7 +47,7 @@ def _texts(line: AblationLine, *, has_first: bool) -> tuple[str, ...]:
     first = ABSENT if line.first_step_s is None else f"{line.first_step_s:.0f} s"
     worth = ABSENT if line.worth is None else _percent(line.worth)
     interval = ABSENT if line.interval is None else " to ".join(map(_percent, line.interval))
-    return line.name, rate, worth, interval, *([first] if has_first else []), line.note
+    return line.name, rate, worth, interval, *([first] if has_first else [])
 
 
 def _percent(worth: float) -> str:

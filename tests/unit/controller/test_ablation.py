@@ -164,6 +164,21 @@ def test_one_round_prints_no_interval(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert document["ablation"]["rows"][0]["worth"]["low"] is None
 
 
+def test_nothing_is_cut_in_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(ablate_verb, "read_machine", lambda: make_machine(num_gpus=1))
+    monkeypatch.setattr(ablation, "ablate", partial(ablate, prepare=Imagined))
+    monkeypatch.setattr(ablation, "num_cores", lambda: 2)
+    words = "ablate tsm --device cuda --only compile,fused_optimizer --rounds 5 --seconds 0.1"
+    assert main(words.split()) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    one_line = " ".join(printed.split())
+    assert "fused_optimizer 100.0 +0.0% +0.0% to +0.0% 5 s" in one_line
+    meaning = "one kernel for all parameters' updates; also without whole_step_graph, which needs it"
+    assert f"fused_optimizer {meaning}" in one_line
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
