@@ -142,6 +142,25 @@ def test_two_devices_without_a_placeholder_are_two_processes(
     assert result["mean_of_rates"] > 1.5 * 11 * 10 / seconds, "both processes count"
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.parametrize(
+    ("launcher", "how"), [("torchrun", "file"), ("torchrun", "module"), ("spawn", "file"), ("paddle", "file")]
+)
+def test_options_of_a_script_are_not_those_of_its_launcher(
+    launcher: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--n begins like --nnodes, --m like --max-restarts, and -- is a word like any other."""
+    pytest.importorskip({"paddle": "paddle"}.get(launcher, "torch"))
+    options = ["--n", "12", "--m", "-h", "--nnodes", "x", "--", "-m"]
+    text = MARKED.replace("int(sys.argv[1])", "3") + f"assert sys.argv[1:] == {options}, sys.argv\n"
+    file = write_script(tmp_path, text)
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-m", "script"] if how == "module" else file
+    (result,) = run(tmp_path / "s", "--devices", "2", "--launcher", launcher, "--", *command, *options, capsys=capsys)
+    assert (result["outcome"], result["devices"]) == ("ok", 2)
+    assert read(tmp_path / "s", result, "command.json")["launcher"] == launcher
+
+
 def test_a_failing_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = write_script(tmp_path, "print('starting'); raise KeyError('labels')")
     (result,) = run(tmp_path / "s", "--", *script, capsys=capsys, code=1)

@@ -17,6 +17,7 @@ from typing import Any
 
 from trainmark.errors import Fault, SpecError
 from trainmark.launch.job import Launcher, Machines, Prints, own_python
+from trainmark.launch.torchrun import program
 from trainmark.runfolder.files import Json
 from trainmark.runfolder.records import RUN_TAG
 from trainmark.spec.cluster import JOB_KINDS
@@ -274,6 +275,5 @@ def pod_argv(start: Mapping[str, Any], *, node_rank: int, master: str, python: s
         f"--master-addr={master}",
         f"--master-port={start['port']}",
         "--max-restarts=0",
-        "--no-python",
-        *worker,
+        *program(worker),
     ]

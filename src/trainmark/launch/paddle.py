@@ -24,7 +24,10 @@ def build_commands(job: Job) -> tuple[Command, ...]:
 
 
 def _argv(job: Job, *rendezvous: str) -> tuple[str, ...]:
-    """Paddle runs a command that does not end in .py as it is, so `python -m` works."""
+    """Paddle runs a command that does not end in .py as it is, so `python -m` works.
+
+    -- because Paddle otherwise takes `--n` of a script for its `--nnodes`.
+    """
     return (
         *own_python(job.python),
         _PRIVATE,
@@ -36,6 +39,7 @@ def _argv(job: Job, *rendezvous: str) -> tuple[str, ...]:
         f"--log_dir={job.folder / 'paddle'}",
         "--enable_gpu_log=0",
         "--max_restart=0",
+        "--",
         *ranked_argv(job, "paddle"),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trainmark.launch.job import Command, Job, Launcher, on_host, own_python, worker_argv, worker_environment
 
 _LOOPBACK = "trainmark.worker.torch.loopback"
@@ -20,7 +22,12 @@ def build_commands(job: Job) -> tuple[Command, ...]:
 def _argv(job: Job, *how: str, module: str = "torch.distributed.run") -> tuple[str, ...]:
     each = f"--nproc-per-node={job.processes_per_node}"
     launcher = (*own_python(job.python), module)
-    return (*launcher, *how, each, "--max-restarts=0", "--no-python", *worker_argv(job))
+    return (*launcher, *how, each, "--max-restarts=0", *program(worker_argv(job)))
+
+
+def program(argv: Sequence[str]) -> tuple[str, ...]:
+    """What each process of torchrun runs. -- because torchrun otherwise takes `--n` of a script for its `--nnodes`."""
+    return ("--no-python", "--", *argv)
 
 
 def _rendezvous(job: Job, number: int) -> tuple[str, ...]:

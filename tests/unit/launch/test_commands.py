@@ -55,7 +55,7 @@ def test_torchrun_on_one_machine() -> None:
     (command,) = torchrun.build_commands(JOB)
     assert command.argv == (
         "/py", "-P", "-m", "trainmark.worker.torch.loopback", "--nproc-per-node=4",
-        "--max-restarts=0", "--no-python", *WORKER,
+        "--max-restarts=0", "--no-python", "--", *WORKER,
     )  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def test_torchrun_over_nodes_by_ssh() -> None:
     assert words == [
         "env", "PATH=/bin dir", *(f"{name}={value}" for name, value in VARIABLES.items()),
         "/py", "-P", "-m", "torch.distributed.run", "--nnodes=2", "--node-rank=1", "--master-addr=10.0.0.1",
-        f"--master-port={JOB.port}", "--nproc-per-node=4", "--max-restarts=0", "--no-python", *WORKER,
+        f"--master-port={JOB.port}", "--nproc-per-node=4", "--max-restarts=0", "--no-python", "--", *WORKER,
     ]  # fmt: skip
     assert "--node-rank=0" in first.argv[2]
     assert second.cancel[:2] == ("ssh", "b")
@@ -90,7 +90,7 @@ def test_torchrun_elastic_by_another_remote_shell() -> None:
     assert command.argv[begin:] == (
         "/py", "-P", "-m", "torch.distributed.run", "--nnodes=2", "--rdzv-backend=c10d",
         f"--rdzv-endpoint=10.0.0.1:{JOB.port}", "--rdzv-id=r1", "--rdzv-conf=is_host=0", "--local-addr=10.0.0.2",
-        "--nproc-per-node=4", "--max-restarts=0", "--no-python", *WORKER,
+        "--nproc-per-node=4", "--max-restarts=0", "--no-python", "--", *WORKER,
     )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def test_paddle_on_two_machines() -> None:
         "/py", "-P", "-m", "trainmark.worker.paddle.private", "paddle.distributed.launch", "--nnodes=2",
         "--nproc_per_node=4", f"--master=10.0.0.1:{JOB.port}", "--rank=1", "--host=10.0.0.2",
         "--job_id=r1", "--log_dir=/runs/r1/paddle",
-        "--enable_gpu_log=0", "--max_restart=0", *rank_argv("paddle"),
+        "--enable_gpu_log=0", "--max_restart=0", "--", *rank_argv("paddle"),
     ]  # fmt: skip
     assert "PADDLE_DISTRI_BACKEND" not in command.environment
     on_cpu = paddle.build_commands(replace(JOB, device="cpu"))[0]
@@ -251,7 +251,7 @@ def test_a_command_runs_as_it_is_and_knows_where_to_mark() -> None:
     (command,) = local.build_commands(job)
     assert command.argv == ("sh", "train.sh", "a b")
     assert command.environment == {"TRAINMARK_RUN": "r1", "PYTHONUNBUFFERED": "1", "TRAINMARK_MARK": "/runs/r1"}
-    assert torchrun.build_commands(job)[0].argv[-4:] == ("--no-python", "sh", "train.sh", "a b")
+    assert torchrun.build_commands(job)[0].argv[-5:] == ("--no-python", "--", "sh", "train.sh", "a b")
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def test_what_a_pod_starts() -> None:
     argv = pod_argv(start, node_rank=1, master="m", python="/py", worker=("/py", "-m", "w", "/f"))
     assert argv == [
         "/py", "-P", "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=8", "--node-rank=1",
-        "--master-addr=m", "--master-port=23456", "--max-restarts=0", "--no-python", "/py", "-m", "w", "/f",
+        "--master-addr=m", "--master-port=23456", "--max-restarts=0", "--no-python", "--", "/py", "-m", "w", "/f",
     ]  # fmt: skip
 
 
