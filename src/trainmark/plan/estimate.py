@@ -16,7 +16,8 @@ from trainmark.spec.cell import Cell
 from trainmark.spec.suite import Measure
 
 _SETUP_S = {"reference": (6.0, 20.0), "fast": (30.0, 100.0)}
-"""Import, building and (for `fast`) compilation; a cold compile of ResNet-50 took 60 s on an H200, 88 s on 2 cores."""
+"""Import, building and (for `fast`) compilation; a cold compile of ResNet-50 took 60 s on an H200. On a CPU `fast`
+compiles nothing."""
 _END_S = (0.3, 3.0)
 _EXCHANGE_S = (2.0, 14.0)
 """Several processes measure their communication after the steps."""
@@ -81,7 +82,7 @@ def estimate(cell: Cell, measure: Measure, past: Sequence[PastRun]) -> Duration 
     alike = same or [run for run in past if _is_alike(run, cell)]
     kin = alike or [run for run in past if _is_kin(run, cell)]
     setup, end = _learn(kin, lambda run: run.setup_s), _learn(kin, _end_s)
-    parts = (setup or _SETUP_S.get(cell.recipe, (6.0, 100.0)), _measuring(cell, measure, alike), end or _end(cell))
+    parts = (setup or _usual_setup(cell), _measuring(cell, measure, alike), end or _end(cell))
     low_s, high_s = (sum(bounds) for bounds in zip(*parts, strict=True))
     most = high_s if limit_s is None else min(high_s, limit_s)
     return Duration(low_s=min(low_s, most), high_s=most, is_learned=bool(kin))
@@ -101,6 +102,11 @@ def total(durations: Iterable[Duration | None]) -> Duration | None:
             return None
         found += duration
     return found
+
+
+def _usual_setup(cell: Cell) -> tuple[float, float]:
+    recipe = "reference" if cell.recipe == "fast" and cell.device == "cpu" else cell.recipe
+    return _SETUP_S.get(recipe, (6.0, 100.0))
 
 
 def _measuring(cell: Cell, measure: Measure, alike: Sequence[PastRun]) -> tuple[float, float]:

@@ -94,6 +94,13 @@ def test_time_is_a_range_from_what_must_and_what_may_be_measured() -> None:
     assert not first.is_learned
 
 
+def test_fast_compiles_only_on_a_gpu() -> None:
+    measure = Measure(max_seconds=40)
+    on_cpu, on_gpu = (estimate(make_cell(recipe="fast", device=device), measure, []) for device in ("cpu", "cuda"))
+    assert on_cpu == estimate(make_cell(), measure, [])
+    assert bounds(on_gpu)[0] > 30
+
+
 def test_time_is_learned_from_the_runs_most_like_it() -> None:
     cell, other = make_cell(), make_cell(batch_size_per_device=2 * make_cell().batch_size_per_device)
     short, long = past_run(cell, setup_s=13.0, wall_s=106.0), past_run(other, setup_s=130.0)
