@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from trainmark.cli.parser import add_json_option, integer, number
 from trainmark.plan.machine import read_machine
 
 if TYPE_CHECKING:
-    from trainmark.controller.ablation import Ablated
+    from trainmark.controller.ablation import Ablated, AblationOptions
     from trainmark.report.ablation import AblationLine
 
 
@@ -58,8 +59,24 @@ def run(args: argparse.Namespace) -> int:
         )
         raise cause
     if not args.json:
-        next_command(f"trainmark run {args.workload} --recipe reference,fast")
+        next_command(shlex.join(_run_command(found.options, device=args.device)))
     return 0
+
+
+def _run_command(options: AblationOptions, *, device: str | None) -> list[str]:
+    """Measures both recipes as they were here. `run` has other defaults: fp32 and full size on every device.
+
+    `device` is the one that was asked for, if any: `run` chooses by itself as `ablate` does.
+    """
+    from trainmark.workloads.registry import load_card
+
+    usual_batch_size = load_card(options.workload).sizes[options.size].batch_size
+    argv = ["trainmark", "run", options.workload, "--recipe", "reference,fast"]
+    argv += [] if options.precision == "fp32" else ["--precision", options.precision]
+    argv += [] if options.size == "full" else ["--size", options.size]
+    argv += [] if device is None else ["--device", device]
+    argv += [] if options.batch_size == usual_batch_size else ["--batch-size", str(options.batch_size)]
+    return argv
 
 
 def _line(row: Ablated) -> AblationLine:

@@ -154,7 +154,10 @@ def ablate(
 
 
 def _say(row: Ablated) -> str:
-    return row.failure or "" if row.worth is None else f"fast is {row.worth.to_text('.3f')} times as fast"
+    if row.worth is None:
+        return row.failure or ""
+    doubt = ", not distinguishable from 1" if row.worth.has_one else ""
+    return f"fast is {row.worth.to_text('.3f')} times as fast{doubt}"
 
 
 def _leave_out(

@@ -143,6 +143,11 @@ class Spread:
     def interval(self) -> tuple[float, float] | None:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
+    @property
+    def has_one(self) -> bool:
+        """Whether a ratio may as well be 1: its interval contains that."""
+        return self.interval is not None and self.interval[0] <= 1.0 <= self.interval[1]
+
     def to_text(self, digits: str = ".4g") -> str:
         ends = "one round" if self.interval is None else " to ".join(f"{end:{digits}}" for end in self.interval)
         return f"{self.value:{digits}} ({ends})"

@@ -90,10 +90,30 @@ def test_the_worth_of_each_is_the_ratio_to_all() -> None:
     assert "shared_blocks" in compiled.also_without
     assert fused.also_without == ("whole_step_graph",)
     assert (failed.worth, failed.failure) == (None, "out of memory")
-    assert said[1:3] == [
+    assert said[1:] == [
         "without channels_last: out of memory",
         "without compile: fast is 2.000 (2.000 to 2.000) times as fast",
+        "without fused_optimizer: fast is 1.000 (1.000 to 1.000) times as fast, not distinguishable from 1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "num_gpus", "proposed"),
+    [
+        ("", 1, "--precision bf16"),
+        ("", 0, "--size small"),
+        ("--device cpu --size full --batch-size 16", 1, "--device cpu"),
+        ("--size medium --precision fp32 --batch-size 3", 1, "--size medium --batch-size 3"),
+    ],
+)
+def test_the_proposed_run_is_what_was_ablated(
+    options: str, num_gpus: int, proposed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The defaults of `run` are others: fp32, full size."""
+    monkeypatch.setattr(ablate_verb, "read_machine", lambda: make_machine(num_gpus=num_gpus))
+    monkeypatch.setattr(ablation, "ablate", partial(ablate, prepare=Imagined))
+    assert main(["ablate", "tsm", "--only", "fused_optimizer", "--rounds", "1", "--seconds", "0.1", *options.split()]) == 0
+    assert capsys.readouterr().err.endswith(f"next: trainmark run tsm --recipe reference,fast {proposed}\n")
 
 
 def test_a_variant_that_ends_while_it_is_measured_does_not_spoil_the_others() -> None:
