@@ -106,7 +106,7 @@ def _make(args: argparse.Namespace) -> int:
     counts = f"{report.num_train} training and {format_count(report.num_val, f'validation {report.unit}')}"
     classes = f"of {format_count(len(report.classes), 'classes')} in {report.root}"
     print(f"{counts} {classes} ({size}), {format_seconds(report.elapsed_s)}")
-    next_command(_run_command(args))
+    next_command(_run_command(args, num_train=report.num_train))
     return 0
 
 
@@ -134,7 +134,8 @@ def _check(args: argparse.Namespace) -> int:
         print_json(**_plain({**asdict(report), **apart}), ok=report.ok)
     else:
         _print_findings(report, args.folder)
-        next_command(_run_command(args) if report.ok else _remedy(report))
+        num_train = next((split.num_samples for split in report.splits if split.name.startswith("train")), 0)
+        next_command(_run_command(args, num_train=num_train) if report.ok else _remedy(report))
     return 0 if report.ok else 2
 
 
@@ -214,11 +215,18 @@ def _fetch(args: argparse.Namespace) -> int:
     return 0
 
 
-def _run_command(args: argparse.Namespace) -> str:
+def _run_command(args: argparse.Namespace, *, num_train: int) -> str:
+    """One that works here: the full size is for GPUs, and a batch must not be larger than the data set."""
+    from trainmark.plan.machine import read_machine
     from trainmark.workloads.registry import load_cards
 
-    users = [card.name for card in load_cards().values() if card.dataset == args.format]
-    return f"trainmark run {users[0] if users else 'resnet50'} --data {shlex.quote(str(args.folder))}"
+    cards = load_cards()
+    card = next((card for card in cards.values() if card.dataset == args.format), cards["resnet50"])
+    size = "full" if read_machine().gpus or "small" not in card.sizes else "small"
+    argv = ["trainmark", "run", card.name, "--data", str(args.folder)]
+    argv += [] if size == "full" else ["--size", size]
+    argv += [] if num_train >= card.sizes[size].batch_size else ["--batch-size", str(max(1, num_train))]
+    return shlex.join(argv)
 
 
 def _plain(value: Any) -> Any:

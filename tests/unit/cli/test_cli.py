@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from making import heed_interrupts, make_images, make_run
+from making import heed_interrupts, make_images, make_machine, make_run
 from schema_checking import check_document
 from trainmark.cli import doctor
 from trainmark.cli.main import VERBS, build_parser, main
@@ -418,6 +418,28 @@ def test_what_a_run_converts_is_a_note(tmp_path: Path, capsys: pytest.CaptureFix
     code, out, _ = run("data", "check", "imagenet", str(tmp_path), "--json", capsys=capsys)
     document = json.loads(out)
     assert (code, document["ok"], len(document["faults"]), len(document["notes"])) == (2, False, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("num_images", "num_gpus", "options"),
+    [(24, 0, " --size small"), (8, 0, " --size small --batch-size 6"), (24, 1, " --batch-size 19"), (200, 1, "")],
+)
+def test_the_proposed_run_of_a_data_set_works_here(
+    num_images: int,
+    num_gpus: int,
+    options: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The full size is for GPUs, and a batch of more images than there are is refused."""
+    monkeypatch.setattr("trainmark.plan.machine.read_machine", lambda: make_machine(num_gpus))
+    folder = tmp_path / "shapes"
+    make = ["data", "make", "imagenet", str(folder), "--images", str(num_images), "--classes", "2", "--workers", "1"]
+    for words in (make, ["data", "check", "imagenet", str(folder), "--quick"]):
+        code, _, err = run(*words, capsys=capsys)
+        assert code == 0
+        assert err.endswith(f"next: trainmark run resnet50 --data {folder}{options}\n")
 
 
 def test_notes_do_not_push_a_fault_out_of_sight(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

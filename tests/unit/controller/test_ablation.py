@@ -112,7 +112,9 @@ def test_the_proposed_run_is_what_was_ablated(
     """The defaults of `run` are others: fp32, full size."""
     monkeypatch.setattr(ablate_verb, "read_machine", lambda: make_machine(num_gpus=num_gpus))
     monkeypatch.setattr(ablation, "ablate", partial(ablate, prepare=Imagined))
-    assert main(["ablate", "tsm", "--only", "fused_optimizer", "--rounds", "1", "--seconds", "0.1", *options.split()]) == 0
+    assert (
+        main(["ablate", "tsm", "--only", "fused_optimizer", "--rounds", "1", "--seconds", "0.1", *options.split()]) == 0
+    )
     assert capsys.readouterr().err.endswith(f"next: trainmark run tsm --recipe reference,fast {proposed}\n")
 
 
