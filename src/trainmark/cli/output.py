@@ -156,6 +156,13 @@ def stderr_console() -> Console:
     return Console(highlight=False, stderr=True, soft_wrap=not sys.stderr.isatty())
 
 
+def refuse_extension(path: Path, allowed: Sequence[str], *, what: str, hint: str) -> None:
+    """A program opens a file by its extension. A name without one is allowed, and `v1.2` has none."""
+    found = path.suffix.lower()
+    if found not in ("", ".", *allowed) and not found[1:].isdigit():
+        raise InputError(f"--output: {path} must not end in {path.suffix}", why=f"{what} is written to it", hint=hint)
+
+
 def write_whole(files: Mapping[Path, str | bytes | Path], *, what: str, make_folders: bool = False) -> None:
     """All files or none: texts, bytes, and copies of other files."""
     try:

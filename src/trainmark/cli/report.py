@@ -15,6 +15,7 @@ from trainmark.cli.output import (
     next_command,
     open_store,
     print_results,
+    refuse_extension,
     stdout_console,
     talk,
     write_whole,
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
     from trainmark.analyse.scaling import Study
     from trainmark.analyse.table import Line
     from trainmark.report.contents import Contents
+
+_EXTENSIONS = {"html": (".html", ".htm"), "md": (".md", ".markdown", ".txt")}
+_WRITTEN = {"html": "an HTML page", "md": "Markdown"}
+_HINTS = {
+    "html": "use a name that ends in .html, or --format md",
+    "md": "use a name that ends in .md; or --format html and .html, a page that a browser prints as PDF",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from trainmark.controller.results import read_asked, read_rows
     from trainmark.report.scaling import describe_studies, print_studies
 
-    kind = args.format or ("html" if str(args.output or "").endswith((".html", ".htm")) else "md")
+    kind = args.format or ("html" if str(args.output or "").lower().endswith(_EXTENSIONS["html"]) else "md")
     _refuse(args, kind)
     rows = read_rows(open_store(Path(args.store)), args.runs, tell=IndexingNote())
     lines = build_lines(rows)
@@ -81,6 +89,12 @@ def _refuse(args: argparse.Namespace, kind: str) -> None:
         raise InputError(f"--json cannot be combined with {flag}", hint=hint)
     if kind == "console" and args.output is not None:
         raise InputError("--output cannot be combined with --format console", hint="use --format md or --format html")
+    if args.output not in (None, "-") and not _is_folder(args.output):
+        refuse_extension(Path(args.output), _EXTENSIONS[kind], what=_WRITTEN[kind], hint=_HINTS[kind])
+
+
+def _is_folder(output: str) -> bool:
+    return output.endswith(os.sep) or Path(output).is_dir()
 
 
 def _collect(lines: tuple[Line, ...], studies: tuple[Study, ...], args: argparse.Namespace) -> Contents:
@@ -109,7 +123,7 @@ def _write(contents: Contents, kind: str, output: str | None) -> None:
         print(render_document(replace(contents, links=link_logs(contents.logs, Path())), kind), end="")
         return
     path = Path(output)
-    if output.endswith(os.sep) or path.is_dir():
+    if _is_folder(output):
         write_whole(render_folder(contents, kind, path), what="report", make_folders=True)
         talk(f"report written to {path / NAMES[kind]}, with its charts and logs beside it")
         return

@@ -6,7 +6,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from trainmark.cli.output import IndexingNote, next_command, open_store, talk, write_whole
+from trainmark.cli.output import IndexingNote, next_command, open_store, refuse_extension, talk, write_whole
 from trainmark.cli.parser import add_store_option, path_word
 from trainmark.errors import InputError
 from trainmark.runfolder.files import is_run
@@ -58,3 +58,5 @@ def _refuse_target(target: Path) -> None:
     if folder is not None:
         why = f"{folder} is the folder of a run, whose files must not change"
         raise InputError(f"--output: cannot write to {target}", why=why, hint="choose a file in another folder")
+    hint = f"use {shlex.quote(str(target.with_suffix('.safetensors')))}, which run --weights reads in every framework"
+    refuse_extension(target, (".safetensors",), what="a safetensors file", hint=hint)

@@ -294,6 +294,46 @@ def test_doctor_offers_the_store_it_looked_at(tmp_path: Path, capsys: pytest.Cap
     assert err.endswith(f"next: trainmark run quick --store {tmp_path}\n")
 
 
+@pytest.mark.parametrize(
+    ("output", "options", "problem"),
+    [
+        ("x.pdf", "", "must not end in .pdf\n  why: Markdown is written to it\n  hint: use a name that ends in .md"),
+        ("x.html", "--format md", "must not end in .html\n  why: Markdown"),
+        ("x.md", "--format html", "must not end in .md\n  why: an HTML page is written to it\n  hint: use a name"),
+        ("x.docx", "--format html", "must not end in .docx\n  why: an HTML page"),
+    ],
+)
+def test_a_report_is_what_its_name_says(
+    output: str, options: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path / "s", "run-a")
+    words = ["report", "--store", str(tmp_path / "s"), *options.split(), "--output"]
+    code, _, err = run(*words, str(tmp_path / output), capsys=capsys)
+    assert (code, problem in err, (tmp_path / output).exists()) == (2, True, False)
+
+
+@pytest.mark.parametrize(
+    ("output", "options", "beginning"),
+    [
+        ("x", "", "# "),
+        ("v1.2", "--format html", "<!"),
+        ("x.MD", "", "# "),
+        ("x.HTML", "", "<!"),
+        ("a.b/x", "", "# "),
+        ("x.pdf/", "", ""),
+    ],
+)
+def test_names_that_a_report_may_have(
+    output: str, options: str, beginning: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path / "s", "run-a")
+    (tmp_path / "a.b").mkdir()
+    words = ["report", "--store", str(tmp_path / "s"), *options.split(), "--output", f"{tmp_path}/{output}"]
+    assert run(*words, capsys=capsys)[0] == 0
+    path = tmp_path / output
+    assert (path / "report.md" if path.is_dir() else path).read_text().startswith(beginning)
+
+
 def test_show_and_report_read_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_run(tmp_path, "run-a")
     make_run(tmp_path, "run-b", outcome=None)

@@ -160,6 +160,20 @@ def test_the_files_of_a_run_are_not_replaced(
     assert main(["weights", "training", "--store", str(tmp_path / "s"), "--output", str(target)]) == 0
 
 
+@pytest.mark.parametrize("name", ["w.pth", "w.PDPARAMS", "w.safetensors.gz"])
+def test_a_name_of_another_format_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], values: Weights
+) -> None:
+    make_training(tmp_path / "s", values)
+    words = ["weights", "training", "--store", str(tmp_path / "s"), "--output"]
+    assert main([*words, str(tmp_path / name)]) == 2
+    error = capsys.readouterr().err
+    assert f"must not end in {Path(name).suffix}\n  why: a safetensors file is written to it\n  hint: use " in error
+    assert not (tmp_path / name).exists()
+    for allowed in ("w", "w-1.2", "w.SAFETENSORS"):
+        assert main([*words, str(tmp_path / allowed)]) == 0
+
+
 def refused(tmp_path: Path, run_id: str) -> int:
     """The exit code; nothing may be left of the file."""
     target = tmp_path / "out" / "w.safetensors"
