@@ -179,8 +179,12 @@ def test_a_report_is_offered_only_where_there_is_something_to_report(
     (output,) = store.glob("*/output.log")
     assert capsys.readouterr().err.endswith(f"next: look at {output}\n")
     assert main([*words, *write_script(tmp_path, MARKED), "4"]) == 0
+    assert capsys.readouterr().err.endswith(f"next: trainmark report --store {store}\n")
+    before = set(store.glob("*/exit.json"))
     assert main([*words, "sh", "-c", "exit 4"]) == 1
-    assert capsys.readouterr().err.count(f"next: trainmark report --store {store}\n") == 2
+    (ending,) = set(store.glob("*/exit.json")) - before
+    failed = ending.parent.name
+    assert capsys.readouterr().err.endswith(f"next: trainmark show {failed} --store {store}\n")
 
 
 def test_out_of_memory_and_nan_are_outcomes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,7 +104,11 @@ def run(args: argparse.Namespace) -> int:
         output = shlex.quote(str(store.root / unread / OUTPUT_FILE))
         next_command(f"trainmark import {output} --pattern FILE.toml", store=args.store)
         return 1
-    say_next(result.rows, store, given=args.store)
+    if result.rows and not any(row.outcome == "ok" for row in result.rows) and store.rows(outcome="ok"):
+        # A report would be about the other runs of the store.
+        next_command(f"trainmark show {result.rows[0].id}", store=args.store)
+    else:
+        say_next(result.rows, store, given=args.store)
     return 0 if all(row.outcome == "ok" for row in result.rows) else 1
 
 
