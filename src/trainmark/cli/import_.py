@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     facts.add_argument("--precision", type=_precision, choices=_PRECISIONS)
     facts.add_argument("--devices", type=integer(), metavar="N", help="number of devices on all nodes together")
     facts.add_argument("--nodes", type=integer(), metavar="N", help="number of machines")
-    facts.add_argument("--batch-size", type=integer(), metavar="N", help="samples per device and step")
+    facts.add_argument(
+        "--batch-size", type=integer(), metavar="N", help="samples per device and step (of text: sequences)"
+    )
     parser.add_argument(
         "--pattern", type=Path, metavar="FILE", help="TOML file that describes a log format of your own"
     )

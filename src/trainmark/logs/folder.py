@@ -15,6 +15,7 @@ from trainmark.logs.noise import FIRST_KNOWN_S
 from trainmark.logs.rate_summary import RateSums, summarise_rates
 from trainmark.logs.reading import ReadLog
 from trainmark.logs.record import LogRecord
+from trainmark.logs.scale import name_unit
 from trainmark.logs.step_writing import write_steps
 from trainmark.messages.endings import imported
 from trainmark.messages.message import Message
@@ -101,14 +102,15 @@ def _stated(record: LogRecord) -> Json:
 
 def _unit(log: ReadLog) -> str:
     gathered = log.gathered
-    if log.dialect.counts_samples:
-        return log.dialect.unit
-    if (gathered.has_seconds or gathered.has_totals) and not (
-        gathered.has_rates or gathered.has_samples or log.scale.global_batch
-    ):
-        return "iterations"
-    stated = log.facts.unit or log.gathered.unit
-    return stated if stated not in (None, "samples") else log.dialect.unit
+    return name_unit(
+        log.dialect,
+        log.facts,
+        log.scale,
+        gathered.unit,
+        has_rates=gathered.has_rates,
+        has_seconds=gathered.has_seconds or gathered.has_totals,
+        has_samples=gathered.has_samples,
+    )
 
 
 def _cell_id(log: ReadLog) -> str:

@@ -19,7 +19,7 @@ from trainmark.logs.record import Facts
 from trainmark.logs.registry import load_dialects
 from trainmark.runfolder.document import Provenance, RunDocument
 
-READER = 4
+READER = 5
 """Increase it when the same file would now be read differently, so that the next import reads it again."""
 
 NO_DIALECT = "no line in a known log format"

@@ -22,7 +22,7 @@ from trainmark.logs.facts import resolve
 from trainmark.logs.opening import LogFile
 from trainmark.logs.reading import warn_of_meaning
 from trainmark.logs.record import Facts, LogRecord
-from trainmark.logs.scale import Scale, find_scale
+from trainmark.logs.scale import find_scale, name_unit
 from trainmark.logs.spool import to_row
 from trainmark.logs.stream import LogStream
 from trainmark.logs.timing import Basis, Differences, Floats, Printed, Timed, choose_basis, printed_values
@@ -193,10 +193,20 @@ class LiveLog:
         has_rate = record.rate is not None
         has_seconds = any(value is not None for value in (record.seconds, record.mean_s, record.total_s))
         has_samples = record.samples is not None
-        scale = find_scale(dialect, facts, scope, has_rates=has_rate, has_seconds=has_seconds, has_samples=has_samples)
+        scale = find_scale(
+            dialect,
+            facts,
+            scope,
+            has_rates=has_rate,
+            has_seconds=has_seconds,
+            has_samples=has_samples,
+            unit=record.unit,
+        )
         self._used.add(_scaling(facts))
         self._warnings |= {warning.code: warning for warning in scale.warnings}
-        self._note_unit(record, facts, dialect, scale)
+        self.unit = name_unit(
+            dialect, facts, scale, record.unit, has_rates=has_rate, has_seconds=True, has_samples=has_samples
+        )
         row = to_row(record)
         timed, basis = self._time(row, dialect, record)
         if clocked is not None and dialect.meaning is not Meaning.WINDOW:
@@ -230,15 +240,6 @@ class LiveLog:
         if self._differences is None:
             self._differences = Differences(meaning=dialect.meaning, first_step=dialect.first_step)
         return self._differences.read(row, is_end=False), basis
-
-    def _note_unit(self, record: LogRecord, facts: Facts, dialect: Dialect, scale: Scale) -> None:
-        if dialect.counts_samples:
-            self.unit = dialect.unit
-        elif record.rate is None and record.samples is None and scale.global_batch is None:
-            self.unit = "iterations"
-        else:
-            stated = facts.unit or record.unit
-            self.unit = stated if stated not in (None, "samples") else dialect.unit
 
 
 def _one(value: float) -> Floats:

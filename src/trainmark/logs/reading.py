@@ -200,6 +200,7 @@ def _conclude(
         has_rates=gathered.has_rates,
         has_seconds=gathered.has_seconds or gathered.has_totals,
         has_samples=gathered.has_samples,
+        unit=gathered.unit,
     )
     basis = choose_basis(
         dialect.meaning,

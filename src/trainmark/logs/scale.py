@@ -12,6 +12,9 @@ from trainmark.logs.timing import Basis, Floats, Timed
 from trainmark.messages.logs import batch_unknown, devices_unknown, one_node_of_many, scope_ambiguous
 from trainmark.messages.message import Message
 
+_TEXT_UNITS = ("tokens", "words")
+"""A sequence has many of them. A batch size counts sequences, so it never tells how many there are in a step."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
@@ -70,10 +73,13 @@ def find_scale(
     has_rates: bool,
     has_seconds: bool,
     has_samples: bool = False,
+    unit: str | None = None,
 ) -> Scale:
-    """`scope`: that of the records if they state one, else the dialect's."""
+    """`scope` and `unit`: those of the records if they state one, else the dialect's."""
     devices, batch = facts.devices, facts.batch_size_per_device
     global_batch = facts.global_batch_size or (batch * devices if batch and devices else None)
+    if has_rates and _specific(unit, dialect) in _TEXT_UNITS:
+        global_batch = None  # a rate in tokens and a batch in sequences do not go together
     global_batch = 1 if dialect.counts_samples else facts.samples_per_step or global_batch
     factor: float | None = None
     warnings: list[Message] = []
@@ -94,3 +100,29 @@ def find_scale(
     if not has_rates and has_seconds and not has_samples and global_batch is None:
         warnings.append(batch_unknown())
     return Scale(factor=factor, global_batch=global_batch, warnings=tuple(warnings))
+
+
+def name_unit(
+    dialect: Dialect,
+    facts: Facts,
+    scale: Scale,
+    unit: str | None,
+    *,
+    has_rates: bool,
+    has_seconds: bool,
+    has_samples: bool,
+) -> str:
+    """What the converted records count. `unit`: that of the records, if they state one."""
+    if dialect.counts_samples:
+        return dialect.unit
+    is_printed = has_rates or has_samples
+    if has_seconds and not is_printed and scale.global_batch is None:
+        return "iterations"
+    named = _specific(facts.unit or unit, dialect)
+    is_from_batch = not is_printed and facts.samples_per_step is None and scale.global_batch is not None
+    return "sequences" if is_from_batch and named in _TEXT_UNITS else named
+
+
+def _specific(unit: str | None, dialect: Dialect) -> str:
+    """`samples` says less than the dialect does."""
+    return unit if unit not in (None, "samples") else dialect.unit

@@ -8,8 +8,11 @@ import pytest
 from samples import import_text
 
 from trainmark.errors import SpecError
+from trainmark.logs.live import LiveLog
 from trainmark.logs.pattern import load_pattern
 from trainmark.logs.printed import half_digit, seconds_of_clock
+from trainmark.logs.record import Facts
+from trainmark.logs.registry import load_dialects
 from trainmark.report.document import describe_runs
 from trainmark.store.rows import RunRow
 
@@ -95,3 +98,54 @@ def test_clocks_cut_seconds_off(text: bytes, seconds: float) -> None:
     found = seconds_of_clock(text)
     assert found is not None
     assert found[0] == seconds
+
+
+# -- a batch size counts sequences, never tokens -----------------------------------------------------------------------
+
+NANO = "".join(f"iter {10 * n}: loss 6.9, time 250.00ms, mfu 20.00%\n" for n in range(1, 10))
+MODDED = "".join(f"step:{n}/100 train_time:{n}00ms step_avg:100.00ms\n" for n in range(2, 12))
+OURS = "".join(f"it {n} took 250.0 ms\n" for n in range(1, 10))
+PATTERN = "name = 'ours'\nanchor = 'took'\nrecord = 'it (?P<step>\\d+) took (?P<ms>[\\d.]+) ms'\nunit = '{unit}'\n"
+
+
+def _speed(row: RunRow) -> tuple[str, float]:
+    return row.unit, describe_runs([row])[0]["throughput"]["value"]
+
+
+@pytest.mark.parametrize(("text", "rate"), [(NANO, 48.0), (MODDED, 120.0)])
+def test_a_batch_size_counts_sequences(text: str, rate: float, tmp_path: Path) -> None:
+    row = import_text(tmp_path, text, devices=1, batch_size_per_device=12)
+    assert _speed(row) == ("sequences", pytest.approx(rate))
+
+
+def test_a_batch_size_in_the_path_counts_sequences(tmp_path: Path) -> None:
+    row = import_text(tmp_path, NANO, name="4n8g/r50_b128_fp32_3.log")
+    assert _speed(row) == ("sequences", pytest.approx(4 * 8 * 128 * 4))
+
+
+def test_a_batch_size_changes_no_number_of_tokens_in_the_log(tmp_path: Path) -> None:
+    row = import_text(tmp_path, "tokens per iteration will be: 12,288\n" + NANO, devices=1, batch_size_per_device=12)
+    assert _speed(row) == ("tokens", pytest.approx(12288 * 4))
+
+
+@pytest.mark.parametrize("unit", ["tokens", "words"])
+def test_a_batch_size_counts_sequences_in_a_format_of_the_users(unit: str, tmp_path: Path) -> None:
+    pattern = tmp_path / "ours.toml"
+    pattern.write_text(PATTERN.format(unit=unit))
+    row = import_text(tmp_path, OURS, pattern=pattern, devices=1, batch_size_per_device=12)
+    assert _speed(row) == ("sequences", pytest.approx(48.0))
+
+
+@pytest.mark.parametrize("more", ["", " 250 ms/step"])
+def test_a_rate_in_tokens_is_not_replaced_by_clock_and_batch_size(more: str, tmp_path: Path) -> None:
+    """Time stamps and a batch size give sequences, which must not be called tokens."""
+    lines = (f"2024-01-01 00:00:0{n} step {n}0 loss 1.0 4915{n} tok/s{more}\n" for n in range(1, 10))
+    row = import_text(tmp_path, "".join(lines), devices=1, batch_size_per_device=12)
+    assert _speed(row) == ("tokens", pytest.approx(49155, rel=1e-3))
+
+
+@pytest.mark.parametrize(("head", "unit"), [("", "sequences"), ("tokens per iteration will be: 12,288\n", "tokens")])
+def test_a_batch_size_counts_sequences_while_a_command_runs(head: str, unit: str) -> None:
+    live = LiveLog(load_dialects(), Facts(devices=1, batch_size_per_device=12))
+    live.feed((head + NANO).encode(), None)
+    assert live.unit == unit
