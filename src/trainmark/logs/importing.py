@@ -23,6 +23,7 @@ READER = 5
 """Increase it when the same file would now be read differently, so that the next import reads it again."""
 
 NO_DIALECT = "no line in a known log format"
+IMPORT_ITS_LOGS = "import the logs that it was made from"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +75,8 @@ def import_file(task: Task) -> Imported:
 def _why_no_log(file: LogFile) -> str:
     if file.num_bytes == 0:
         return "the file is empty"
+    if file.document is not None:
+        return f"{file.document}, not a log; {IMPORT_ITS_LOGS}"
     if file.is_damaged:
         return f"the file is cut short in its compressed data, and before that stands {NO_DIALECT}"
     return NO_DIALECT

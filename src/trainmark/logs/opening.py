@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,14 @@ _GZIP = b"\x1f\x8b\x08"
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _LOOK_BYTES = 1 << 16
 _CONTROL = bytes(set(range(32)) - {7, 8, 9, 10, 12, 13, 27}) + b"\x7f"
+_DOCUMENTS = (
+    ("an HTML page", re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype html|html)\b", re.IGNORECASE)),
+    (
+        "a Markdown report of trainmark",
+        re.compile("\\s*# (?:Training speed|训练速度)\\s{2,4}(?:made|生成于) [^\n]{1,60}\\btrainmark ".encode()),
+    ),
+)
+"""Texts that quote speeds, but are no logs, by how they begin."""
 _BINARY_SHARE = 0.3
 """Share of control characters above which a file is binary. A log may contain a few NULs."""
 
@@ -27,6 +36,8 @@ class LogFile:
         self.is_damaged = False
         """The compressed data is truncated or corrupt; the blocks before that were returned."""
         self.is_binary = False
+        self.document: str | None = None
+        """What the file is, if it is a page or a report instead of a log. Like a binary file, it gives no blocks."""
         self._digest = hashlib.sha256()
 
     @property
@@ -34,7 +45,7 @@ class LogFile:
         return self._digest.hexdigest()
 
     def blocks(self) -> Iterator[bytes]:
-        """Blocks that may end within a line. A binary file gives none, but its digest covers the whole file."""
+        """Blocks that may end within a line. A file that is no log gives none, but its digest covers the whole file."""
         with self.path.open("rb") as file:
             first = file.read(BLOCK_BYTES)
             raw = self._raw(first, file.read)
@@ -73,14 +84,19 @@ class LogFile:
         decoder: codecs.IncrementalDecoder | None = None
         is_first = True
         for block in plain:
-            if is_first and block:
-                is_first = False
+            is_start, is_first = is_first and bool(block), is_first and not block
+            if is_start:
                 encoding = _UTF16.get(block[:2])
                 decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
                 if encoding is None and _is_binary(block[:_LOOK_BYTES]):
                     self.is_binary = True
                     return
-            yield decoder.decode(block).encode(errors="replace") if decoder else block
+            text = decoder.decode(block).encode(errors="replace") if decoder else block
+            if is_start:
+                self.document = next((name for name, start in _DOCUMENTS if start.match(text)), None)
+                if self.document is not None:
+                    return
+            yield text
 
 
 def _is_binary(part: bytes) -> bool:

@@ -325,3 +325,63 @@ def test_a_stated_time_to_the_target_is_no_pause(tmp_path: Path, capsys: pytest.
     (tmp_path / "logs" / "own.log").write_text(begin + PADDLE.replace("ResNet50", "OwnNet") + end)
     result = import_json(tmp_path, capsys=capsys)["results"][0]
     assert (result["time_to_train_s"], result["pauses"], result["speeds"]) == (3500.0, {}, None)
+
+
+# -- pages and reports quote speeds, but are no logs -------------------------------------------------------------------
+
+PAGE = "<!DOCTYPE html>\n<p>step 1 89.8 images/s\n<p>step 2 89.9 images/s\n"
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        PAGE.encode(),
+        PAGE.replace("<!DOCTYPE html>", "\n \t<HTML lang='en'>").encode(),
+        b"\xef\xbb\xbf" + PAGE.lower().encode(),
+        PAGE.encode("utf-16"),
+        gzip.compress(PAGE.encode()),
+    ],
+    ids=["plain", "white-space", "bom", "utf-16", "gzip"],
+)
+def test_an_html_page_is_no_log(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "q.html"
+    page.write_bytes(content)
+    code, out, err = run("import", str(page), "--store", str(tmp_path / "store"), capsys=capsys)
+    says = f"{page}: an HTML page, not a log; import the logs that it was made from"
+    assert (code, out, says in " ".join(err.split())) == (2, "", True), err
+
+
+def test_a_page_in_a_folder_is_skipped(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "logs" / "report.html").write_text(PAGE)
+    document = import_json(root, capsys=capsys)
+    assert [result["dialect"] for result in document["results"]] == ["dllogger", "paddle"]
+    reasons = {Path(item["path"]).name: item["reason"] for item in document["skipped"]}
+    assert reasons["report.html"].startswith("an HTML page, not a log")
+
+
+@pytest.mark.parametrize(
+    "start", ["<html5lib> loaded\n", "starting\n<!doctype html>\n", "# Training speed\n\nmade by me\n"]
+)
+def test_a_log_that_mentions_a_page_is_read(start: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "logs" / "three.log").write_text(start + PADDLE)
+    results = import_json(root, capsys=capsys)["results"]
+    assert sorted(result["dialect"] for result in results) == ["dllogger", "paddle", "paddle"]
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("form", ["html", "md"])
+def test_our_own_reports_are_no_logs(form: str, lang: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import_json(root, capsys=capsys)
+    report, store = root / "mine" / f"report.{form}", str(root / "store")
+    report.parent.mkdir()
+    argv = ("report", "--store", store, "--format", form, "--lang", lang, "--output", str(report))
+    assert run(*argv, capsys=capsys)[0] == 0
+    code, _, err = run("import", str(report.parent), "--store", str(root / "other"), capsys=capsys)
+    assert (code, "not a log; import the logs that it was made from" in " ".join(err.split())) == (2, True), err
+
+
+@pytest.mark.parametrize("name", ["report.en.md", "report.zh.md"])
+def test_a_full_report_is_no_log(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run("import", str(GOLDEN / name), "--store", str(tmp_path / "store"), capsys=capsys)
+    assert (code, "a Markdown report of trainmark, not a log" in " ".join(err.split())) == (2, True), err
