@@ -89,6 +89,8 @@ def answer_failed(*, failed: int, runs: int, outcomes: Sequence[Message]) -> Non
         "failed": "失败",
         "timeout": "超时",
         "running": "运行中",
+        "too noisy": "噪声过大",
+        "without a measured speed": "未测得速度",
     },
 )
 def answer_outcome(*, num: int, outcome: str) -> None: ...
@@ -106,14 +108,6 @@ def answer_all_ok(*, runs: int) -> None: ...
 def answer_marked(*, num: int, laws: Sequence[str]) -> None: ...
 
 
-@declare(
-    "said-noisy",
-    en="Too noisy to be a number: {num:# results}",
-    zh="{num} 个结果噪声过大，不能作为数值",
-)
-def answer_noisy(*, num: int) -> None: ...
-
-
 @declare("said-more", en="And {num} more, in the results below", zh="另有 {num} 项，见下文结果")
 def answer_more(*, num: int) -> None: ...
 
@@ -124,3 +118,19 @@ def answer_more(*, num: int) -> None: ...
     zh="还没有成功结束的运行，因此没有可报告的速度",
 )
 def answer_nothing() -> None: ...
+
+
+@declare(
+    "said-too-noisy",
+    en="«{what}: »{runs:# runs} finished, but no speed can be told: too noisy«, {seen} were seen»",
+    zh="«{what}：»{runs} 次运行已成功结束，但无法给出速度：噪声过大«，所见 {seen}»",
+)
+def answer_too_noisy(*, what: str | None, runs: int, seen: Message | None) -> None: ...
+
+
+@declare(
+    "said-unmeasured",
+    en="{runs:# runs} finished without a measured speed",
+    zh="{runs} 次运行已成功结束，但未测得速度",
+)
+def answer_unmeasured(*, runs: int) -> None: ...

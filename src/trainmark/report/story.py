@@ -21,18 +21,20 @@ from trainmark.messages.answers import (
     answer_frameworks,
     answer_marked,
     answer_more,
-    answer_noisy,
     answer_nothing,
     answer_outcome,
     answer_scaling,
     answer_speed,
     answer_target,
     answer_times,
+    answer_too_noisy,
+    answer_unmeasured,
 )
 from trainmark.messages.message import Message
 from trainmark.report.cells import format_ratio, say_devices, say_workload
+from trainmark.report.words import RUNNING
 from trainmark.store.rows import RunRow
-from trainmark.units import ABSENT, format_count, format_number, format_plus_minus, plain
+from trainmark.units import ABSENT, format_count, format_interval, format_number, format_plus_minus, plain
 
 _MOST, _MANY = 4, 8
 """Sentences of one kind, and of all kinds: where there are more, two of a kind are said and the rest is counted."""
@@ -44,6 +46,9 @@ _CAUSES = {
     "rest": "neither communication nor compute",
 }
 _VERDICTS = {"faster": "faster", "slower": "slower", "same": "the same", "inconclusive": "undecided"}
+
+_TOO_NOISY, _UNMEASURED = "too noisy", "without a measured speed"
+"""Why a run that ended well has no result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +67,7 @@ class Sentence:
 
 def tell(lines: Sequence[Line], studies: Sequence[Study]) -> list[Sentence]:
     if not any(line.known for line in lines):
-        return [Sentence(parts=(answer_nothing(),), kind="bad"), *_tell_endings(lines)]
+        return _tell_no_speed(lines)
     best = fastest_lines(lines)
     fastest = [_tell_fastest(line, lines) for line in best]
     others = [list(_tell_scaling(studies)), list(_tell_changes(lines)), list(_tell_targets(lines))]
@@ -76,6 +81,29 @@ def tell(lines: Sequence[Line], studies: Sequence[Study]) -> list[Sentence]:
         *_tell_endings(lines),
         *_tell_doubts(lines),
     ]
+
+
+def _tell_no_speed(lines: Sequence[Line]) -> list[Sentence]:
+    """Why there is no speed to report: nothing finished, the runs differ too much, or they recorded no steps."""
+    if not any(line.num_ok for line in lines):
+        return [Sentence(parts=(answer_nothing(),), kind="bad"), *_tell_endings(lines)]
+    noisy = [line for line in lines if line.estimate is not None]
+    sentences = [Sentence(parts=(_say_noisy(line, names=len(lines) > 1),), kind="doubt") for line in noisy[:_MOST]]
+    if len(noisy) > _MOST:
+        sentences.append(Sentence(parts=(answer_more(num=len(noisy) - _MOST),), kind="plain"))
+    unmeasured = Counter(_why_no_result(line, run) for line in lines for run in line.runs)[_UNMEASURED]
+    if unmeasured:
+        sentences.append(Sentence(parts=(answer_unmeasured(runs=unmeasured),), kind="doubt"))
+    is_all_ok = all(run.outcome == "ok" for line in lines for run in line.runs)
+    return sentences if is_all_ok else [*sentences, *_tell_endings(lines)]
+
+
+def _say_noisy(line: Line, *, names: bool) -> Message:
+    assert line.estimate is not None
+    spread = line.estimate.spread
+    seen = answer_speed(value=format_interval(spread), unit=line.first.unit) if spread is not None else None
+    num = sum(_why_no_result(line, run) == _TOO_NOISY for run in line.runs)
+    return answer_too_noisy(what=_name(line) if names else None, runs=num, seen=seen)
 
 
 def fastest_lines(lines: Sequence[Line]) -> list[Line]:
@@ -195,12 +223,15 @@ def _tell_changes(lines: Sequence[Line]) -> Iterator[Sentence]:
             continue
         *_, old, new = sorted(same, key=lambda line: line.first.started_unix_s or 0.0)
         judged = judge(_speeds(old), _speeds(new))
-        what = f"{new.first.workload or new.first.model or ABSENT} {configuration(new)}"
         told = answer_changed(
-            what=what, new=new.variant, old=old.variant, verdict=_VERDICTS.get(judged.verdict, "undecided"),
+            what=_name(new), new=new.variant, old=old.variant, verdict=_VERDICTS.get(judged.verdict, "undecided"),
             why=judged.why,
         )  # fmt: skip
         yield Sentence(parts=(told,), kind={"faster": "good", "slower": "bad"}.get(judged.verdict, "plain"))
+
+
+def _name(line: Line) -> str:
+    return f"{line.first.workload or line.first.model or ABSENT} {configuration(line)}"
 
 
 def _speeds(line: Line) -> list[float]:
@@ -225,12 +256,21 @@ def say_target(run: RunRow) -> str:
 
 def _tell_endings(lines: Sequence[Line]) -> list[Sentence]:
     runs = [run for line in lines for run in line.runs]
-    failed = Counter(run.outcome or "running" for run in runs if run.outcome != "ok")
+    failed = Counter(why for line in lines for run in line.runs if (why := _why_no_result(line, run)) is not None)
     if not failed:
         return [Sentence(parts=(answer_all_ok(runs=len(runs)),), kind="plain")]
     outcomes = [answer_outcome(num=num, outcome=outcome) for outcome, num in failed.most_common()]
     told = answer_failed(failed=sum(failed.values()), runs=len(runs), outcomes=outcomes)
-    return [Sentence(parts=(told,), kind="bad")]
+    return [Sentence(parts=(told,), kind="bad" if failed.keys() - {_TOO_NOISY, _UNMEASURED} else "doubt")]
+
+
+def _why_no_result(line: Line, run: RunRow) -> str | None:
+    """None for a run that has a speed. A run that ended well may have none, and then its outcome does not say why."""
+    if run.outcome != "ok":
+        return run.outcome or RUNNING
+    if estimate_run(run) is None:
+        return _UNMEASURED
+    return _TOO_NOISY if line.known is None else None
 
 
 def _tell_doubts(lines: Sequence[Line]) -> Iterator[Sentence]:
@@ -238,6 +278,3 @@ def _tell_doubts(lines: Sequence[Line]) -> Iterator[Sentence]:
     if marked:
         laws = sorted({mark.law for line in marked for run in line.runs for mark in marks_of(run)})
         yield Sentence(parts=(answer_marked(num=len(marked), laws=laws),), kind="doubt")
-    noisy = sum(line.estimate is not None and line.estimate.is_too_noisy for line in lines)
-    if noisy:
-        yield Sentence(parts=(answer_noisy(num=noisy),), kind="doubt")

@@ -59,7 +59,6 @@ WORDS: dict[str, dict[str, str]] = {
         "marked_note": "! breaks a law, or rests on a result that does: left out of compare and check unless accepted: "
         "trainmark accept RUN --law LAW --because TEXT",
         "within_note": "The interval of a single run is within that run: another run may differ by more.",
-        "none": "No run has finished successfully yet, so there is no speed to report.",
         "scaling": "Scaling",
         "weak": "weak scaling",
         "strong": "strong scaling",
@@ -137,7 +136,6 @@ WORDS: dict[str, dict[str, str]] = {
         "marked_note": "! 违反合理性规则，或以此类结果为依据：除非已接受，不参与 compare 和 check："
         "trainmark accept RUN --law LAW --because TEXT",
         "within_note": "单次运行的区间只反映该次运行之内的波动：另一次运行的差别可能更大。",
-        "none": "还没有成功结束的运行，因此没有可报告的速度。",
         "scaling": "扩展性",
         "weak": "弱扩展",
         "strong": "强扩展",
