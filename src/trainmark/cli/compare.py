@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from trainmark.cli.output import IndexingNote, next_command, open_store, print_json, stdout_console
 from trainmark.cli.parser import DEFAULT_STORE, add_json_option, add_store_option, number
+from trainmark.cli.repeating import repeat_command, say_many
 from trainmark.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _say_next(found: Comparison, args: argparse.Namespace) -> None:
     undecided = [cell for cell in found.cells if cell.judgement.more_runs]
     most = max(undecided, key=lambda cell: cell.judgement.more_runs or 0, default=None)
     unproven = next((cell.judgement.why.params.get("command") for cell in found.cells if _is_unproven(cell)), None)
-    again = None if most is None else repeat_command(most.b.first.asked, most.judgement.more_runs or 1)
+    again = None if most is None else _add_runs(most, found)
     if unproven is not None:
         next_command(str(unproven))  # names the store itself
     elif again is not None:
@@ -90,24 +91,17 @@ def _say_next(found: Comparison, args: argparse.Namespace) -> None:
         next_command("trainmark report" if found.cells else "trainmark show", store=store)
 
 
+def _add_runs(cell: CellComparison, found: Comparison) -> str | None:
+    """For the side that the reason names; else for the one with fewer runs, where each says more, or B, the newer."""
+    runs_a, runs_b = cell.judgement.runs
+    named = cell.judgement.why.params.get("side")
+    is_a = named == "A" if named is not None else runs_a < runs_b
+    group, side = (cell.a, found.a) if is_a else (cell.b, found.b)
+    num = cell.judgement.more_runs or 1
+    command = repeat_command(group.first.asked, num, store=side.store)
+    return None if command is None else say_many(command, num)
+
+
 def _is_unproven(cell: CellComparison) -> bool:
     """Two frameworks that a parity check could prove equal."""
     return cell.verdict == "not_comparable" and "command" in cell.judgement.why.params
-
-
-def repeat_command(asked: str | None, num: int) -> str | None:
-    """The command that started a run, with another number of repeats; None if it is not known."""
-    try:
-        words = shlex.split(asked or "")
-    except ValueError:
-        return None
-    if words[:2] != ["trainmark", "run"]:
-        return None
-    end = words.index("--") if "--" in words else len(words)
-    own, command = words[2:end], words[end:]
-    kept = [
-        word
-        for place, word in enumerate(own)
-        if not word.startswith("--repeat") and (place == 0 or own[place - 1] != "--repeat")
-    ]
-    return shlex.join(["trainmark", "run", *kept, "--repeat", str(num), *command])

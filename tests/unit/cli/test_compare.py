@@ -14,9 +14,10 @@ from rich.console import Console
 
 from comparing import make_runs, scaled
 from making import make_cell
+from measured import change_run
 from schema_checking import check_document
-from trainmark.cli.compare import repeat_command
 from trainmark.cli.main import main
+from trainmark.cli.repeating import repeat_command
 from trainmark.report import comparison as report
 
 FIELDS = {"cell", "ratio", "verdict", "why", "runs"}
@@ -321,3 +322,55 @@ def test_one_log_on_both_sides_is_refused(capsys: pytest.CaptureFixture[str]) ->
 )
 def test_the_command_that_adds_runs(asked: str | None, again: str | None) -> None:
     assert repeat_command(asked, 4) == again
+
+
+@pytest.mark.parametrize(
+    ("asked", "store", "again"),
+    [
+        ("trainmark run quick --store old --repeat 3", "q", "trainmark run quick --store q --repeat 4"),
+        ("trainmark run --store=old -- t.py --store x", "q", "trainmark run --store q --repeat 4 -- t.py --store x"),
+        ("trainmark run quick", "q", "trainmark run quick --store q --repeat 4"),
+        ("trainmark run quick --store q", "runs", "trainmark run quick --repeat 4"),
+    ],
+)
+def test_runs_are_added_to_the_store_that_was_compared(asked: str, store: str, again: str) -> None:
+    assert repeat_command(asked, 4, store=store) == again
+
+
+def make_asked(store: str, speeds: list[float], asked: str) -> None:
+    for run_id in make_runs(Path(store), speeds):
+        change_run(Path(store), run_id, asked=asked)
+
+
+NOISY = [60.0, 100.0, 140.0]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "names", "store"),
+    [
+        (NOISY, [100.0, 100.2, 99.9], "A is too noisy", "runs"),
+        ([100.0, 100.2, 99.9], NOISY, "B is too noisy", "q"),
+        ([100.0, 101.0], [98.6, 99.2, 99.8], "each side", "runs"),
+        ([98.6, 99.2, 99.8], [100.0, 101.0], "each side", "q"),
+        ([100.0, 100.1, 140.0, 100.2], [100.0, 100.1, 100.2], "run A again", "runs"),
+    ],
+)
+def test_the_side_that_needs_runs_gets_them(
+    a: list[float], b: list[float], names: str, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_asked("runs", a, "trainmark run quick --repeat 3")
+    make_asked("q", b, "trainmark run quick --store elsewhere --repeat 3")
+    _, out, err = run("runs", "q", capsys=capsys)
+    assert names in out.splitlines()[0]
+    named = "" if store == "runs" else " --store q"
+    assert re.fullmatch(rf"next: (about \d+ more runs: )?trainmark run quick{named} --repeat \d+", err.splitlines()[-1])
+
+
+def test_a_large_number_of_runs_is_said_before_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    make_asked("runs", [100.0, 103.0, 97.0], "trainmark run quick")
+    make_asked("q", [101.0, 98.0, 104.0], "trainmark run quick --store q")
+    num = run_json("runs", "q", capsys=capsys)["comparisons"][0]["more_runs"]
+    assert num > 10
+    _, out, err = run("runs", "q", capsys=capsys)
+    assert f"about {num} more runs on each side would decide" in out
+    assert err.splitlines()[-1] == f"next: about {num} more runs: trainmark run quick --store q --repeat {num}"
