@@ -18,6 +18,7 @@ from trainmark.cli.output import (
     write_whole,
 )
 from trainmark.cli.parser import MOMENT, add_json_option, add_store_option, moment, path_word
+from trainmark.cli.repeating import repeat_command
 from trainmark.controller.baseline_file import DEFAULT
 from trainmark.errors import InputError
 
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     result = check(measured, Path(args.baseline), args.suites)
     _write_files(result, args)
     _print(result, args)
-    _say_next(result, args)
+    _say_next(result, measured, args)
     return result.exit_code
 
 
@@ -104,17 +105,31 @@ def _print(result: GateResult, args: argparse.Namespace) -> None:
         print_gate(result, stdout_console())
 
 
-def _say_next(result: GateResult, args: argparse.Namespace) -> None:
+def _say_next(result: GateResult, measured: Measured, args: argparse.Namespace) -> None:
     from trainmark.analyse.gate_result import Status
 
     if result.status in (Status.REGRESSION, Status.FAILED):
         next_command("trainmark show", store=args.store)
     elif result.status in (Status.INCONCLUSIVE, Status.NOT_MEASURED):
-        talk("next: trainmark run ... --repeat N, then trainmark check")
+        _say_more_runs(result, measured, args)
     elif result.status is Status.PASS and not result.with_status(Status.NEW):
-        next_command("trainmark check --replay", store=args.store)
+        next_command(f"trainmark check --replay{_say_baseline(args)}", store=args.store)
     else:
         next_command(f"trainmark check --update{_say_baseline(args)}", store=args.store)
+
+
+def _say_more_runs(result: GateResult, measured: Measured, args: argparse.Namespace) -> None:
+    """The command of the cell that needs most runs, then this check again; nothing where more runs would not decide."""
+    from trainmark.controller.more_runs import find_more_runs
+
+    wanted = [more for more in find_more_runs(result, measured) if repeat_command(more.asked, more.repeat) is not None]
+    most = max(wanted, key=lambda more: more.repeat, default=None)
+    if most is None:
+        return
+    command = repeat_command(most.asked, most.repeat, store=args.store)
+    again = ["trainmark", "check", *args.suites, *(["--update"] if most.for_baseline else [])]
+    since = "" if args.since is None else f" --since {args.since:.0f}"
+    next_command(f"{command} && {shlex.join(again)}{_say_baseline(args)}{since}", store=args.store)
 
 
 def _say_baseline(args: argparse.Namespace) -> str:
