@@ -89,3 +89,11 @@ def too_noisy(
     "然后延长运行时间或使用 --repeat»",
 )
 def noise_cause(*, cause: Message | None) -> None: ...
+
+
+@declare(
+    "only-two-runs",
+    en="only two runs, which differ by {apart:.1%}; a third narrows the interval",
+    zh="只有两次运行，相差 {apart:.1%}；再运行一次可缩小区间",
+)
+def only_two_runs(*, apart: float) -> None: ...

@@ -164,3 +164,30 @@ def test_studies_have_no_ratio_to_a_noisy_base(store: Path) -> None:
     rows = [row for name in ("r1-noisy", "r2-calm") if (row := read_run(store / name)) is not None]
     (study,) = build_studies(build_lines(rows))
     assert [case["speedup"] for case in describe_studies([study])[0]["lines"]] == [None, None]
+
+
+# -- two runs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_recorded", "english", "chinese"),
+    [
+        ([0.1, 0.11], False, "note: only two runs, which differ by 10.0%; a third narrows the interval",
+         "说明：只有两次运行，相差 10.0%；再运行一次可缩小区间"),
+        ([0.1, 0.2, 0.1], False, "note: likely cause: unknown", "说明：可能的原因：未知"),
+        ([0.1, 0.11], True, "the hypervisor gave", "扣留"),
+    ],
+)  # fmt: skip
+def test_two_runs_that_differ_are_not_called_disturbed(
+    seconds: list[float], is_recorded: bool, english: str, chinese: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    stolen = {"kind": "warning", **noisy_neighbour(what=cores_stolen(host="h", cores=2, stolen=0.9)).to_json()}
+    root = tmp_path / "runs"
+    for number, own in enumerate(seconds):
+        make_run(root, f"r{number}", seconds=[own] * 50, extra=[stolen] if is_recorded else None)
+    for words, says in (("show", english), ("report --format console --lang zh", chinese)):
+        out = " ".join(run(capsys, *words.split(), "--store", str(root)).split())
+        assert says in out
+    # The report has it beside the range that was seen.
+    assert english.removeprefix("note: ") in run(capsys, "report", "--store", str(root))
