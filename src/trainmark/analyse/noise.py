@@ -27,8 +27,8 @@ def find_cause(estimate: Estimate, warnings: Iterable[Mapping[str, Any]]) -> Mes
     """What disturbed the runs if that was recorded, else what their series show, and what to do."""
     recorded = next((warning for warning in warnings if warning.get("code") in DISTURBANCES), None)
     found = next(iter(limiting_doubts(estimate)), None)
-    if recorded is None and found is None and (apart := _gap_of_two(estimate)) is not None:
-        return only_two_runs(apart=apart)
+    if recorded is None and (apart := _gap_of_two(estimate)) is not None:
+        return only_two_runs(apart=apart, doubt=found)
     return noise_cause(cause=Message.from_json(recorded) if recorded is not None else found)
 
 

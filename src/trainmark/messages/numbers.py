@@ -93,7 +93,8 @@ def noise_cause(*, cause: Message | None) -> None: ...
 
 @declare(
     "only-two-runs",
-    en="only two runs, which differ by {apart:.1%}; a third narrows the interval",
-    zh="只有两次运行，相差 {apart:.1%}；再运行一次可缩小区间",
+    en="only two runs, which differ by {apart:.1%}; a third narrows the interval«; within a run: {doubt}»",
+    zh="只有两次运行，相差 {apart:.1%}；再运行一次可缩小区间«；单次运行之内：{doubt}»",
 )
-def only_two_runs(*, apart: float) -> None: ...
+def only_two_runs(*, apart: float, doubt: Message | None) -> None:
+    """`doubt`: found in the steps of a run. It may be the cause, or have nothing to do with it."""

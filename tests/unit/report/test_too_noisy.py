@@ -14,6 +14,8 @@ import pytest
 from making import make_cell, make_run
 from reporting import markdown_of
 from trainmark.analyse.analysis import estimate_run
+from trainmark.analyse.noise import find_cause
+from trainmark.analyse.repeats import BETWEEN
 from trainmark.analyse.table import Line, build_lines
 from trainmark.cli.main import main
 from trainmark.messages.doubts import two_levels, within_one_run
@@ -191,3 +193,14 @@ def test_two_runs_that_differ_are_not_called_disturbed(
         assert says in out
     # The report has it beside the range that was seen.
     assert english.removeprefix("note: ") in run(capsys, "report", "--store", str(root))
+
+
+def test_what_was_found_within_one_of_two_runs_is_said_beside_their_difference(tmp_path: Path) -> None:
+    """It is not called the cause: rounding to 10% of a step does not make one run twice as fast as another."""
+    spread, doubt = (20.0, 40.0), two_levels(high=40, low=38, times=3)
+    line = doubted(tmp_path, method=BETWEEN, dof=1.0, spread=spread, ci95=(1.0, 900.0), doubts=(doubt,))
+    assert line.estimate is not None
+    said = find_cause(line.estimate, [])
+    expected = "only two runs, which differ by 100.0%; a third narrows the interval; within a run: the speed switched"
+    assert said.english.startswith(expected)
+    assert "；单次运行之内：速度在两个水平之间切换" in said.chinese
