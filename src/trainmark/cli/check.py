@@ -127,7 +127,7 @@ def _say_more_runs(result: GateResult, measured: Measured, args: argparse.Namesp
     if most is None:
         return
     command = repeat_command(most.asked, most.repeat, store=args.store)
-    again = ["trainmark", "check", *args.suites, *(["--update"] if most.for_baseline else [])]
+    again = ["trainmark", "check", *args.suites]
     since = "" if args.since is None else f" --since {args.since:.0f}"
     next_command(f"{command} && {shlex.join(again)}{_say_baseline(args)}{since}", store=args.store)
 

@@ -22,8 +22,6 @@ class MoreRuns:
     """The command line of earlier runs of the cell, as typed."""
     repeat: int
     """How many it should measure: a check judges one sweep."""
-    for_baseline: bool
-    """The baseline has too few runs, and must be updated from these."""
 
 
 def find_more_runs(result: GateResult, measured: Measured) -> Iterator[MoreRuns]:
@@ -37,9 +35,8 @@ def find_more_runs(result: GateResult, measured: Measured) -> Iterator[MoreRuns]
             if finding.status is cell.status and _is_helped(finding):
                 advice = finding.why.params.get("advice")
                 repeat = advice.params.get("repeat") if isinstance(advice, Message) else None
-                for_baseline = isinstance(advice, Message) and advice.code == messages.more_baseline.code
                 fewest = max(_FEWEST, len(batch.rows))
-                yield MoreRuns(asked=asked, repeat=repeat or fewest, for_baseline=for_baseline)
+                yield MoreRuns(asked=asked, repeat=repeat or fewest)
 
 
 def _find_batch(cell: CellResult, measured: Measured) -> Batch | None:
@@ -51,9 +48,12 @@ def _find_batch(cell: CellResult, measured: Measured) -> Batch | None:
 
 
 def _is_helped(finding: Finding) -> bool:
-    """Not where the reason says that more runs would not decide, or where no run would record what is missing."""
+    """Not where the reason says that more runs would not decide, or where no run would record what is missing.
+
+    Nor where the baseline has too few runs: it wants more of the code that was accepted, which may not be this one.
+    """
     advice = finding.why.params.get("advice")
-    if isinstance(advice, Message) and advice.code == messages.less_noise.code:
+    if isinstance(advice, Message) and advice.code in (messages.less_noise.code, messages.more_baseline.code):
         return False
     if finding.why.code == messages.unfinished.code:  # it may still end well
         return False

@@ -165,10 +165,7 @@ CHECK = "trainmark check --baseline b.toml --store q"
     ("accepted", "now", "says", "following"),
     [
         (CALM, [98.4, 99.2], "run with --repeat 4", f"{RUN} 4 && {CHECK}"),
-        (
-            [99.3, 100.0, 100.7], [97.8, 98.5, 99.2], "update it from --repeat 16",
-            f"{RUN} 16 && trainmark check --update --baseline b.toml --store q",
-        ),
+        ([99.3, 100.0, 100.7], [97.8, 98.5, 99.2], "update it from --repeat 16", None),
         ([97.0, 100.0, 103.0], [95.0, 99.0, 102.0], "more runs would not decide it", None),
         (CALM, [50.0, 100.0], "too noisy", f"{RUN} 3 && {CHECK}"),
         (CALM, [], "not measured since the baseline was accepted", f"{RUN} 8 && {CHECK}"),
