@@ -10,6 +10,7 @@ STORE@COMMIT               of another store; STORE:precision=amp and STORE@COMMI
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -205,8 +206,12 @@ def _value_of(row: RunRow, key: str) -> str | None:
 
 
 def _has(row: RunRow, key: str, word: str) -> bool:
+    """A machine by whole words of its name: any letter is part of one, and a mistyped path must not be a machine."""
     value = _value_of(row, key)
-    return value is not None and (_fold(value) == _fold(word) or (key == "machine" and _fold(word) in _fold(value)))
+    if value is None or _fold(value) == _fold(word):
+        return value is not None
+    whole = rf"(?<!\w){re.escape(_fold(word))}(?!\w)"
+    return key == "machine" and re.search(whole, _fold(value)) is not None
 
 
 def _names_of(row: RunRow) -> list[str]:

@@ -217,6 +217,7 @@ def test_run_ids_and_run_folders(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "says", "hint"),
     [
         (("runs", "nowhere"), "not found: nowhere", "found: commit=a1a1"),
+        (("runs", "epy"), "not found: epy", "found: commit=a1a1"),  # a part of the machine's name
         (("amp", "2026"), "3 runs in both", "narrow one of them"),
         (("runs@ffff", "runs@b2b2"), "no run of commit or branch 'ffff'", "a1a1a1a1a1a1"),
         (("nowhere@a1a1", "runs"), "store not found: nowhere", "runs@COMMIT"),
