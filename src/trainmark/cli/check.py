@@ -122,11 +122,14 @@ def _say_more_runs(result: GateResult, measured: Measured, args: argparse.Namesp
     """The command of the cell that needs most runs, then this check again; nothing where more runs would not decide."""
     from trainmark.controller.more_runs import find_more_runs
 
-    wanted = [more for more in find_more_runs(result, measured) if repeat_command(more.asked, more.repeat) is not None]
-    most = max(wanted, key=lambda more: more.repeat, default=None)
-    if most is None:
+    commands = [
+        (more.repeat, command)
+        for more in find_more_runs(result, measured)
+        if (command := repeat_command(more.asked, more.repeat, store=args.store)) is not None
+    ]
+    if not commands:
         return
-    command = repeat_command(most.asked, most.repeat, store=args.store)
+    _, command = max(commands, key=lambda found: found[0])
     again = ["trainmark", "check", *args.suites]
     since = "" if args.since is None else f" --since {args.since:.0f}"
     next_command(f"{command} && {shlex.join(again)}{_say_baseline(args)}{since}", store=args.store)
