@@ -84,7 +84,8 @@ class LogFile:
         decoder: codecs.IncrementalDecoder | None = None
         is_first = True
         for block in plain:
-            is_start, is_first = is_first and bool(block), is_first and not block
+            is_start = is_first and bool(block)
+            is_first = is_first and not is_start
             if is_start:
                 encoding = _UTF16.get(block[:2])
                 decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
